@@ -34,6 +34,7 @@ MEASURES = {
     "random": "measures.random.command",
     "fuzz": "measures.fuzz.command",
     "again": "again",
+    "figures": "figures",
 }
 
 

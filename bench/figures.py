@@ -1,11 +1,11 @@
-"""Compare each figure that README and docs quote with its result; ``--write`` puts in what differs.
+"""Compare each figure that README and docs quote with its result; --write mends them.
 
     python -m bench figures [--write] [--release]
 
 `bench.quoted` says which figure is where. A figure that differs, or that no entry names, is
-reported, and the exit code is 1; so is a result that is older than the last change of the kernels
-that it measures, unless the section that quotes it names its commit. That is a warning, and with
-``--release`` an error.
+reported, and the exit code is 1. A link to a result that is older than the last change of the
+kernels that it measures is followed by ``(older kernels: commit X)``; where that lacks, or is no
+longer true, it is a warning, and with ``--release`` an error.
 """
 
 from __future__ import annotations
@@ -27,11 +27,17 @@ ROOT = record.RESULTS.parents[1]
 NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 UNITS = "µs|ms|ns|s|h|GB/s|TB/s|MB|GB|MiB|mV|Hz|%|x|times"
 COMMIT = re.compile(r"\b[0-9a-f]{7,12}\b")
+LINK = re.compile(
+    r"(?P<link>\]\((?:\.\./)?bench/results/(?P<name>[a-z0-9.-]+?)\.txt\))"
+    r"(?: \((?:older kernels: (?:[^()]|\([^()]*\))*|no commit known)\))?"
+)
 
 
 @functools.cache
 def result_of(name: str, folder: Path = record.RESULTS) -> dict[str, Any]:
-    """Return what a JSON file of `bench/results` has."""
+    """Return what a JSON file of `bench/results` has; nothing where there is a table alone."""
+    if not (folder / f"{name}.json").is_file():
+        return {}
     found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text("utf-8"))
     return found
 
@@ -99,7 +105,10 @@ class Quote:
     @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
         """What finds it: in a line of a table a figure is all between two bars."""
-        figure = r"([^|\n]*?)" if self.words.startswith("|") else rf"({NUMBER}|-)"
+        if self.words.startswith("|"):
+            parts = [re.escape(p) for p in self.words.split("{}")]
+            return re.compile("^" + r"([^|\n]*?)".join(parts) + "$", re.M)
+        figure = r"([^`]*)" if "`{}`" in self.words else rf"({NUMBER}|-)"
         parts = [re.sub(r"(\\ )+", r"\\s+", re.escape(p)) for p in self.words.split("{}")]
         return re.compile(figure.join(parts))
 
@@ -167,13 +176,13 @@ def unnamed(
         for match in (m for p in candidates() for m in p.finditer(text, begin, end)):
             if not any(b <= match.start("n") < e for b, e in known):
                 line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
-                yield f"{match['n']!r} in {line.strip()!r}: no entry of bench/quoted.py has it"
+                yield f"{match['n']!r} in {line.strip()!r}: no entry of bench/quoted has it"
 
 
 def candidates() -> Iterator[re.Pattern[str]]:
-    """Yield what finds numbers with a unit, and cells of tables that begin with a number."""
+    """Yield what finds numbers with a unit, and cells of tables, but for heads."""
     yield re.compile(rf"(?<![\w.,])(?P<n>{NUMBER})\s+(?:{UNITS})(?![\w])")
-    yield re.compile(rf"(?<=\| )(?P<n>{NUMBER})(?= [^|\n]*\|| \|)")
+    yield re.compile(rf"(?<=\| )(?P<n>{NUMBER})(?= [^|\n]*\|)(?![^\n]*\n\| -)")
 
 
 # -- results that are older than what they measure ---------------------------------------------
@@ -189,45 +198,64 @@ def git(*words: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def commits_of(name: str) -> list[str]:
-    """Return the commits of a result; several where its rows are of several runs."""
+def commit_of(name: str) -> str:
+    """Return the commit of a result, of which several stand in one; empty where it says none."""
+    if not (record.RESULTS / f"{name}.json").is_file():
+        head = (record.RESULTS / f"{name}.txt").read_text("utf-8").partition("\n")[0]
+        return head.partition("commit ")[2]
     result = result_of(name)
-    return COMMIT.findall(str(result.get("record", result).get("commit", "")))
+    return str(result.get("record", result).get("commit", ""))
 
 
-def outdated(name: str, paths: Sequence[str]) -> str:
-    """Return why a result is not one of today's code, or nothing.
+def outdated(name: str, paths: Sequence[str]) -> bool:
+    """Whether a result is older than the last change of what it measures, or may be.
 
     Parameters
     ----------
     paths : sequence of str
         What it measures, as git takes it.
+
+    Raises
+    ------
+    LookupError
+        The repository, or a commit, is not here.
     """
-    commits = commits_of(name)
-    if not commits:
-        return "says no commit"
+    commits = COMMIT.findall(commit_of(name))
     for commit in commits:
-        if git("cat-file", "-e", f"{commit}^{{commit}}") is None:
-            return f"is of commit {commit}, which is not in this repository"
         later = git("log", "--format=%h", f"{commit}..HEAD", "--", *paths)
+        if later is None:
+            raise LookupError(f"{name}: commit {commit} is not in this repository")
         if later:
-            last = later.splitlines()[0]
-            return f"is of commit {commit}, older than {last}, which changed what it measures"
-    return ""
+            return True
+    return not commits
 
 
-def stale(quotes: Sequence[Quote], text: str, measured: Callable[[str], list[str]]) -> list[str]:
-    """Return a line for each old result whose commit the section that quotes it does not name."""
-    found = {}
-    for quote in quotes:
-        begin, end = section(text, quote.after)
-        for name in {f.file for f in quote.figures}:
-            commits = commits_of(name)
-            if commits and all(c in text[begin:end] for c in commits):
-                continue
-            if why := outdated(name, measured(name)):
-                found[name] = f"{quote.page}: {name}.json {why}"
-    return list(found.values())
+def aged(text: str, measured: Callable[[str], list[str]]) -> str:
+    """Return a page whose links to results say which are of older kernels.
+
+    Parameters
+    ----------
+    measured : callable
+        Paths of what a result measures, by its name.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        name = match["name"]
+        if not outdated(name, measured(name)):
+            return match["link"]
+        commit = commit_of(name)
+        said = f"older kernels: commit {commit}" if commit else "no commit known"
+        return f"{match['link']} ({said})"
+
+    return LINK.sub(link, text)
+
+
+def differences(page: str, text: str, mended: str) -> list[str]:
+    """Return a line for each line of a page that is to be another."""
+    lines = zip(text.splitlines(), mended.splitlines(), strict=True)
+    return [
+        f"{page}: {old.strip()!r}; expected {new.strip()!r}" for old, new in lines if old != new
+    ]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -245,9 +273,13 @@ def main(arguments: Sequence[str]) -> int:
         if args.write:
             for quote in quotes:
                 text = quote.written(text)
+            text = aged(text, quoted.measured_by)
             path.write_text(text, "utf-8")
         wrong += [*differing(quotes, text), *quoted.unnamed_in(page, text)]
-        old += stale(quotes, text, quoted.measured_by)
+        try:
+            old += differences(page, text, aged(text, quoted.measured_by))
+        except LookupError as error:
+            old.append(f"{page}: cannot tell how old results are: {error}")
     for line in wrong:
         print(line)
     for line in old:
