@@ -47,12 +47,9 @@ def rings() -> Iterator[Quote]:
         for label, name in gpu.items():
             cells = [Figure(file, micro, {"cells": n, "name": name}) for n in (16, 1024, 16384)]
             yield row(SPEED, here, f"{title}: {label}", *cells)
-            for n, cell in zip((16, 1024, 16384), cells):
-                if label == "clhines, float64":
-                    peer = Figure(file, micro, {"cells": n, "name": gpu["Arbor, GPU"]})
-                    single = Figure(file, micro, {"cells": n, "name": gpu["clhines, float32"]})
-                    where_ring = f"ring, channels {'in the soma' if title == 'soma' else title}"
-                    yield row(README, "## How fast", f"{where_ring} | {n:,}", cell, single, peer)
+            if label != "clhines, float32":
+                beside = "in the soma" if title == "soma" else title
+                yield row(README, "## How fast", f"ring, channels {beside}: {SHORT[label]}", *cells)
     pieces = Figure("ring-nvidia-h200", lambda r: str(min(x["piece_steps"] for x in r["ring"])), {})
     yield prose(SPEED, here, "in pieces of {} steps and more", pieces)
     yield prose(README, "## How fast", "All advance {} steps and more at a time", pieces)
@@ -93,6 +90,7 @@ def start(r: Row) -> tuple[float, float]:
     return r["first_steps_s"], r["first_steps_s"] / (r["seconds"] * r["piece_steps"])
 
 
+SHORT = {"clhines, float64": "clhines", "Arbor, GPU": "Arbor 0.12.1, GPU"}  # in README
 CHANNELS = {
     "pyramidal": "l5pc",
     "pyramidal with TABLE": "l5pc-table",
@@ -143,11 +141,14 @@ def cells() -> Iterator[Quote]:
     yield from beside_others(here)
     for title, cell in {"pyramidal, exact rates": "l5pc", "pyramidal, TABLE": "l5pc-table"}.items():
         source = "cells-peers-nvidia-h200" if cell == "l5pc" else file
-        for n in (1, 1000, 10000):
-            where = {"cell": cell, "copies": n}
-            names = ("clhines (epochs), float64", "clhines (epochs), float32", "Arbor GPU...")
-            found = [Figure(source, micro, {**where, "name": name}) for name in names]
-            yield row(README, "## How fast", f"{title} | {n:,}", *found)
+        for label, name in (
+            ("clhines, float64", "clhines (epochs), float64"),
+            ("Arbor, GPU", "Arbor GPU..."),
+        ):
+            where = {"cell": cell, "name": name}
+            found = [Figure(source, micro, {**where, "copies": n}) for n in (1, 1000, 10000)]
+            if cell == "l5pc" or label != "Arbor, GPU":  # which has no TABLE
+                yield row(README, "## How fast", f"{title}: {SHORT[label]}", *found)
 
 
 def beside_others(here: str) -> Iterator[Quote]:
