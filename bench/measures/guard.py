@@ -4,15 +4,18 @@
 
 Each time is divided by that of a yardstick that runs just before it: the memory floor, a kernel of
 exponentials, copies of the same arrays, or NEURON's own building of the model. Rows take turns, and
-the ratio is that of the least times of both: other work on the machine only adds to a time. A row
-more than 5 % above the record is measured again, up to three times; the least times of all count.
-The record, ``guard-<device>.json``, changes with ``--record`` only: small losses do not add up.
+the ratio is that of the least times of both: other work on the machine only adds to a time. What
+the host does on one core is processor time. A row more than 5 % above the record is measured again,
+up to three times; the least times of all count. The record, ``guard-<device>.json``, changes with
+``--record`` only, so that small losses do not add up.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +37,7 @@ BOUND = 0.05  # of the record's ratio, by which a row may be slower
 AGAIN = 3  # times that a row above the bound is measured again
 ROUNDS, SECONDS = 8, 0.25  # of all rows; of a row in a round, its yardstick included
 LEAST = 3  # runs of a row in a round
-NODES, SHAPES, STEPS = 512, 64, 400
+NODES, SHAPES = 512, 64
 EXPONENTIALS = """
 #define real REAL
 __kernel void yardstick(__global real *values) {
@@ -47,39 +50,53 @@ __kernel void yardstick(__global real *values) {
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the rows on one kind of device: cells of solves, of the ring, copies, of NEURON."""
+    """Sizes of the rows on one kind of device.
+
+    Cells of solves and of the ring, copies of the pyramidal cell, steps of a piece, and cells in
+    NEURON.
+    """
 
     cells: int
     ring: int
     copies: int
+    steps: int
     neuron: int = 100
 
 
-GPU, CPU = Sizes(25_600, 1024, 1000), Sizes(2560, 64, 4)
-TINY = Sizes(16, 2, 1, 2)  # for tests
+GPU, CPU = Sizes(25_600, 1024, 1000, 400), Sizes(2560, 64, 4, 50)
+TINY = Sizes(16, 2, 1, 50, 2)  # for tests
 
 
 @dataclass
-class Row:
-    """Something that is timed, and its yardstick; both return the seconds of one run."""
+class Timed:
+    """Something whose runs are timed; `run` returns the seconds of one."""
 
     name: str
-    beside: str
     run: Callable[[], float]
-    yardstick: Callable[[], float]
     seconds: list[float] = field(default_factory=list)
-    beside_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def best(self) -> float:
+        """Least time of a run, s."""
+        return min(self.seconds)
+
+
+@dataclass
+class Row(Timed):
+    """A row of the table: what is timed, and its yardstick, which several rows may share."""
+
+    beside: Timed = field(kw_only=True)
 
     @property
     def ratio(self) -> float:
         """Least time over the yardstick's least time."""
-        return min(self.seconds) / min(self.beside_seconds)
+        return self.best / self.beside.best
 
     def measure(self) -> None:
         """Time both in turns for one round."""
         begin, runs = time.perf_counter(), 0
         while runs < LEAST or time.perf_counter() - begin < SECONDS:
-            self.beside_seconds.append(self.yardstick())
+            self.beside.seconds.append(self.beside.run())
             self.seconds.append(self.run())
             runs += 1
 
@@ -93,70 +110,96 @@ def timed(queue: cl.CommandQueue, launch: timing.Launch) -> Callable[[], float]:
     return lambda: timing.median_seconds(queue, lambda _: launch(next(count)), 1, warmup=0)
 
 
-def walled(run: Callable[[], object]) -> Callable[[], float]:
-    """Return what times one call by wall time."""
+def called(
+    run: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> Callable[[], float]:
+    """Return what times one call: by wall time, or by another clock."""
 
     def seconds() -> float:
-        begin = time.perf_counter()
+        begin = clock()
         run()
-        return time.perf_counter() - begin
+        return clock() - begin
 
     return seconds
 
 
-def solve(
-    queue: cl.CommandQueue, name: str, forest: clhines.Forest, method: str, dtype: str
-) -> Row:
-    """Return solves of values in device order beside the memory floor; one solution is checked."""
-    solver = clhines.Solver(forest, method, dtype, queue=queue)
-    sets = [[a.astype(dtype) for a in systems.system(forest, record.SEED + k)] for k in range(2)]
-    launch, result = systems.in_device_order(solver, sets)
-    launch(0)
-    worst = reference.residual(forest, *sets[0], result(0))
-    if not worst < systems.TOLERANCE[dtype]:
-        raise SystemExit(f"{name}: residual {worst:.3g}: wrong, so not timed")
-    floor = timing.floor(queue, forest.num_nodes, dtype)
-    return Row(name, "memory floor", timed(queue, launch), timed(queue, floor))
+class Measured:
+    """What is measured on a queue: rows and their yardsticks."""
+
+    def __init__(self, queue: cl.CommandQueue, sizes: Sizes, dtype: str) -> None:
+        self.queue, self.sizes, self.dtype = queue, sizes, dtype
+
+    @functools.cache  # noqa: B019, one per run of the program
+    def floor(self, nodes: int, dtype: str) -> Timed:
+        """Return the kernel that reads three arrays and writes one."""
+        return Timed("memory floor", timed(self.queue, timing.floor(self.queue, nodes, dtype)))
+
+    @functools.cached_property
+    def exponentials(self) -> Timed:
+        """A kernel that does arithmetic alone."""
+        real = {"float64": "double", "float32": "float"}[self.dtype]
+        program = cl.Program(self.queue.context, EXPONENTIALS.replace("REAL", real)).build()
+        kernel = cl.Kernel(program, "yardstick")
+        items = 1024 * self.queue.device.max_compute_units
+        values = np.random.default_rng(1).random(items).astype(self.dtype)
+        on_device = cla.to_device(self.queue, values)
+        launch = lambda _: kernel(self.queue, (items,), (64,), on_device.data)  # noqa: E731
+        return Timed("exponentials", timed(self.queue, launch))
+
+    @functools.cached_property
+    def trees(self) -> clhines.Forest:
+        """Random trees of 64 shapes."""
+        return systems.batch(self.sizes.cells, NODES, 50, SHAPES)
+
+    def solve(self, name: str, forest: clhines.Forest, method: str, dtype: str = "") -> Row:
+        """Return solves of values in device order; one solution is checked."""
+        dtype = dtype or self.dtype
+        solver = clhines.Solver(forest, method, dtype, queue=self.queue)
+        sets = [[a.astype(dtype) for a in systems.system(forest, record.SEED + k)] for k in (0, 1)]
+        launch, result = systems.in_device_order(solver, sets)
+        launch(0)
+        worst = reference.residual(forest, *sets[0], result(0))
+        if not worst < systems.TOLERANCE[dtype]:
+            raise SystemExit(f"{name}: residual {worst:.3g}: wrong, so not timed")
+        run = timed(self.queue, launch)
+        return Row(name, run, beside=self.floor(forest.num_nodes, dtype))
+
+    def from_numpy(self, name: str) -> Row:
+        """Return a call from NumPy and back beside copies of three arrays there and one back."""
+        solver = clhines.Solver(self.trees, "auto", self.dtype, queue=self.queue)
+        arrays = [a.astype(self.dtype) for a in systems.system(self.trees)]
+        there = [cla.empty(self.queue, a.shape, a.dtype) for a in arrays]
+        out = np.empty_like(arrays[2])
+
+        def copies() -> None:
+            for device_array, a in zip(there, arrays):
+                cl.enqueue_copy(self.queue, device_array.data, a)
+            cl.enqueue_copy(self.queue, out, there[0].data)
+
+        run = called(lambda: solver.solve(*arrays))
+        return Row(name, run, beside=Timed("copies", called(copies)))
+
+    def steps(self, name: str, network: clhines.Network, v_init: float) -> Row:
+        """Return pieces of a simulation."""
+        given = {"queue": self.queue, "v_init": v_init}
+        simulation = clhines.Simulation(network, neurons.DT, self.dtype, **given)
+        count = self.sizes.steps
+        simulation.run(count * neurons.DT)
+        run = called(lambda: simulation.run(count * neurons.DT))
+        return Row(name, lambda: run() / count, beside=self.exponentials)
+
+    def ring(self, name: str, hh: str) -> Row:
+        """Return the ring network."""
+        cables = ring.ring_cables(min(SHAPES, self.sizes.ring), seed=record.SEED)
+        return self.steps(name, ring.ring_network(cables, self.sizes.ring, hh=hh), ring.V_INIT)
+
+    def pyramidal(self, name: str) -> Row:
+        """Return copies of the pyramidal cell."""
+        network = neurons.neurons("l5pc", neurons.cable_of("l5pc"), self.sizes.copies)
+        return self.steps(name, network, neurons.V_INIT)
 
 
-def from_numpy(queue: cl.CommandQueue, sizes: Sizes, dtype: str) -> Row:
-    """Return a call from NumPy and back beside copies of three arrays there and of one back."""
-    forest = systems.batch(sizes.cells, NODES, 50, SHAPES)
-    solver = clhines.Solver(forest, "auto", dtype, queue=queue)
-    arrays = [a.astype(dtype) for a in systems.system(forest)]
-    there, out = [cla.empty(queue, a.shape, a.dtype) for a in arrays], np.empty_like(arrays[2])
-
-    def copies() -> None:
-        for device_array, a in zip(there, arrays):
-            cl.enqueue_copy(queue, device_array.data, a)
-        cl.enqueue_copy(queue, out, there[0].data)
-
-    return Row(
-        "call from NumPy", "copies", walled(lambda: solver.solve(*arrays)), walled(copies)
-    )  # fmt: skip
-
-
-def exponentials(queue: cl.CommandQueue, dtype: str) -> Callable[[], float]:
-    """Return the time of a kernel that does arithmetic alone."""
-    real = {"float64": "double", "float32": "float"}[dtype]
-    program = cl.Program(queue.context, EXPONENTIALS.replace("REAL", real)).build()
-    kernel = cl.Kernel(program, "yardstick")
-    items = 1024 * queue.device.max_compute_units
-    values = cla.to_device(queue, np.random.default_rng(1).random(items).astype(dtype))
-    return timed(queue, lambda _: kernel(queue, values.shape, (64,), values.data))
-
-
-def steps(
-    queue: cl.CommandQueue, name: str, network: clhines.Network, v_init: float, dtype: str
-) -> Row:
-    """Return pieces of a simulation beside exponentials, by wall time."""
-    simulation = clhines.Simulation(network, neurons.DT, dtype, queue=queue, v_init=v_init)
-    simulation.run(STEPS * neurons.DT)
-    run = walled(lambda: simulation.run(STEPS * neurons.DT))
-    return Row(name, "exponentials", lambda: run() / STEPS, exponentials(queue, dtype))
-
-
-def imported(sizes: Sizes) -> Row:
+def imported(name: str, sizes: Sizes) -> Row:
     """Return the import of a network of NEURON, without a device, beside NEURON's building it."""
     try:
         from neuron import h
@@ -182,37 +225,23 @@ def imported(sizes: Sizes) -> Row:
                 connections.append(h.NetCon(soma(0.5)._ref_v, target, sec=soma))
         h.finitialize(-65)
 
-    return Row(
-        "import from NEURON", "NEURON builds", walled(lambda: network_of(read_model(h, {}))),
-        walled(build),
-    )  # fmt: skip
+    run = called(lambda: network_of(read_model(h, {})), time.process_time)
+    return Row(name, run, beside=Timed("NEURON builds", called(build, time.process_time)))
 
 
-def made(
-    queue: cl.CommandQueue, sizes: Sizes, names: Sequence[str], dtype: str
-) -> Iterator[Row | tuple[str, str]]:
+def made(measured: Measured, names: Sequence[str]) -> Iterator[Row | tuple[str, str]]:
     """Yield the rows that are asked for, or the name of one with the reason why it is missing."""
-
-    def trees() -> clhines.Forest:
-        return systems.batch(sizes.cells, NODES, 50, SHAPES)
-
-    def ring_cells(hh: str) -> clhines.Network:
-        cables = ring.ring_cables(min(SHAPES, sizes.ring), seed=record.SEED)
-        return ring.ring_network(cables, sizes.ring, hh=hh)
-
-    def pyramidal() -> clhines.Network:
-        return neurons.neurons("l5pc", neurons.cable_of("l5pc"), sizes.copies)
-
+    m, sizes = measured, measured.sizes
     makers: dict[str, Callable[[str], Row]] = {
-        "trees": lambda n: solve(queue, n, trees(), "auto", dtype),
-        "trees, float32": lambda n: solve(queue, n, trees(), "auto", "float32"),
-        "chains": lambda n: solve(queue, n, systems.chains(sizes.cells, NODES), "auto", dtype),
-        "trees, fine": lambda n: solve(queue, n, trees(), "fine", dtype),
-        "call from NumPy": lambda n: from_numpy(queue, sizes, dtype),
-        "ring": lambda n: steps(queue, n, ring_cells("soma"), ring.V_INIT, dtype),
-        "ring, hh everywhere": lambda n: steps(queue, n, ring_cells("all"), ring.V_INIT, dtype),
-        "pyramidal cell": lambda n: steps(queue, n, pyramidal(), neurons.V_INIT, dtype),
-        "import from NEURON": lambda n: imported(sizes),
+        "trees": lambda n: m.solve(n, m.trees, "auto"),
+        "trees, float32": lambda n: m.solve(n, m.trees, "auto", "float32"),
+        "chains": lambda n: m.solve(n, systems.chains(sizes.cells, NODES), "auto"),
+        "trees, fine": lambda n: m.solve(n, m.trees, "fine"),
+        "call from NumPy": m.from_numpy,
+        "ring": lambda n: m.ring(n, "soma"),
+        "ring, hh everywhere": lambda n: m.ring(n, "all"),
+        "pyramidal cell": m.pyramidal,
+        "import from NEURON": lambda n: imported(n, sizes),
     }
     for name in names or makers:
         if name not in makers:
@@ -291,15 +320,15 @@ def main(arguments: Sequence[str]) -> int:
     before, commit = recorded(path)
     dtype = "float64" if devices.has_fp64(queue.device) else "float32"
     sizes = TINY if args.size == "tiny" else CPU if devices.is_cpu(queue.device) else GPU
-    found = list(made(queue, sizes, args.rows, dtype))
+    found = list(made(Measured(queue, sizes, dtype), args.rows))
     rows = [f for f in found if isinstance(f, Row)]
     slow = measure(rows, before, args.bound)
     shown = [
         {
             "row": r.name,
-            "beside": r.beside,
-            "seconds": min(r.seconds),
-            "beside_seconds": min(r.beside_seconds),
+            "beside": r.beside.name,
+            "seconds": r.best,
+            "beside_seconds": r.beside.best,
             "ratio": r.ratio,
             "runs": len(r.seconds),
             **({"before": before[r.name]} if r.name in before else {}),
@@ -307,13 +336,16 @@ def main(arguments: Sequence[str]) -> int:
         for r in rows
     ]
     missing = [{"row": f[0], "reason": f[1]} for f in found if not isinstance(f, Row)]
-    known = {**record.record(queue, "guard", arguments), "sizes": vars(sizes)}
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    known = {**record.record(queue, "guard", arguments), "sizes": vars(sizes), "load": load}
     result = {"record": known, "rows": shown, "missing": missing}
     if args.record:
         record.write("guard", queue, result, text(result), args.out)
         return 0
     print(text(result))
     print(f"\nrecord: {path.name}, commit {commit}" if before else f"\nno record: {path}")
+    if load > record.cores() + 1:
+        print(f"load {load:.1f} on {record.cores()} cores: times of the host say little now")
     gone = [m["row"] for m in missing if m["row"] in before]
     for name in gone:
         print(f"{name}: in the record, and missing now")

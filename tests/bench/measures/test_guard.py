@@ -27,7 +27,7 @@ def one_run(monkeypatch):
 
 
 def row(name, seconds, beside=(1.0,)):
-    return guard.Row(name, "yardstick", Clock(*seconds), Clock(*beside))
+    return guard.Row(name, Clock(*seconds), beside=guard.Timed("yardstick", Clock(*beside)))
 
 
 def test_the_bound_is_five_per_cent_of_the_ratio(one_run):
@@ -66,10 +66,10 @@ def test_a_planted_slow_down_fails(recorded, monkeypatch, capsys):
     capsys.readouterr()
 
     def slower(queue, launch, timed=guard.timed):
-        """Launch what is timed 40 times; not the yardsticks."""
-        name = launch.__module__
+        """Launch solves 40 times, but yardsticks once."""
         run = timed(queue, launch)
-        return (lambda: sum(run() for _ in range(40))) if name == "bench.systems" else run
+        solves = launch.__module__ == "bench.systems"
+        return (lambda: sum(run() for _ in range(40))) if solves else run
 
     monkeypatch.setattr(guard, "timed", slower)
     assert guard.main(again) == 1
@@ -82,7 +82,7 @@ def test_a_row_that_is_gone_fails(recorded, monkeypatch, capsys):
     def steps(*_):
         raise guard.MissingError("the engine is not there")
 
-    monkeypatch.setattr(guard, "steps", steps)
+    monkeypatch.setattr(guard.Measured, "steps", steps)
     again = [*TINY, "--before", str(recorded), "--bound", "9"]
     assert guard.main(again) == 1
     assert "ring: in the record, and missing now" in capsys.readouterr().out
