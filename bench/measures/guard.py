@@ -3,17 +3,18 @@
     python -m bench guard [--device SPEC] [--rows NAME ...] [--record]
 
 Each time is divided by that of a yardstick that runs just before it: the memory floor, a kernel of
-exponentials, copies of the same arrays, or NEURON's own building of the model. Rows take turns, and
-the ratio is that of the least times of both: other work on the machine only adds to a time. What
-the host does on one core is processor time. A row more than 5 % above the record is measured again,
-up to three times; the least times of all count. The record, ``guard-<device>.json``, changes with
-``--record`` only, so that small losses do not add up.
+exponentials, copies of the same arrays, or NEURON's own building of the model; by events on GPUs,
+by processor time on CPUs, which other work on the machine changes least. Rows take turns in rounds;
+the lower quartile of a round is its time, and the ratio that of the best rounds of both. A row more
+than 5 % above the record is measured again, up to three times; the best rounds of all count. The
+record, ``guard-<device>.json``, changes with ``--record`` only, so that small losses do not add up.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import time
@@ -69,7 +70,7 @@ TINY = Sizes(16, 2, 1, 50, 2)  # for tests
 
 @dataclass
 class Timed:
-    """Something whose runs are timed; `run` returns the seconds of one."""
+    """Something whose runs are timed; `run` returns the seconds of one, `seconds` has rounds."""
 
     name: str
     run: Callable[[], float]
@@ -77,7 +78,7 @@ class Timed:
 
     @property
     def best(self) -> float:
-        """Least time of a run, s."""
+        """Time of a run in the best round, s."""
         return min(self.seconds)
 
 
@@ -89,31 +90,37 @@ class Row(Timed):
 
     @property
     def ratio(self) -> float:
-        """Least time over the yardstick's least time."""
+        """Best time over the yardstick's best time."""
         return self.best / self.beside.best
 
     def measure(self) -> None:
-        """Time both in turns for one round."""
-        begin, runs = time.perf_counter(), 0
-        while runs < LEAST or time.perf_counter() - begin < SECONDS:
-            self.beside.seconds.append(self.beside.run())
-            self.seconds.append(self.run())
-            runs += 1
+        """Time both in turns for one round, whose lower quartiles count."""
+        begin, pairs = time.perf_counter(), []
+        while len(pairs) < LEAST or time.perf_counter() - begin < SECONDS:
+            pairs.append((self.beside.run(), self.run()))
+        beside, own = np.quantile(pairs, 0.25, axis=0).tolist()
+        self.beside.seconds.append(beside)
+        self.seconds.append(own)
 
 
 # -- what is measured --------------------------------------------------------------------------
 
 
 def timed(queue: cl.CommandQueue, launch: timing.Launch) -> Callable[[], float]:
-    """Return what times one launch: by events of a GPU, by wall time on a CPU."""
-    count = iter(range(1 << 60))
+    """Return what times one launch: by events of a GPU, by processor time on a CPU."""
+    count = itertools.count()
+
+    def wait() -> None:
+        launch(next(count))
+        queue.finish()
+
+    if devices.is_cpu(queue.device):
+        return called(wait, time.process_time)
     return lambda: timing.median_seconds(queue, lambda _: launch(next(count)), 1, warmup=0)
 
 
-def called(
-    run: Callable[[], object], clock: Callable[[], float] = time.perf_counter
-) -> Callable[[], float]:
-    """Return what times one call: by wall time, or by another clock."""
+def called(run: Callable[[], object], clock: Callable[[], float]) -> Callable[[], float]:
+    """Return what times one call by a clock."""
 
     def seconds() -> float:
         begin = clock()
@@ -128,6 +135,8 @@ class Measured:
 
     def __init__(self, queue: cl.CommandQueue, sizes: Sizes, dtype: str) -> None:
         self.queue, self.sizes, self.dtype = queue, sizes, dtype
+        cpu = devices.is_cpu(queue.device)
+        self.clock = time.process_time if cpu else time.perf_counter
 
     @functools.cache  # noqa: B019, one per run of the program
     def floor(self, nodes: int, dtype: str) -> Timed:
@@ -176,8 +185,8 @@ class Measured:
                 cl.enqueue_copy(self.queue, device_array.data, a)
             cl.enqueue_copy(self.queue, out, there[0].data)
 
-        run = called(lambda: solver.solve(*arrays))
-        return Row(name, run, beside=Timed("copies", called(copies)))
+        run = called(lambda: solver.solve(*arrays), self.clock)
+        return Row(name, run, beside=Timed("copies", called(copies, self.clock)))
 
     def steps(self, name: str, network: clhines.Network, v_init: float) -> Row:
         """Return pieces of a simulation."""
@@ -185,7 +194,7 @@ class Measured:
         simulation = clhines.Simulation(network, neurons.DT, self.dtype, **given)
         count = self.sizes.steps
         simulation.run(count * neurons.DT)
-        run = called(lambda: simulation.run(count * neurons.DT))
+        run = called(lambda: simulation.run(count * neurons.DT), self.clock)
         return Row(name, lambda: run() / count, beside=self.exponentials)
 
     def ring(self, name: str, hh: str) -> Row:
@@ -330,7 +339,7 @@ def main(arguments: Sequence[str]) -> int:
             "seconds": r.best,
             "beside_seconds": r.beside.best,
             "ratio": r.ratio,
-            "runs": len(r.seconds),
+            "rounds": len(r.seconds),
             **({"before": before[r.name]} if r.name in before else {}),
         }
         for r in rows
@@ -345,7 +354,7 @@ def main(arguments: Sequence[str]) -> int:
     print(text(result))
     print(f"\nrecord: {path.name}, commit {commit}" if before else f"\nno record: {path}")
     if load > record.cores() + 1:
-        print(f"load {load:.1f} on {record.cores()} cores: times of the host say little now")
+        print(f"load {load:.1f} on {record.cores()} cores: memory is shared, repeat what fails")
     gone = [m["row"] for m in missing if m["row"] in before]
     for name in gone:
         print(f"{name}: in the record, and missing now")
