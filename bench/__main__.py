@@ -28,11 +28,13 @@ MEASURES = {
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "features": "measures.features",
+    "guard": "measures.guard",
     "papers": "papers.command",
     "checks": "measures.checks.command",
     "random": "measures.random.command",
     "fuzz": "measures.fuzz.command",
     "again": "again",
+    "figures": "figures",
 }
 
 

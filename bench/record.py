@@ -51,9 +51,10 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
     name : str
         Of the measure.
     arguments : sequence of str
-        Of its command line; of absolute paths, which differ between machines, the last part stays.
+        Of its command line; without ``--out``, and of absolute paths, which differ between
+        machines, the last part stays.
     """
-    words = [Path(word).name if os.path.isabs(word) else word for word in arguments]
+    words = [Path(word).name if os.path.isabs(word) else word for word in _without_out(arguments)]
     found = {"command": f"python -m bench {shlex.join([name, *words])}"}
     if queue is not None:
         device = queue.device
@@ -74,6 +75,15 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
         "seed": SEED,
         "commit": os.environ.get("CLHINES_COMMIT") or _commit(),
     }
+
+
+def _without_out(arguments: Sequence[str]) -> list[str]:
+    """Return arguments without ``--out FOLDER``, which says nothing about a result."""
+    words = list(arguments)
+    if "--out" in words:
+        k = words.index("--out")
+        del words[k : k + 2]
+    return words
 
 
 def _commit() -> str:
@@ -128,10 +138,25 @@ def write(
 def files(path: Path, result: dict[str, Any], text: str, draw: Draw | None = None) -> None:
     """Write a result to `path`, its text and picture beside it, and print the text."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    path.write_text(lines(result), "utf-8")
     path.with_suffix(".txt").write_text(text, "utf-8")
     print(text, flush=True)
     picture(path, result, draw)
+
+
+def lines(result: dict[str, Any]) -> str:
+    """Return a result as JSON with a line for each row, and for each entry of its record."""
+    parts = []
+    for name, value in result.items():
+        if isinstance(value, dict) and value:
+            each = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()]
+            text = "{\n" + ",\n".join(each) + "\n }"
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            text = "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in value) + "\n ]"
+        else:
+            text = json.dumps(value)
+        parts.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def picture(path: Path, result: dict[str, Any], draw: Draw | None) -> None:

@@ -1,5 +1,6 @@
 """The site: `sphinx-build -W -b html docs build/site`."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,12 +10,17 @@ from pathlib import Path
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 import clhines
 from clhines.plan import examples
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+RESULTS = ROOT / "bench/results"
+sys.path.append(str(ROOT))  # behind an installed clhines
+from bench import again  # noqa: E402
+
 TEXT_OF = re.compile(r"<!-- text of (\S+) -->\n")
 PAGES = {  # file of the repository -> the page that has its text
     match[1]: page.relative_to(HERE)
@@ -69,25 +75,47 @@ class Layouts(Directive):
         return [nodes.literal_block(text, text, language="text")]
 
 
-class Results(Directive):
+class Results(SphinxDirective):
     """Every table of `bench/results`, with its picture."""
 
     def run(self) -> list[nodes.Node]:
         """Make a section for each table."""
         found: list[nodes.Node] = []
-        folder = HERE.parent / "bench/results"
-        for path in sorted(folder.rglob("*.txt")):
-            name = path.relative_to(folder).with_suffix("").as_posix()
+        for path in sorted(RESULTS.rglob("*.txt")):
+            name = path.relative_to(RESULTS).with_suffix("").as_posix()
             section = nodes.section(ids=[nodes.make_id(name)], names=[name])
             section += nodes.title(text=name)
-            picture = path.with_suffix(".svg")
-            if picture.is_file():
-                uri = f"../bench/results/{name}.svg"
+            picture = picture_of(path, Path(self.env.doctreedir) / "pictures" / f"{name}.svg")
+            if picture is not None:
+                uri = Path(os.path.relpath(picture, HERE)).as_posix()
                 section += nodes.image(uri=uri, alt=f"picture of the table {name}")
             text = path.read_text("utf-8")
             section += nodes.literal_block(text, text, language="text")
             found.append(section)
         return found
+
+
+def picture_of(table: Path, drawn: Path) -> Path | None:
+    """Return the picture of a table: one that is beside it, or one that is drawn now.
+
+    Parameters
+    ----------
+    drawn : Path
+        Where it is drawn, unless it is there and newer than the result.
+    """
+    kept, source = table.with_suffix(".svg"), table.with_suffix(".json")
+    if kept.is_file():
+        return kept
+    if not source.is_file():
+        return None
+    result = json.loads(source.read_text("utf-8"))
+    draw = getattr(again.module_of(source, result), "draw", None)
+    if draw is None:
+        return None
+    if not drawn.is_file() or drawn.stat().st_mtime < source.stat().st_mtime:
+        drawn.parent.mkdir(parents=True, exist_ok=True)
+        draw(result, drawn)
+    return drawn
 
 
 def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:

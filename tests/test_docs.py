@@ -1,6 +1,5 @@
 """Tables of the docs that repeat what the code states."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -38,13 +37,6 @@ def test_every_method_is_listed_with_all_its_options():
 def test_every_option_is_explained():
     explained = {names(row[0])[0] for row in rows("docs/reference/methods.md", "## Options")}
     assert explained == {name for row in METHODS.values() for name in row.options}
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/speed.md"])
-def test_the_table_of_peers_names_the_command_that_made_it(page):
-    record = json.loads((ROOT / "bench/results/peers-nvidia-h200.json").read_text("utf-8"))
-    text = (ROOT / page).read_text("utf-8")
-    assert f"Made by `{record['record']['command']}`" in text
 
 
 def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):

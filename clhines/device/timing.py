@@ -89,13 +89,24 @@ def _by_wall_time(queue: cl.CommandQueue) -> bool:
 
 
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int = 9) -> float:
-    """Median time of the kernel that reads three arrays of n reals and writes one.
+    """Median time of the kernel that reads three arrays of n reals and writes one; see `floor`.
+
+    Returns
+    -------
+    float, s
+    """
+    return median_seconds(queue, floor(queue, n, dtype), repeats)
+
+
+def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
+    """Prepare the kernel that reads three arrays of n reals and writes one.
 
     Two sets of arrays of random values take turns; one set where they are far above any cache.
 
     Returns
     -------
-    float, s
+    callable
+        ``launch(k)`` enqueues it on set k, modulo the number of sets; its event.
 
     Raises
     ------
@@ -122,7 +133,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int
         arrays = [a.data for a in sets[k % turns]]
         return kernel(queue, (items,), (group,), np.int64(n), *arrays)
 
-    return median_seconds(queue, launch, repeats)
+    return launch
 
 
 def seconds_in_turns(

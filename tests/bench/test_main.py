@@ -1,5 +1,6 @@
 """The runner: its list, names that it does not know, and errors as one line."""
 
+import json
 import os
 import subprocess
 import sys
@@ -82,6 +83,24 @@ def test_an_installed_package_precedes_the_checkout(start, tmp_path):
 def test_the_command_of_a_record(monkeypatch):
     monkeypatch.setenv("CLHINES_COMMIT", "v1")
     found = record.record(None, "plan", ["--out", "/a/b/results", "--nodes", "10"])
-    assert found["command"] == "python -m bench plan --out results --nodes 10"
+    assert found["command"] == "python -m bench plan --nodes 10"
     assert (found["commit"], found["clhines"]) == ("v1", clhines.__version__)
     assert "device" not in found and found["seed"] == record.SEED
+
+
+def test_json_has_a_line_for_each_row():
+    result = {
+        "record": {"commit": "v1", "peers": {"scipy": "1"}},
+        "rows": [{"a": 1.5, "taken": [1, 2]}, {"a": 2.5, "taken": []}],
+        "missing": [],
+        "stop": 1000.0,
+    }
+    text = record.lines(result)
+    assert json.loads(text) == result and list(json.loads(text)) == list(result)
+    assert text.splitlines()[6:8] == ['  {"a": 1.5, "taken": [1, 2]},', '  {"a": 2.5, "taken": []}']
+
+
+def test_results_are_written_so():
+    for path in record.RESULTS.rglob("*.json"):
+        text = path.read_text("utf-8")
+        assert text == record.lines(json.loads(text)), path.name

@@ -1,0 +1,101 @@
+"""Which result each figure of README and docs is from, and what each result measures.
+
+`bench.figures` compares them. A row of a table is its label and its cells; an entry of prose is
+words of the page with ``{}`` for each figure. What is not in the result is ``-`` on the page.
+`solves`, `simulations` and `models` have the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.figures import Quote, unnamed
+from bench.quoted import models, simulations, solves
+from bench.quoted.entries import NEURON, README, SPEED, SUPPORTED
+
+PAGES = (README, SPEED, NEURON, SUPPORTED)
+QUOTES: tuple[Quote, ...] = (
+    *solves.solves_on_gpu(),
+    *solves.solves_on_cpus(),
+    *solves.several_devices(),
+    *simulations.rings(),
+    *simulations.cells(),
+    *simulations.variants(),
+    *models.models(),
+)
+SECTIONS = {  # of a page: what has figures of results
+    README: ["## How fast"],
+    SPEED: [""],
+    NEURON: ["## Real models"],
+    SUPPORTED: ["## Runtimes"],
+}
+GIVEN = [  # what is no result: what was asked for, and sizes of devices
+    r"[Ss]teps of 0\.025 ms",
+    r"in 12 ms with a spike",
+    r"equal to 1e-6 mV",
+    r"three protocols of 1 s",
+    r"differ by up to 3 %",
+    r"batches above 139 GB",
+    r"in 95 % of 300 traces",
+    r"rusticl on llvmpipe .*",  # a test of the table has it
+]
+
+
+def unnamed_in(page: str, text: str) -> Iterator[str]:
+    """Yield a line for each figure of a page that no entry names."""
+    quotes = [q for q in QUOTES if q.page == page]
+    yield from (f"{page}: {line}" for line in unnamed(quotes, text, SECTIONS[page], GIVEN))
+
+
+# -- what results measure ----------------------------------------------------------------------
+
+CONTRACTION = [
+    "kernels/by_segment",
+    "kernels/common/segment_registers.mako",
+    "clhines/plan/by_segment",
+]
+METHODS = [
+    *CONTRACTION,
+    "kernels/by_cell",
+    "kernels/by_branch",
+    "clhines/plan/by_cell",
+    "clhines/plan/by_branch",
+]
+CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
+STATES = [
+    "kernels/common/rates.mako",
+    "kernels/common/node_lists.mako",
+    "kernels/common/node_states.mako",
+]
+GPU_EPOCHS = ["kernels/simulate/epoch.mako", *STATES]
+CPU_EPOCHS = ["kernels/simulate/epoch_vector.mako"]
+STEPS = ["kernels/simulate/steps.mako", "kernels/simulate/currents.mako"]
+FILES = ["kernels/simulate/extended.mako", "kernels/common/extended_*", ":!*/extended_vectors.mako"]
+BLOCKS = ["kernels/simulate/extended_blocks.mako", *FILES[:2]]
+MEASURED = {  # what a measure runs on GPUs, and on CPUs
+    "peers": ([*METHODS, f":!{CPU[0]}"], [*METHODS, "clhines/device/pocl.py"]),
+    "solve": ([*METHODS, f":!{CPU[0]}"], [*METHODS, "clhines/device/pocl.py"]),
+    "methods": ([*METHODS, f":!{CPU[0]}"], METHODS),
+    "accuracy": ([*METHODS, f":!{CPU[0]}"], METHODS),
+    "reach": (CONTRACTION, METHODS),
+    "devices": (CONTRACTION, METHODS),
+    "options": (METHODS, METHODS),
+    "plan": (["clhines/plan"], ["clhines/plan"]),
+    "ring": (GPU_EPOCHS, CPU_EPOCHS),
+    "cells": ([*GPU_EPOCHS, *STEPS, *FILES], [*CPU_EPOCHS, *BLOCKS]),
+    "cells-peers": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *STEPS]),  # texts alone
+    "variants": ([*GPU_EPOCHS, "kernels/simulate/features.mako"], CPU_EPOCHS),
+    "features": (["kernels/simulate/features.mako"], ["kernels/simulate/features.mako"]),
+    "models": ([*GPU_EPOCHS, *FILES], BLOCKS),
+    "random": ([*GPU_EPOCHS, *FILES], BLOCKS),
+    "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
+    "coverage": (["clhines/mechanisms/nmodl"], ["clhines/mechanisms/nmodl"]),
+    "runtimes": (["kernels"], ["kernels"]),
+}
+
+
+def measured_by(name: str) -> list[str]:
+    """Return what a result measures, as git takes it: paths, and those left out."""
+    longest = max((k for k in MEASURED if name.startswith(k)), key=len)
+    gpu, cpu = MEASURED[longest]
+    return gpu if "nvidia" in name else cpu

@@ -1,0 +1,144 @@
+"""Figures of NEURON's models, and of random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.figures import Figure, Quote
+from bench.quoted.entries import NEURON, SUPPORTED, Row, Shown, field, prose, row, said, upper
+
+XEON = "r-xeon-r-processor-2-80ghz"
+FILES = {"H200": "models-nvidia-h200", "two cores": f"models-pocl-intel-{XEON}"}
+MODELS = (
+    ("layer 5 pyramidal cell, ModelDB 139653 | 1, 642", "139653", "H200", "1 s", ""),
+    ("layer 5 pyramidal cell, ModelDB 139653 | 1, 642", "139653", "two cores", "1 s", ""),
+    ("Purkinje cell, ModelDB 229585 | 1, 1,611", "229585", "H200", "1 s", ""),
+    ("Purkinje cell, ModelDB 229585 | 1, 1,611", "229585", "two cores", "0.1 s", "cdp5"),
+    ("cortical column, nrntraub, a tenth (1) | 356, 23,109", "nrntraub", "H200", "1 s", "(1)"),
+    ("reduced dentate gyrus, ten of each kind | 60, 2,000", "reduced_dentate", "H200", "1 s", ""),
+    (
+        "reduced dentate gyrus, ten of each kind | 60, 2,000",
+        "reduced_dentate",
+        "two cores",
+        "0.3 s",
+        "",
+    ),
+    ("NetPyNE's tutorial network | 200, 200", "netpyne", "two cores", "1 s", ""),
+    ("BMTK's 14 cells | 10, 1,436", "bmtk", "two cores", "1 s", "NaV"),
+)
+
+
+def seconds(name: str) -> Shown:
+    """Return what shows seconds of a row that may lack them."""
+
+    def shown(r: Row) -> str:
+        return f"{r[name]:,.1f} s" if r.get(name) else "-"
+
+    return shown
+
+
+def models() -> Iterator[Quote]:
+    """Yield the table of models, and what random models gave."""
+    here = "## Real models"
+    for label, model, on, stop, why in MODELS:
+
+        def of(shown: Shown, on: str = on, model: str = model) -> Figure:
+            return Figure(FILES[on], shown, {"model": model})
+
+        words = f"| {label} | {{}} | {on} | {stop} | {{}} | {{}} | {{}} | {{}} |"
+        found = [of(lambda r: f"{r['spikes']:,}")]
+        found += [of(seconds(n)) for n in ("first_step_s", "clhines_s", "neuron_s", "core_s")]
+        if why and why != "(1)":
+            words = f"{words[:-4]}its {why}.mod does not compile |"
+            found = found[:-1]
+        if why == "(1)":
+            words = f"| {label} | {{}} | {on} | {stop} | {{}} | {{}} | (1) | {{}} |"
+            del found[3]
+        yield Quote(NEURON, here, words, tuple(found))
+    home, gpu = FILES["two cores"], FILES["H200"]
+
+    def apart(file: str, model: str, shown: Shown) -> Figure:
+        return Figure(file, lambda r: shown(r["clhines"]), {"model": model})
+
+    worst = [
+        apart(f, m, lambda r: upper(r["largest_mv"]))
+        for f, m in ((home, "bmtk"), (gpu, "nrntraub"))
+    ]
+    yield prose(NEURON, here, "agree within {} mV (BMTK), {} mV (nrntraub) and less", *worst)
+    until = [
+        apart(gpu, "229585", field(n, "{:.0f}")) for n in ("equal_until_ms", "spikes_differ_at_ms")
+    ]
+    yield prose(NEURON, here, "until {} ms and have their first other spike after {} ms", *until)
+    yield from random_models()
+    yield from runtimes()
+
+
+def random_models() -> Iterator[Quote]:
+    """Yield what random models gave."""
+    here, file, gpu = (
+        "## What differs, and by how much",
+        f"random-float64-pocl-intel-{XEON}",
+        "random-float64-nvidia-h200",
+    )
+    spikes = Figure(file, lambda r: f"{sum(x['spikes'] for x in r['rows'] if same(x)):,}", {})
+    yield prose(
+        NEURON,
+        here,
+        "Of {} seeds on PoCL {} ran here and in NEURON ({} more are rejected here,"
+        " and {} by NEURON), and have each of {} spikes at NEURON's time",
+        Figure(file, lambda r: str(len(r["rows"])), {}),
+        said(file, r"(\d+) equal"),
+        Figure(file, lambda r: str(rejected(file)), {}),
+        said(file, r"(\d+) failed"),
+        spikes,
+    )
+    yield prose(
+        NEURON,
+        here,
+        "Recorded voltages differ by up to {} mV (in the median of seeds {}),"
+        " variables at the end by up to {} of their value ({})",
+        said(file, r"voltage that is recorded: (\S+) mV"),
+        said(file, r"median of seeds (\S+) mV"),
+        said(file, r"variable at the end: ([^,]+),"),
+        said(file, r"at the end: [^,]+, in the median (\S+?)\."),
+    )
+    yield prose(
+        NEURON,
+        here,
+        "On the H200 {} ran of {}, and are equal in {} spikes",
+        said(gpu, r"(\d+) equal"),
+        said(gpu, r"(\d+) seeds of"),
+        said(gpu, r"Of equal seeds: (\d+) spikes"),
+    )
+
+
+def same(r: Row) -> bool:
+    """Whether a seed ran and is equal."""
+    return not r.get("refused") and r.get("differs") is None and bool(r.get("ours"))
+
+
+def rejected(file: str) -> int:
+    """Count the seeds that are rejected, as expected or not."""
+    found = (said(file, p).text() for p in (r"(\d+) rejected (?!as)", r"(\d+) rejected as"))
+    return sum(int(n) for n in found)
+
+
+def runtimes() -> Iterator[Quote]:
+    """Yield the table of runtimes."""
+    for label, platform, version in (
+        ("PoCL | 3.0-rc2 | pip, `'.[pocl]'`", "Portable Computing Language", "3.0-rc2"),
+        (
+            "PoCL | 3.1+debian | Debian 12, `pocl-opencl-icd`",
+            "Portable Computing Language",
+            r"3.1\+debian",
+        ),
+        (
+            "Intel's CPU runtime | 2026.22.10.0.01_160000 | "
+            "pip, `intel-opencl-rt` and `intel-cmplr-lib-rt`",
+            r"Intel\(R\) OpenCL",
+            "2026",
+        ),
+    ):
+        start = rf"{platform} \| {version}\S* "
+        found = [said("runtimes", start + r"\| \d+ " * k + r"\| (\d+)") for k in range(3)]
+        yield row(SUPPORTED, "## Runtimes", label, *found)
