@@ -21,9 +21,13 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.groups import Group, Owner
+from clhines.network.groups import Group, Owner, Parameters
+from clhines.network.model import check_celsius
 from clhines.network.plasticity import STDP
 from clhines.network.wiring import Wiring
+
+
+CELSIUS = 6.3  # °C, NEURON's default
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +126,14 @@ class Additions:
     Attributes
     ----------
     celsius : float
-        Temperature of all mechanisms, °C; 6.3 at first, as in NEURON.
+        Temperature, °C; 6.3 at first, as in NEURON. Once set, it is that of all mechanisms to
+        which no other is given.
     """
 
     forest: Forest
     num_cells: int
-    celsius: float
     _wiring: Wiring
+    _celsius: float | None
 
     @property
     def area(self) -> np.ndarray:
@@ -136,8 +141,32 @@ class Additions:
         raise NotImplementedError
 
     def _begin_additions(self) -> None:
-        self.celsius = 6.3
+        self._celsius = None
         self._added = Added(self.num_cells)
+
+    @property
+    def celsius(self) -> float:
+        """Temperature, °C."""
+        return CELSIUS if self._celsius is None else self._celsius
+
+    @celsius.setter
+    def celsius(self, value: object) -> None:
+        celsius = as_number("celsius", value)
+        check_celsius("celsius", celsius)
+        self._celsius = celsius
+        for group in self.groups:
+            if isinstance(group.parameters, Parameters):
+                group.parameters.set_default("celsius", self._celsius)
+
+    @property
+    def has_celsius(self) -> bool:
+        """Whether a temperature was set."""
+        return self._celsius is not None
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, in the order in which they came."""
+        raise NotImplementedError
 
     @property
     def added(self) -> Added:

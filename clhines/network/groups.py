@@ -41,9 +41,11 @@ class Parameters(dict[str, "float | np.ndarray"]):
         mechanism: str,
         nodes: np.ndarray,
         values: dict[str, float | np.ndarray],
+        given: Iterable[str] = (),
     ) -> None:
         super().__init__(values)
         self._network, self._mechanism, self._nodes = network, mechanism, nodes
+        self._given = set(given)  # names of values that are no defaults
 
     def __setitem__(self, name: str, value: object) -> None:
         self._network.check_not_frozen(f"{self._mechanism}: {name}")
@@ -55,6 +57,12 @@ class Parameters(dict[str, "float | np.ndarray"]):
         super().__setitem__(
             name, self._network.parameter(self._mechanism, name, value, self._nodes)
         )
+        self._given.add(name)
+
+    def set_default(self, name: str, value: float) -> None:
+        """Set a parameter that was not given, if there is one of that name."""
+        if name in self and name not in self._given:
+            super().__setitem__(name, value)
 
     def update(  # type: ignore[override]
         self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
@@ -75,7 +83,8 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Parameters, (self._network, self._mechanism, self._nodes, dict(self))
+        own = self._network, self._mechanism, self._nodes, dict(self)
+        return Parameters, (*own, self._given)
 
 
 @dataclass(frozen=True, eq=False)

@@ -248,7 +248,9 @@ class Network(Additions):
         area_at = np.zeros_like if mechanism.kind == "artificial" else self._places.area_at
         values = values_of(self, mechanism, nodes, area_at, given)
         nodes.setflags(write=False)
-        own = Parameters(self, mechanism.name, nodes, values)
+        own = Parameters(self, mechanism.name, nodes, values, given)
+        if self.has_celsius or "celsius" in mechanism.program.built_in:
+            own.set_default("celsius", self.celsius)
         group = Group(self, len(self._groups), mechanism, nodes, own, again)
         self._groups.append(group)
         net = mechanism.program.net

@@ -21,6 +21,7 @@ from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network, check_begins
+from clhines.network.times import event_steps
 from clhines.simulate import saved as saved_states
 from clhines.simulate.branching import ExtendedCopies, network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
@@ -129,7 +130,8 @@ class Changing:
             Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
             as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
             of all connections in the order of `weights`; `events`, a list of ``(group, index,
-            time, weight)`` in place of all events from outside, each as `Network.event` takes it.
+            time, weight)`` in place of all events from outside, each as `Network.event` takes it
+            and none of them in the past.
 
         Notes
         -----
@@ -252,6 +254,7 @@ class Changing:
                 found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
             else:
                 found[name] = _as_events(value)
+                _check_not_past(found[name], self._model.dt, self._step)  # type: ignore[arg-type]
         return found
 
     # -- parameters ----------------------------------------------------------------------------
@@ -389,6 +392,18 @@ def _as_events(value: object) -> list[Event]:
                 f"events[{k}] is {shown(one)}; expected a tuple (group, index, time, weight)"
             )
     return list(value)
+
+
+def _check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
+    """Raise InputError for an event that is due in a step before `now`."""
+    for k, (_, _, time, _) in enumerate(events):
+        times = as_finite("time", np.atleast_1d(as_array("time", time)))
+        past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
+        if len(past):
+            raise InputError(
+                f"events[{k}] is at {past[0]:g} ms; expected not before t = {now * dt:g} ms, or "
+                "reset() first"
+            )
 
 
 def _digest(group: Group | None, values: Mapping[str, object]) -> str:

@@ -241,6 +241,11 @@ def find_record(
 ) -> Record:
     """Check the arguments of `Simulation.record` and return the record."""
     if not isinstance(where, Group):
+        if index is not None:
+            raise InputError(
+                f"index is {shown(index)} for nodes; expected None: it is of the instances of a "
+                "Group; give the nodes alone"
+            )
         if isinstance(what, str) and what == "i_membrane":
             nodes = _nodes(model, where)
             Membrane(model, nodes)  # rejects what it cannot

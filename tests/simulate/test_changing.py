@@ -192,15 +192,17 @@ def test_weights_events_and_voltages_at_the_start(engine, fast_queue):
     first = result_of(sim, net)
     v_init = net.per_cell(spread(-75, -60))
     events = [(groups["syn"], [0, 3], [0.1, 1.0], 0.06)]
-    sim.set(v_init=v_init, weight=spread(0.02, 0.09), events=events)
+    sim.set(v_init=v_init, weight=spread(0.02, 0.09))
     sim.reset()
+    sim.set(events=events)
     other, known = passive_below(amp=0.0, weight=spread(0.02, 0.09), event=0.1)
     of_nodes = np.repeat(spread(-75, -60), other.forest.sizes)
     fresh = Simulation(other, DT, queue=fast_queue, engine=engine, v_init=of_nodes)
     fresh.set(events=[(known["syn"], [0, 3], [0.1, 1.0], 0.06)])
     compare(sim, net, result_of(fresh, other))
-    sim.set(v_init=-65.0, weight=0.05, events=[(groups["syn"], 0, 0.2, 0.05)])
+    sim.set(v_init=-65.0, weight=0.05)
     sim.reset()
+    sim.set(events=[(groups["syn"], 0, 0.2, 0.05)])
     again = result_of(sim, net)
     assert np.abs(again[0] - first[0]).max() < tolerance("float64")
 
@@ -352,3 +354,24 @@ def test_of_values_set_at_once_a_wrong_one_leaves_all_as_they_were(fast_queue, e
     assert np.array_equal(sim.model.v_init, np.full(len(voltages), -65.0))
     sim.reset()
     assert np.array_equal(sim.voltages(), voltages)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_events_in_the_past_are_refused(engine, fast_queue):
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.run(2.0)
+    syn, before = groups["syn"], sim.arrays()
+    now = 2.0 - DT / 2  # the middle of the last step
+    for time in (0.0, 1.9, now - 1e-6):
+        events = [(syn, 0, [5.0], 0.05), (syn, [1, 2], [3.0, time], 0.05)]
+        with pytest.raises(InputError, match=r"events\[1\] is at .* ms; expected not before t = 2"):
+            sim.set(weight=0.5, events=events)
+    assert all(np.array_equal(a, before[name]) for name, a in sim.arrays().items())
+    sim.set(events=[(syn, 0, now + 1e-6, 50.0)])
+    v = sim.voltages()
+    sim.run(DT)
+    node = net.soma[0]
+    assert abs(v[node]) > 1.0 > abs(sim.voltages()[node])  # it acts: v is at the reversal potential
+    sim.reset()
+    sim.set(events=[(syn, 0, 0.0, 0.05)])

@@ -317,3 +317,12 @@ def test_formulas_and_parameters(fast_queue, needs, engine):
         sim.record("x = gnabarr", hh)
     with pytest.raises(InputError, match="cannot read the expression at"):
         sim.record("x = (m", hh)
+
+
+def test_an_index_without_a_group_is_refused(fast_queue):
+    net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
+    net.add("iclamp", at=net.soma, amp=0.1)
+    sim = Simulation(net, queue=fast_queue)
+    for what in ("v", "i_membrane"):
+        with pytest.raises(InputError, match=r"index is \[0\] for nodes; expected None"):
+            sim.record(what, net.soma, index=[0])
