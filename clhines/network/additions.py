@@ -26,7 +26,6 @@ from clhines.network.model import check_celsius
 from clhines.network.plasticity import STDP
 from clhines.network.wiring import Wiring
 
-
 CELSIUS = 6.3  # °C, NEURON's default
 
 

@@ -329,7 +329,7 @@ def test_the_temperature_of_the_network_is_the_default_of_its_mechanisms():
     with refused("hh: celsius is 20, that of the network 34; expected the same"):
         net.compile()
     own.parameters["celsius"] = 34.0
-    assert [float(np.ravel(k.parameters["celsius"])[0]) for k in net.compile().kinds] == [34.0] * 2
+    assert [float(np.ravel(k.parameters["celsius"])[0]) for k in net.compile().kinds] == [34.0]
     before.parameters["celsius"] = 10.0
     net.celsius = 35
     assert before.parameters["celsius"] == 10.0  # given since
