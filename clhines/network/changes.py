@@ -12,6 +12,7 @@ from clhines.checks import as_array, as_finite, shown
 from clhines.errors import InputError, meant
 from clhines.network.groups import Group
 from clhines.network.places import PerCell
+from clhines.quantities import as_numbers
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,14 @@ def as_value(group: Group, name: str, value: object) -> Value:
             f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
             "another parameter, or a new Network"
         )
+    unit = mechanism.units.get(name)
+    value = as_numbers(f"{mechanism.name}: {name}", value, unit)
     if isinstance(value, PerCell) and len(value.values) == network.num_cells:
         return Value(value.values, "cell")
     if not callable(value) and not isinstance(value, PerCell):
-        array = as_array(f"{mechanism.name}: {name}", value)
+        array = as_array(f"{mechanism.name}: {name}", value, unit=unit)
         if array.shape == (network.num_cells,) and network.only_cells(len(group)):
             return Value(as_finite(f"{mechanism.name}: {name}", array), "cell")
-    found = network.parameter(mechanism.name, name, value, group.nodes)
+    found = network.parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(found, np.ndarray)
     return Value(np.atleast_1d(np.float64(found)), "instance" if whole else "all")

@@ -82,7 +82,7 @@ def compiled(
         "area": structure.once("area"),
         "constant_d": constant_d,
         "constant_b": constant_b,
-        "v_init": spread("v_init", times[1], n, own=False),
+        "v_init": spread("v_init", times[1], n, own=False, unit="mV"),
     }
     if extended:
         of_nodes["constant_g"] = constant_sums(groups, structure, axial=False)[0]
@@ -140,7 +140,7 @@ def with_values(
         of_nodes=model.of_nodes.changed(
             constant_d=constant_d,
             constant_b=constant_b,
-            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False),
+            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False, unit="mV"),
             **more,
         ),
         stored=frozenset(changes.stored),

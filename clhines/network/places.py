@@ -130,7 +130,9 @@ class Places:
             )
         return PerCell(as_finite("values", array))
 
-    def resolved(self, what: str, value: object, nodes: np.ndarray) -> object:
+    def resolved(
+        self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
+    ) -> object:
         """Turn a value of a parameter into a number or one for each of `nodes`.
 
         A number and (m,) values, one for each of `nodes`, are returned as they are. So is what fits
@@ -143,6 +145,8 @@ class Places:
         value : float, array, PerCell or callable
             A callable is given the distances of the nodes from their somas, (m,) float64, µm.
         nodes : (m,) int64
+        unit : str, optional
+            Of the parameter, for what a callable returns.
         """
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
@@ -150,7 +154,7 @@ class Places:
                 raise InputError(f"{what} {got}; expected {self.forest.num_cells}")
             return value.values[self.cell_of(nodes)]
         if callable(value):
-            found = as_array(what, value(self.distance[nodes]))
+            found = as_array(what, value(self.distance[nodes]), unit=unit)
             if found.shape not in ((), nodes.shape):
                 raise InputError(
                     f"{what} is a function that returned shape {found.shape}; expected that of "

@@ -249,7 +249,7 @@ class Changing:
                 )
             if name == "v_init":
                 nodes = np.arange(self._model.forest.num_nodes)
-                found[name] = self.network.parameter("Simulation", name, value, nodes)
+                found[name] = self.network.parameter("Simulation", name, value, nodes, "mV")
             elif name == "weight":
                 found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
             else:
@@ -397,7 +397,7 @@ def _as_events(value: object) -> list[Event]:
 def _check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
     """Raise InputError for an event that is due in a step before `now`."""
     for k, (_, _, time, _) in enumerate(events):
-        times = as_finite("time", np.atleast_1d(as_array("time", time)))
+        times = as_finite("time", np.atleast_1d(as_array("time", time, unit="ms")))
         past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
         if len(past):
             raise InputError(

@@ -138,7 +138,7 @@ class PassiveCells:
         self.cables, self.steps = list(cables), 0
         self.forest = Forest.repeated([c.parent for c in cables], count)
         systems = [c.system(dt) for c in cables]
-        current, v_init = as_number("current", current), as_number("v_init", v_init)
+        current, v_init = as_number("current", current, "nA"), as_number("v_init", v_init, "mV")
         for cell, system in zip(cables, systems, strict=True):
             system.constant[cell.soma] += current
         self._once = {

@@ -213,7 +213,11 @@ def kept_of(
     if crossed != (threshold is not None):
         told = "a number" if crossed else "None, or reduce='count' or 'crossings'"
         raise InputError(f"threshold is {shown(threshold)}; expected {told}")
-    limit = 0.0 if threshold is None else as_number("threshold", threshold)
+    limit = (
+        0.0
+        if threshold is None
+        else as_number("threshold", threshold, "mV" if record.name == "v" else None)
+    )
     weights = None
     if matrix is not None:
         weights = as_real("matrix", matrix)
