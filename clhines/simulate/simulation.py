@@ -386,19 +386,22 @@ class Simulation(Changing, Recording):
         step : int
         arrays : dict of name -> array
             All that `arrays` gives, of the same shapes.
+
+        Raises
+        ------
+        InputError
+            An array is missing or has another shape, or a value that no state has, such as an index
+            out of range or an event that was due before; the simulation then stays as it was.
         """
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
         self._settle()
         known = self.runner.save()
-        for name, array in known.items():
-            if name not in arrays or np.shape(arrays[name]) != array.shape:
-                got = np.shape(arrays[name]) if name in arrays else "missing"
-                raise InputError(f"{name} is {got}; expected an array of shape {array.shape}")
+        checked = saved_states.checked(arrays, known, self.model, step)
         self._broken = "arrays were not set"
         self._leave_start()
-        self.runner.load({name: np.asarray(arrays[name]) for name in known})
+        self.runner.load(checked)
         self._step, self._broken = step, ""
 
     def rings(self) -> tuple[np.ndarray, np.ndarray]:
