@@ -141,6 +141,6 @@ def _check_rings(
     if len(late):
         k = int(waiting[late[0]])
         raise InputError(
-            f"{where}ring: connection {k} has an event that is due at {due[late[0]]:g} ms; expected "
-            f"none before {least:g} ms"
+            f"{where}ring: connection {k} has an event that is due at {due[late[0]]:g} ms; "
+            f"expected none before {least:g} ms"
         )

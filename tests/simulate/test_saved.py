@@ -264,6 +264,6 @@ def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, eng
         assert_refused(sim, tmp_path / "bad.npz", name.partition("_")[0] if said == name else "")
     assert (sim.step, sim.voltages().tolist()) == (step, before.tolist())
     sim.set_arrays(step, arrays)
-    rest = sim.run(2.5)[0][-1]
+    rest = sim.run(3.0)[0][-1]
     sim.restore(tmp_path / "state.npz")
-    assert sim.run(2.5)[0][-1].tolist() == rest.tolist() == [5.0, 205.0]
+    assert sim.run(3.0)[0][-1].tolist() == rest.tolist() == [5.0, 205.0]
