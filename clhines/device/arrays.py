@@ -16,6 +16,7 @@ from clhines.forest import Forest
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+_MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
 _MARK = "clhines_order"  # attribute of arrays in device order
 Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
 Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
@@ -85,6 +86,17 @@ def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event
     if any(event.context != queue.context for event in found):
         raise InputError(f"{name} has an event of another OpenCL context than the solver")
     return list(found)
+
+
+def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
+    """Enqueue zeros for all of an array; `Array.fill` would build a kernel, which prints."""
+    waits = list(a.events)
+    for begin in range(0, a.nbytes, _MOST_FILLED):
+        size = min(_MOST_FILLED, a.nbytes - begin)
+        at = a.offset + begin
+        a.add_event(
+            cl.enqueue_fill(queue, a.base_data, np.int8(0), size, offset=at, wait_for=waits)
+        )
 
 
 def writable(a: object) -> TypeGuard[Array]:

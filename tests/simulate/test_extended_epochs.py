@@ -166,7 +166,7 @@ current i = g*m*(v + 60) + size*noise [nA]
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_noise(fast_queue, needs, dtype):
-    """`inoise` and a state's mechanism, which each bring the normal numbers: the kernel built not."""
+    """`inoise` and a mechanism with a state: the functions of normal numbers were there twice."""
     needs(fast_queue, dtype)
     found = []
     for engine in ("reference", "steps", "epochs"):
