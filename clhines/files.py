@@ -87,6 +87,12 @@ def check_target(path: PathLike) -> None:
         raise _cannot(path, error) from error
 
 
+def check_new(path: PathLike) -> None:
+    """Raise InputError where a regular file is there already, which would be replaced."""
+    if os.path.isfile(path):
+        raise InputError(f"{path_text(path)} is there already; expected another name")
+
+
 def is_special(path: PathLike) -> bool:
     """Whether `whole` would write to what is there: a FIFO, a terminal, standard output ..."""
     try:

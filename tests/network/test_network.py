@@ -359,3 +359,20 @@ def test_a_file_has_the_temperature_of_the_network():
     net.insert(warm, "dendrites", celsius=20.0)
     with refused("warm: celsius is 20, that of the network 34; expected the same"):
         net.compile()
+
+
+def test_functions_of_the_distance_take_one_argument():
+    net = Network(CABLES, 4)
+    for wrong in (lambda: 1.0, lambda d, e: d, lambda *, d: d):
+        with refused("pas: g is a function that does not take one argument .*; expected a functio"):
+            net.insert("pas", "all", g=wrong)
+        with refused("where is a function that does not take one argument"):
+            net.insert("pas", wrong)
+    group = net.insert("pas", lambda d, most=1e3: d < most, g=np.cos)  # no signature to look at
+    assert len(group) == len(net.nodes())
+
+    def fails(distance):
+        raise TypeError("its own")
+
+    with pytest.raises(TypeError, match="its own"):
+        group.parameters["g"] = fails

@@ -365,3 +365,22 @@ def test_a_full_disk_leaves_an_hdf5_file_that_can_be_read(tmp_path):
         assert file["values"].shape == (int(rows), 40)
     assert int(rows) > 0
     assert path.stat().st_size < 200_000
+
+
+def test_a_result_has_the_records_made_before_its_run(fast_queue):
+    net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
+    net.add("iclamp", at=net.soma, amp=0.1)
+    sim = Simulation(net, queue=fast_queue)
+    none = sim.run(0.1)
+    with pytest.raises(InputError, match=r"result\[0\]: the run has 0 records; expected a call of"):
+        none[0]
+    first = sim.record("v", net.soma)
+    one = sim.run(0.1)
+    later = sim.record("v", [1, 2])
+    with pytest.raises(InputError, match=r"result\[1\]: the run has 1 record; expected 0 to 0: re"):
+        one[later]
+    with pytest.raises(InputError, match=r"result\[-2\]: the run has 1 record"):
+        one[-2]
+    assert one[-1] is one[first]
+    assert [a.shape for a in one] == [(4, 1)]
+    assert [a.shape for a in none] == []
