@@ -5,23 +5,21 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_finite, as_whole_number, shown
 from clhines.device.guard import exclusive
 from clhines.errors import InputError, meant
-from clhines.network.changes import Changes, Value, as_value
+from clhines.network.changes import Changes, Value, as_events, as_value, check_not_past
 from clhines.network.compiled import with_values
 from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network, check_begins
-from clhines.network.times import event_steps
 from clhines.simulate import saved as saved_states
 from clhines.simulate.branching import ExtendedCopies, network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
@@ -31,11 +29,11 @@ from clhines.simulate.making import Made, make_run
 from clhines.simulate.mpi import Ranks, agreed
 from clhines.simulate.records import Record, is_computed
 from clhines.simulate.runs import DeviceRun, Request, Run
+from clhines.simulate.under_way import UnderWay
 
 _Self = TypeVar("_Self", bound="Changing")
 _log = logging.getLogger(__name__)
 _WHOLE = ("v_init", "weight", "events")
-Event: TypeAlias = "tuple[Group, ArrayLike, ArrayLike, ArrayLike]"  # group, index, time, weight
 
 
 class Changing:
@@ -67,6 +65,7 @@ class Changing:
         self._changes, self._settings = Changes(), dict(settings)
         self._request, self._overlap = request, overlap
         self._fresh = self._was_fresh = True  # nothing has happened since the start
+        self._under_way = UnderWay()
         self._take(make_run(self.ranks, model, request, overlap), model)
 
     @cached_property
@@ -129,7 +128,8 @@ class Changing:
         **values
             Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
             as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
-            of all connections in the order of `weights`; `events`, a list of ``(group, index,
+            of all connections in the order of `weights`, which acts on events under way, too, as
+            in NEURON; `events`, a list of ``(group, index,
             time, weight)`` in place of all events from outside, each as `Network.event` takes it
             and none of them in the past.
 
@@ -145,7 +145,8 @@ class Changing:
         Raises
         ------
         InputError
-            It cannot be changed, or a wrong value; nothing has then changed.
+            It cannot be changed, or a wrong value; nothing has then changed. So for weights where
+            events are under way of spikes before `restore` or `set_arrays`.
         """
         with agreed(self.ranks):
             if group is None:
@@ -172,7 +173,7 @@ class Changing:
         self._broken, self._fresh = "a reset failed", True
         self._settle_values()
         self._to_start()
-        self._step, self._broken = 0, ""
+        self._step, self._broken, self._under_way = 0, "", UnderWay()
 
     @exclusive
     def branch(self: _Self, count: int) -> _Self:
@@ -207,14 +208,23 @@ class Changing:
                 saved = state_of_copies(saved, model, count)
             else:
                 saved = ExtendedCopies(self.network, model, net, found.model).state(saved)
-            found.take_state(self._step, saved, self._unit)
+            spikes = self._under_way.copies(count, self.network.num_cells)
+            found.take_state(self._step, saved, self._unit, spikes)
         return found
 
-    def take_state(self, step: int, saved: dict[str, np.ndarray], unit: float) -> None:
-        """Go on at a step from what `Run.save` gave, its events in a unit."""
+    def take_state(
+        self,
+        step: int,
+        saved: dict[str, np.ndarray],
+        unit: float,
+        spikes: UnderWay | None = None,
+    ) -> None:
+        """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
         self.runner.load(_in_unit(saved, unit, self._unit))
         self._leave_start()
         self._step = step
+        self._under_way.forget(step)
+        self._under_way = self._under_way if spikes is None else spikes
 
     def _leave_start(self) -> int:
         """Note that the run is to have another state than that at the start; the steps so far."""
@@ -253,8 +263,8 @@ class Changing:
             elif name == "weight":
                 found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
             else:
-                found[name] = _as_events(value)
-                _check_not_past(found[name], self._model.dt, self._step)  # type: ignore[arg-type]
+                found[name] = as_events(value)
+                check_not_past(found[name], self._model.dt, self._step)  # type: ignore[arg-type]
         return found
 
     # -- parameters ----------------------------------------------------------------------------
@@ -304,6 +314,8 @@ class Changing:
 
     def _set_whole(self, values: Mapping[str, object]) -> None:
         changes = self._changes
+        if "weight" in values:
+            self._check_spikes_known()
         before = self._settings["v_init"], self._start_is_old, changes.weight, changes.events
         if "v_init" in values:
             self._settings["v_init"] = values["v_init"]
@@ -318,6 +330,8 @@ class Changing:
             good &= "events" not in values  # which may be wrong, and then nothing changes
             if device is not None and good and device.set_weights(weight):
                 again.remove("weight")
+                if len(self._under_way) and not self._fresh:
+                    self.runner.load(self._with_weights(self.runner.save(), weight))
         if "events" in values:
             changes.events, self._wiring_is_old = values["events"], True  # type: ignore[assignment]
         if not again:
@@ -327,6 +341,24 @@ class Changing:
         except InputError:
             self._settings["v_init"], self._start_is_old, changes.weight, changes.events = before
             raise
+
+    def _check_spikes_known(self) -> None:
+        """Raise InputError where other weights could not act on all events under way."""
+        model, spikes = self._model, self._under_way
+        if self._fresh or self._broken or model.extended is not None or spikes.since < 0:
+            return
+        saved = self.runner.save()
+        with agreed(self.ranks):
+            spikes.check_known(saved.get("incoming", np.zeros(0)), model, self._step)
+
+    def _with_weights(
+        self, saved: dict[str, np.ndarray], weight: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return a state whose events under way have other weights."""
+        if "incoming" not in saved:  # of other ranks, and extended networks
+            return saved
+        sums = self._under_way.sums(weight, self._model, self._unit, self._step)
+        return saved | {"incoming": sums.reshape(saved["incoming"].shape)}
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -350,7 +382,10 @@ class Changing:
         if not keep:
             return
         with agreed(self.ranks):
-            saved = _in_unit(saved, unit, self._unit)
+            if weight is None:
+                saved = _in_unit(saved, unit, self._unit)
+            else:
+                saved = self._with_weights(saved, weight)
             for number, name in begun:
                 _put_state(saved, model, number, name)
             if weight is not None:
@@ -379,31 +414,6 @@ class Changing:
         device.run.load(from_start(model, device.run))
         device.keep_start()
         self._kept, self._start_is_old = True, False
-
-
-def _as_events(value: object) -> list[Event]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InputError(
-            f"events is {shown(value)}; expected a list of (group, index, time, weight)"
-        )
-    for k, one in enumerate(value):
-        if not isinstance(one, tuple) or len(one) != 4 or not isinstance(one[0], Group):
-            raise InputError(
-                f"events[{k}] is {shown(one)}; expected a tuple (group, index, time, weight)"
-            )
-    return list(value)
-
-
-def _check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
-    """Raise InputError for an event that is due in a step before `now`."""
-    for k, (_, _, time, _) in enumerate(events):
-        times = as_finite("time", np.atleast_1d(as_array("time", time, unit="ms")))
-        past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
-        if len(past):
-            raise InputError(
-                f"events[{k}] is at {past[0]:g} ms; expected not before t = {now * dt:g} ms, or "
-                "reset() first"
-            )
 
 
 def _digest(group: Group | None, values: Mapping[str, object]) -> str:

@@ -267,6 +267,8 @@ class Simulation(Changing, Recording):
                 )
             failed = int(min(done.failed[done.failed > 0], default=0))
             last = failed - 1 if failed else self.step + count
+            if self._model.extended is None:
+                self._under_way.note(done, self._model, self.step + count)
             self._streamed(records, done, self.step + 1, last)
             return done, failed
         except BaseException as error:
@@ -367,6 +369,7 @@ class Simulation(Changing, Recording):
         self.runner.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
+        self._under_way.forget(step)
         self._step, self._broken = step, ""
 
     @exclusive
@@ -402,6 +405,7 @@ class Simulation(Changing, Recording):
         self._broken = "arrays were not set"
         self._leave_start()
         self.runner.load(checked)
+        self._under_way.forget(step)
         self._step, self._broken = step, ""
 
     def rings(self) -> tuple[np.ndarray, np.ndarray]:
