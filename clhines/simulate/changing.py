@@ -103,6 +103,11 @@ class Changing:
         return self.network.compile(**self._settings, changes=self._changes)  # type: ignore[arg-type]
 
     @property
+    def _saved_unit(self) -> float:
+        """Unit of events under way in arrays that leave the run: that of a new simulation."""
+        return incoming_scale(self.model) if self._model.extended is None else self._unit
+
+    @property
     def _first(self) -> bool:
         """Whether this process is the one that reads, writes and prints."""
         return self.ranks is None or self.ranks.rank == 0
@@ -220,7 +225,7 @@ class Changing:
         spikes: UnderWay | None = None,
     ) -> None:
         """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
-        self.runner.load(_in_unit(saved, unit, self._unit))
+        self.runner.load(in_unit(saved, unit, self._unit))
         self._leave_start()
         self._step = step
         self._under_way.forget(step)
@@ -383,7 +388,7 @@ class Changing:
             return
         with agreed(self.ranks):
             if weight is None:
-                saved = _in_unit(saved, unit, self._unit)
+                saved = in_unit(saved, unit, self._unit)
             else:
                 saved = self._with_weights(saved, weight)
             for number, name in begun:
@@ -453,7 +458,7 @@ def _put_state(saved: dict[str, np.ndarray], model: Model, group: int, name: str
     saved[key][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
 
 
-def _in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:
+def in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:
     """Return a saved state whose events under way are in another unit."""
     if "incoming" not in saved or old == new:
         return saved
@@ -463,7 +468,8 @@ def _in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, 
             "weight: the events under way are too large for the unit of the new ones; expected "
             "larger weights, or reset() first"
         )
-    return saved | {"incoming": np.rint(sums).astype(np.int64)}
+    times, parts = max(round(old / new), 1), max(round(new / old), 1)  # powers of two
+    return saved | {"incoming": (saved["incoming"] * times + parts // 2) // parts}
 
 
 def _protect(model: Model) -> None:

@@ -23,7 +23,7 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
-from clhines.simulate.changing import Changing
+from clhines.simulate.changing import Changing, in_unit
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epochs import ExtendedEpochs
@@ -337,7 +337,7 @@ class Simulation(Changing, Recording):
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
         self._settle()
-        arrays = self.runner.save()
+        arrays = in_unit(self.runner.save(), self._unit, self._saved_unit)
         with agreed(self.ranks):
             if self._first:
                 saved_states.write(path, arrays, self.step, self._signature)
@@ -366,7 +366,7 @@ class Simulation(Changing, Recording):
                 step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
         self._broken = f"{path!s} was not restored"
         self._leave_start()
-        self.runner.load(saved)
+        self.runner.load(in_unit(saved, self._saved_unit, self._unit))
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._under_way.forget(step)
@@ -378,7 +378,8 @@ class Simulation(Changing, Recording):
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to go on from")
         self._settle()
-        return {name: np.array(array) for name, array in self.runner.save().items()}
+        saved = in_unit(self.runner.save(), self._unit, self._saved_unit)
+        return {name: np.array(array) for name, array in saved.items()}
 
     @exclusive
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
@@ -400,11 +401,11 @@ class Simulation(Changing, Recording):
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
         self._settle()
-        known = self.runner.save()
+        known = in_unit(self.runner.save(), self._unit, self._saved_unit)
         checked = saved_states.checked(arrays, known, self.model, step)
         self._broken = "arrays were not set"
         self._leave_start()
-        self.runner.load(checked)
+        self.runner.load(in_unit(checked, self._saved_unit, self._unit))
         self._under_way.forget(step)
         self._step, self._broken = step, ""
 

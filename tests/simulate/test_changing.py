@@ -173,6 +173,8 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
     for name, values in FIRST[passive_below].items():
         sim.set(groups[name], **values)
     sim.set(weight=0.03, events=[(groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    arrays["incoming"] = sim.arrays()["incoming"]  # new weights act on events under way
+    assert arrays["incoming"].any()
     given = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
     new, known = passive_below(weight=0.03, **given)
     fresh = Simulation(new, DT, queue=fast_queue, engine=engine)
@@ -378,7 +380,7 @@ def test_events_in_the_past_are_refused(engine, fast_queue):
 
 
 def delayed(weight, rule=None):
-    """Cells that spike at 0.5 ms, each with events to others 1.2 to 3 ms later, and their sources."""
+    """Cells of which some spike at 0.5 ms, with events to three others 1.2 to 3 ms later."""
     net = Network(CABLES, CELLS)
     net.insert("hh", "soma")
     net.insert("pas", "dendrites")
@@ -475,3 +477,23 @@ def test_weights_of_a_restored_state(engine, fast_queue, tmp_path):
     assert np.abs(both - np.tile(v, 2)).max() < tolerance("float64")
     sim.reset()
     sim.set(weight=0.02)
+
+
+def test_saved_states_have_the_unit_of_a_new_simulation(fast_queue, tmp_path):
+    """Events under way were eight times too large where the new weights have a finer unit."""
+    sim = Simulation(delayed(0.004), DT, queue=fast_queue, engine="epochs")
+    sim.run(1.275)
+    runner = sim.runner
+    sim.set(weight=0.0005)
+    assert sim.runner is runner  # in place, in its own unit
+    sim.save(tmp_path / "state.npz")
+    fresh, third = (
+        Simulation(delayed(0.0005), DT, queue=fast_queue, engine="epochs") for _ in range(2)
+    )
+    fresh.restore(tmp_path / "state.npz")
+    third.set_arrays(sim.step, sim.arrays())
+    sim.restore(tmp_path / "state.npz")
+    expected = result_of(fresh, fresh.network)
+    assert np.ptp(expected[0]) > 1.0
+    for one in (sim, third):
+        compare(one, one.network, expected)
