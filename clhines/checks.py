@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clhines.errors import ForestError, HostMemoryError, InputError, meant, shown
+from clhines.quantities import as_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -26,8 +28,11 @@ _GROUPS = (  # of control groups: limit, and use; versions 2 and 1
 )
 
 
-def _array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndarray:
+def _array(
+    name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
+) -> np.ndarray:
     """Return values as an array; masked entries, which NumPy would read, are refused."""
+    values = as_numbers(name, values, unit)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(
             f"{name} is a masked array with masked entries; expected an array without a mask, as "
@@ -40,8 +45,13 @@ def _array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndar
     return array
 
 
-def as_array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndarray:
+def as_array(
+    name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
+) -> np.ndarray:
     """Return values as an array of at most one dimension.
+
+    Quantities are converted to `unit`, here and in all functions that have this parameter, and
+    rejected where there is none.
 
     Raises
     ------
@@ -49,23 +59,23 @@ def as_array(name: str, values: object, dtype: DTypeLike | None = None) -> np.nd
         More dimensions, no array, or a masked array with masked entries, which NumPy would read as
         if they were not masked.
     """
-    array = _array(name, values, dtype)
+    array = _array(name, values, dtype, unit)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")
     return array
 
 
-def as_number(name: str, value: object) -> float:
+def as_number(name: str, value: object, unit: str | None = None) -> float:
     """Return a finite number."""
-    array = as_array(name, value)
+    array = as_array(name, value, unit=unit)
     if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
         raise InputError(f"{name} is {shown(value)}; expected a finite number")
     return float(array)
 
 
-def as_real(name: str, values: object) -> np.ndarray:
+def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
     """Return a float64 array of any shape, of finite numbers."""
-    array = _array(name, values)
+    array = _array(name, values, unit=unit)
     if array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
     with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
@@ -135,18 +145,23 @@ def as_finite(name: str, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def spread(name: str, value: object, count: int, own: bool = True) -> np.ndarray:
+def spread(
+    name: str, value: object, count: int, own: bool = True, unit: str | None = None
+) -> np.ndarray:
     """Return (count,) float64 of a number or as many; a number is not repeated unless `own`."""
-    array = as_array(name, value)
+    array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
     found = as_finite(name, np.atleast_1d(array))
     return np.broadcast_to(found, count).copy() if own else found
 
 
-def broadcast(given: dict[str, object]) -> dict[str, np.ndarray]:
-    """Return arrays of one dimension and one length."""
-    arrays = {name: np.atleast_1d(as_array(name, values)) for name, values in given.items()}
+def broadcast(given: dict[str, object], units: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Return arrays of one dimension and one length; `units` has those of some of them."""
+    arrays = {
+        name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
+        for name, values in given.items()
+    }
     try:
         equal = np.broadcast_arrays(*arrays.values())
     except ValueError as error:
@@ -166,6 +181,7 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
     masked = count_masked(values)
     if masked:
         raise ForestError(f"{name} has {masked} masked values; expected none")
+    values = _without_units(name, values)  # type: ignore[assignment]
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -183,6 +199,13 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
     return np.ascontiguousarray(array if array.size else array.astype(np.int64))
 
 
+def _without_units(name: str, values: object) -> object:
+    try:
+        return as_numbers(name, values)
+    except InputError as error:
+        raise ForestError(str(error)) from error
+
+
 def real_numbers(name: str, a: object) -> np.ndarray:
     """Return an array; `InputError` if it is not of real numbers, or has masked ones."""
     masked = count_masked(a)
@@ -190,6 +213,7 @@ def real_numbers(name: str, a: object) -> np.ndarray:
         raise InputError(
             f"{name} has {masked} masked values; expected none (see MaskedArray.filled)"
         )
+    a = as_numbers(name, a)
     try:
         array = np.asarray(a)
     except ValueError as error:

@@ -87,6 +87,12 @@ def check_target(path: PathLike) -> None:
         raise _cannot(path, error) from error
 
 
+def check_new(path: PathLike) -> None:
+    """Raise InputError where a regular file is there already, which would be replaced."""
+    if os.path.isfile(path):
+        raise InputError(f"{path_text(path)} is there already; expected another name")
+
+
 def is_special(path: PathLike) -> bool:
     """Whether `whole` would write to what is there: a FIFO, a terminal, standard output ..."""
     try:
@@ -270,6 +276,23 @@ class Member:
     high: float | np.ndarray | None = None
 
 
+def check_values(name: str, array: np.ndarray, expected: Member) -> None:
+    """Raise InputError for the first number that is not finite or not within its bounds."""
+    if array.dtype.kind not in "fiu" or not array.size:
+        return
+    wrong = ~np.isfinite(array)
+    text = "finite numbers"
+    if expected.low is not None and expected.high is not None:
+        wrong |= ~((array >= expected.low) & (array <= expected.high))
+        text = "numbers in its range"
+        if np.ndim(expected.low) == np.ndim(expected.high) == 0:
+            text = f"{expected.low:g} to {expected.high:g}"
+    if wrong.any():
+        place = tuple(int(k) for k in np.argwhere(wrong)[0])
+        at = f"[{', '.join(map(str, place))}]" if place else ""
+        raise InputError(f"{name}{at} is {array[place]}; expected {text}")
+
+
 class Npz:
     """An ``.npz`` file that is read member by member, each checked before it is used.
 
@@ -340,7 +363,7 @@ class Npz:
             if len(data) != size or file.read(1):
                 self._refuse(name, f"has not the {size} bytes of its shape; expected a whole file")
         array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy("C")
-        self._check_values(name, array, expected)
+        check_values(f"{self.name}: {name}", array, expected)
         return array
 
     @contextmanager
@@ -361,21 +384,6 @@ class Npz:
             if isinstance(error, InputError):
                 raise
             self._refuse(name, f"is damaged: {_short(error)}", error)
-
-    def _check_values(self, name: str, array: np.ndarray, expected: Member) -> None:
-        if array.dtype.kind not in "fiu" or not array.size:
-            return
-        wrong = ~np.isfinite(array)
-        text = "finite numbers"
-        if expected.low is not None and expected.high is not None:
-            wrong |= ~((array >= expected.low) & (array <= expected.high))
-            text = "numbers in its range"
-            if np.ndim(expected.low) == np.ndim(expected.high) == 0:
-                text = f"{expected.low:g} to {expected.high:g}"
-        if wrong.any():
-            place = tuple(int(k) for k in np.argwhere(wrong)[0])
-            at = f"[{', '.join(map(str, place))}]" if place else ""
-            raise InputError(f"{self.name}: {name}{at} is {array[place]}; expected {text}")
 
 
 def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:

@@ -7,6 +7,7 @@ import numpy as np
 from clhines.arrays import by_level, stretch_of
 from clhines.errors import PivotError
 from clhines.forest import Forest
+from clhines.quantities import check_no_units
 
 
 def solve_serial(
@@ -67,6 +68,7 @@ def solve_with_pivots(
         Meaningless in cells with a bad pivot.
     pivots : (n,) float64
     """
+    check_no_units(d=d, u=u, l=l, b=b)
     lower = u if l is None else l
     steps = elimination_steps(forest) if steps is None else steps
     diag = np.array(d, np.float64)
@@ -124,6 +126,7 @@ def dense(
     cell: int = 0,
 ) -> np.ndarray:
     """Return the (m, m) float64 matrix of one cell, in natural order."""
+    check_no_units(d=d, u=u, l=l)
     lo, hi = forest.cell_offsets[cell : cell + 2]
     matrix = np.diag(np.asarray(d[lo:hi], np.float64))
     parent = forest.parent[lo:hi] - lo
@@ -141,6 +144,7 @@ def multiply(
     l: np.ndarray | None = None,  # noqa: E741
 ) -> np.ndarray:
     """Return A x in float64 for x of shape (n,) or (k, n)."""
+    check_no_units(d=d, u=u, l=l, x=x)
     inner = np.flatnonzero(forest.parent >= 0)
     up = forest.parent[inner]
     lower = np.asarray(u if l is None else l, np.float64)[inner]
@@ -171,6 +175,7 @@ def condition(
     (n,) float64
         NaN where a pivot is bad, or an entry off the diagonal is positive.
     """
+    check_no_units(d=d, u=u, x=x, b=b)
     scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x)) + np.abs(b)
     bound, pivots = solve_with_pivots(forest, d, u, scale)
     inner = forest.parent >= 0
@@ -191,6 +196,7 @@ def residual(
 
     Rows in which everything is zero count as exact; NaN anywhere gives NaN.
     """
+    check_no_units(d=d, u=u, l=l, x=x, b=b)
     gap = np.abs(np.asarray(b, np.float64) - multiply(forest, d, u, x, l))
     magnitude = None if l is None else np.abs(l)
     scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x), magnitude) + np.abs(b)

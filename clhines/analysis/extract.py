@@ -302,9 +302,10 @@ def voltage_at(v: ArrayLike, t: ArrayLike, times: ArrayLike) -> np.ndarray:
     -------
     (m, q) float64, mV
     """
-    wanted = np.atleast_1d(as_real("times", times))
-    ends = np.asarray(t)[[0, -1]] if np.ndim(t) == 1 and np.size(t) else np.zeros(2)
-    traces = checked_traces(v, t, ends[0], ends[1], None, 0.0, None)
+    wanted = np.atleast_1d(as_real("times", times, "ms"))
+    at = as_real("t", t, "ms")
+    ends = at[[0, -1]] if at.ndim == 1 and at.size else np.zeros(2)
+    traces = checked_traces(v, at, ends[0], ends[1], None, 0.0, None)
     outside = wanted[(wanted < ends[0]) | (wanted > ends[1])]
     if len(outside):
         raise InputError(f"times has {outside[0]:g}; expected {ends[0]:g} to {ends[1]:g} ms")

@@ -119,16 +119,19 @@ class Features:
         wanted = known_features(names)
         self.times = np.zeros(0)
         if times is not None:
-            self.times = as_finite("times", np.atleast_1d(as_real("times", times)).reshape(-1))
+            self.times = as_finite(
+                "times", np.atleast_1d(as_real("times", times, "ms")).reshape(-1)
+            )
             wanted.append(VOLTAGE_AT)
         if not wanted:
             raise InputError(f"names is empty; expected some of {', '.join(FEATURES)}")
         self.names = tuple(dict.fromkeys(wanted))
-        self.threshold = as_number("threshold", threshold)
-        self._begin, self._end = as_real("stim_start", stim_start), as_real("stim_end", stim_end)
+        self.threshold = as_number("threshold", threshold, "mV")
+        self._begin = as_real("stim_start", stim_start, "ms")
+        self._end = as_real("stim_end", stim_end, "ms")
         self._current = None
         if stimulus_current is not None:
-            self._current = as_real("stimulus_current", stimulus_current)
+            self._current = as_real("stimulus_current", stimulus_current, "nA")
 
     def __repr__(self) -> str:
         return f"Features({', '.join(self.names)})"

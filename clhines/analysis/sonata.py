@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from clhines.analysis.results import Spikes, TimedResults, timed_record_of
 from clhines.checks import as_array, shown
 from clhines.errors import InputError
-from clhines.files import PathLike, whole
+from clhines.files import PathLike, check_new, whole
 
 try:
     import h5py
@@ -30,11 +30,17 @@ def write_spikes(result: Spikes, path: PathLike, population: str = "cells") -> N
     ----------
     result : Result
     path : str or path-like
-        The file is there whole or not at all.
+        Of a new file, which is there whole or not at all.
     population : str
         Name of the cells' population.
+
+    Raises
+    ------
+    InputError
+        The file is there already, or cannot be written; or spikes out of order.
     """
     _check_population(population)
+    check_new(path)
     if (np.diff(result.spike_time) < 0).any():
         raise InputError("spike_time descends; expected spikes by time")
     memory = io.BytesIO()
@@ -68,7 +74,7 @@ def write_report(
     record : int
         The number that `Simulation.record` returned: a record without ``reduce``.
     path : str or path-like
-        The file is there whole or not at all.
+        Of a new file, which is there whole or not at all.
     cells : (r,) integer
         The cell of each column.
     elements : (r,) integer, optional
@@ -77,8 +83,15 @@ def write_report(
         Name of the cells' population.
     units : str
         Of the values.
+
+    Raises
+    ------
+    InputError
+        The file is there already, or cannot be written; or the record has no rows, or
+        other columns.
     """
     _check_population(population)
+    check_new(path)
     if not isinstance(units, str) or not units:
         raise InputError(f"units is {shown(units)}; expected a name of units")
     t, values = timed_record_of(result, record)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
 from clhines.analysis.traces import Traces
 from clhines.arrays import offsets, ranges
+from clhines.errors import InputError, shown
 
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """A list of values for each trace: ``lists[k]`` is that of trace k.
+    """A list of values for each trace: ``lists[k]`` is that of trace k, ``lists[:3]`` a `Lists`.
 
     Attributes
     ----------
@@ -28,7 +30,19 @@ class Lists:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, k: int) -> np.ndarray:
+    @overload
+    def __getitem__(self, k: int) -> np.ndarray: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> Lists: ...
+
+    def __getitem__(self, k: int | slice) -> np.ndarray | Lists:
+        if isinstance(k, slice):
+            some = np.arange(len(self))[k]
+            counts = self.counts[some]
+            return Lists(offsets(counts), self.values[ranges(self.offsets[some], counts)])
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+            raise InputError(f"lists[{shown(k)}]: expected the number of a trace, or a slice")
         if not -len(self) <= k < len(self):
             raise IndexError(f"trace {k} of {len(self)}")
         k %= len(self)

@@ -98,15 +98,15 @@ def checked_traces(
     interp_step: float | None,
 ) -> Traces:
     """Check and, on request, interpolate; see `extract`."""
-    rows, times = np.atleast_2d(as_real("v", v)), as_real("t", t)
+    rows, times = np.atleast_2d(as_real("v", v, "mV")), as_real("t", t, "ms")
     if times.ndim != 1 or len(times) < 3 or not (np.diff(times) > 0).all():
         raise InputError(f"t has shape {times.shape}; expected (k,) ascending times, 3 or more")
     if rows.ndim != 2 or rows.shape[1] != len(times):
         raise InputError(f"v has shape {rows.shape}; expected (m, {len(times)}), as many as t")
     begin, end, amplitude = checked_stimuli(times, len(rows), stim_start, stim_end, current)
-    level = as_number("threshold", threshold)
+    level = as_number("threshold", threshold, "mV")
     if interp_step is not None:
-        step = as_number("interp_step", interp_step)
+        step = as_number("interp_step", interp_step, "ms")
         if not 0 < step <= times[-1] - times[0]:
             raise InputError(f"interp_step is {step:g}; expected above 0 and within the trace, ms")
         times, rows = interpolated(times, rows, step)
@@ -121,7 +121,8 @@ def checked_stimuli(
     current: ArrayLike | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA."""
-    begin, end = spread("stim_start", stim_start, count), spread("stim_end", stim_end, count)
+    begin = spread("stim_start", stim_start, count, unit="ms")
+    end = spread("stim_end", stim_end, count, unit="ms")
     bad = np.flatnonzero(~((begin < end) & (begin >= t[0]) & (begin < t[-1])))
     if len(bad):
         m = int(bad[0])
@@ -129,7 +130,11 @@ def checked_stimuli(
             f"stimulus of trace {m} is from {begin[m]:g} to {end[m]:g} ms; expected an interval "
             f"that begins within {t[0]:g} to {t[-1]:g} ms"
         )
-    return begin, end, None if current is None else spread("stimulus_current", current, count)
+    return (
+        begin,
+        end,
+        None if current is None else spread("stimulus_current", current, count, unit="nA"),
+    )
 
 
 def interpolated(t: np.ndarray, v: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:

@@ -27,9 +27,10 @@ from clhines.cells.frusta import areas_and_resistances, centres
 from clhines.cells.morphology import Morphology
 from clhines.cells.regions import NAMES, in_region, path_distance
 from clhines.cells.sections import Sections, sections_of
-from clhines.cells.values import check_positive, per_section
+from clhines.cells.values import as_positive, per_section
 from clhines.checks import as_array, as_finite, as_indices, as_real
 from clhines.errors import InputError
+from clhines.quantities import as_numbers
 
 # -------------------------------------------------------------------------------------- cable
 
@@ -195,8 +196,8 @@ class Cable:
         -------
         System
         """
-        check_positive("dt", dt)
-        g, e = as_real("g_pas", g_pas), as_real("e_pas", e_pas)
+        dt = as_positive("dt", dt, "ms")
+        g, e = as_real("g_pas", g_pas, "S/cm2"), as_real("e_pas", e_pas, "mV")
         for name, array in (("g_pas", g), ("e_pas", e)):
             if array.shape not in ((), (self.num_nodes,)):
                 got = f"has shape {array.shape}"
@@ -254,7 +255,7 @@ class System:
             Other shapes, or no numbers.
         """
         n = len(self.d)
-        volts, amperes = as_real("v", v), as_real("current", current)
+        volts, amperes = as_real("v", v, "mV"), as_real("current", current, "nA")
         if volts.ndim not in (1, 2) or volts.shape[-1] != n:
             raise InputError(f"v has shape {volts.shape}, expected ({n},) or (k, {n})")
         if amperes.shape not in ((), (n,), volts.shape):
@@ -311,7 +312,8 @@ def discretise(
         )
     sections = morphology if isinstance(morphology, Sections) else sections_of(morphology)
     Ra, cm = (
-        per_section(name, value, sections.num_sections) for name, value in (("Ra", Ra), ("cm", cm))
+        per_section(name, value, sections.num_sections, unit)
+        for name, value, unit in (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
     )
     if nseg is not None:
         counts = _checked_nseg(sections, nseg)
@@ -329,7 +331,7 @@ def _range_text(value: float | np.ndarray) -> str:
 
 
 def _checked_nseg(sections: Sections, nseg: np.ndarray) -> np.ndarray:
-    counts = np.asarray(nseg)
+    counts = np.asarray(as_numbers("nseg", nseg))
     if counts.shape != (sections.num_sections,) or counts.dtype.kind not in "iu":
         raise InputError(
             f"nseg has shape {counts.shape} and dtype {counts.dtype}; expected a whole number for "

@@ -72,7 +72,7 @@ from clhines.cells.samples import (
     is_sphere_of_three,
     tree_of,
 )
-from clhines.cells.values import check_positive, per_section
+from clhines.cells.values import as_positive, per_section
 from clhines.errors import CableError, InputError
 
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
@@ -162,7 +162,7 @@ class Sections:
         (num_sections,) int64
             A soma's number is odd so that its middle is the centre of a segment.
         """
-        check_positive("max_length", max_length)
+        max_length = as_positive("max_length", max_length, "um")
         with np.errstate(over="ignore"):
             nseg = self.checked_counts(np.maximum(np.ceil(self.length / max_length), 1))
         nseg[self.needs_middle] |= 1
@@ -190,8 +190,9 @@ class Sections:
         (num_sections,) int64
             Odd numbers, ``int((L / (d_lambda * lambda_f(100)) + 0.9) / 2) * 2 + 1``.
         """
-        check_positive("d_lambda", d_lambda)
-        Ra, cm = (per_section(n, v, self.num_sections) for n, v in (("Ra", Ra), ("cm", cm)))
+        d_lambda = as_positive("d_lambda", d_lambda)
+        given = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
+        Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in given)
         diameter = self.points[:, 3].astype(np.float64)
         inside = np.ones(len(diameter) - 1, dtype=bool)  # no frustum between two sections
         inside[self.offsets[1:-1] - 1] = False

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from clhines.errors import InputError, shown
+from clhines.quantities import as_numbers
 
 Seed = int | np.random.Generator
 _MAX_NODES = 2**31 - 1  # parent arrays are int32
@@ -300,7 +301,7 @@ def generator(seed: Seed) -> np.random.Generator:
 
 
 def _probability_of_levels(probability: float | Sequence[float], levels: int) -> np.ndarray:
-    p = np.asarray(probability, dtype=np.float64)
+    p = np.asarray(as_numbers("branching_probability", probability), dtype=np.float64)
     if p.ndim > 1 or (p.ndim == 1 and p.size not in (levels, levels - 1)):
         raise InputError(
             f"branching_probability has shape {p.shape}, expected one number or one per level, "

@@ -11,6 +11,7 @@ from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
 from clhines.cells.shapes import Seed, generator, grow, number_nodes, whole_count
 from clhines.errors import InputError, shown
+from clhines.quantities import as_numbers
 
 
 def ring_cell(
@@ -141,7 +142,7 @@ def sample_cells() -> list[Morphology]:
 
 def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarray:
     """Return `size` positive numbers, µm."""
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(as_numbers(name, values, "um"), dtype=np.float64)
     if array.shape != (size,) or not np.isfinite(array).all() or not (array > 0).all():
         expected = "a positive number" if size == 1 else f"{size} positive numbers"
         raise InputError(f"{name} is {shown(values)}, expected {expected} (µm)")

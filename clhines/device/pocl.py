@@ -45,6 +45,8 @@ _REGISTERS: dict[int, frozenset[str]] = {
     ),
     16: frozenset("x86-64 x86-64-v2 nehalem westmere core2 penryn k8 amdfam10 btver1".split()),
 }
+_SIZES = {"double": 8, "real": 8, "long": 8, "ulong": 8, "float": 4, "int": 4, "uint": 4}
+_VECTOR = re.compile(rf"\b({'|'.join(_SIZES)})(2|4|8|16)\b")
 _UNNAMED = re.compile(r"-(x86_64-[\w-]+)-generic\s*$")
 _OTHER = 32  # also where the name is replaced
 SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # any value but "" and "0" turns `name_processor` off
@@ -59,6 +61,15 @@ def register_bytes(device: cl.Device) -> int | None:
     version = device.version.strip()
     sizes = [s for s, names in _REGISTERS.items() if any(version.endswith("-" + n) for n in names)]
     return sizes[0] if sizes else _OTHER
+
+
+def warns_of_vectors(device: cl.Device, source: str) -> bool:
+    """Whether PoCL's compiler warns that vectors of a source are wider than the registers."""
+    registers = register_bytes(device)
+    if registers is None:
+        return False
+    sizes = (_SIZES[kind] * int(width) for kind, width in _VECTOR.findall(source))
+    return max(sizes, default=0) > registers
 
 
 def is_unnamed(device: cl.Device) -> bool:

@@ -19,7 +19,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices
 from clhines.device.guard import check_process
-from clhines.device.pocl import name_processor
+from clhines.device.pocl import name_processor, warns_of_vectors
 from clhines.device.templates import Spec, render
 from clhines.errors import BuildError, InputError
 
@@ -168,11 +168,14 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
         name = name_processor(device)
         if name is not None:
             _log.info("PoCL does not know this processor; kernels are built for %s", name)
+    options = list(getattr(spec, "build_options", ()))
+    if any(warns_of_vectors(device, source) for device in context.devices):
+        options.append("-w")  # PoCL would count the warnings on stderr
     begin = time.perf_counter()
     try:
         with warnings.catch_warnings():  # drivers chat even when all is well
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(context, source).build(list(getattr(spec, "build_options", ())))
+            program = cl.Program(context, source).build(options)
     except cl.Error as error:
         numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
         raise BuildError(
@@ -180,5 +183,9 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
             f"{error}\n{numbered}"
         ) from error
     build_seconds.append(time.perf_counter() - begin)
+    for device in context.devices:
+        said = program.get_build_info(device, cl.program_build_info.LOG).strip()
+        if said:
+            _log.debug("the compiler says: %s", said)
     _log.info("built kernel %s in %.3f s", getattr(spec, "template", "a source"), build_seconds[-1])
     return program

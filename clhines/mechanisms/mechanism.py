@@ -27,6 +27,7 @@ from clhines.mechanisms.nmodl.model import (
 from clhines.mechanisms.nmodl.model import read as read_nmodl
 from clhines.mechanisms.parser import shortened
 from clhines.mechanisms.program import Argument, Program, program_of
+from clhines.quantities import as_numbers
 
 
 @dataclass(frozen=True, repr=False)
@@ -314,8 +315,16 @@ class Mechanism(Described):
         params : mapping of str to array_like, optional
             Parameters by name; defaults for the others.
         """
+        v, params = as_numbers("v", v, "mV"), self._without_units(params)  # type: ignore[assignment]
         values = generated.call(self.text, "initial", v, *generated.parameters(self.text, params))
         return generated.named_states(self.text, values, v)
+
+    def _without_units(self, given: Mapping[str, ArrayLike] | None) -> dict[str, ArrayLike] | None:
+        """Return parameters or states in their units."""
+        if given is None:
+            return None
+        units = self.units
+        return {k: as_numbers(k, x, units.get(k)) for k, x in given.items()}  # type: ignore[misc]
 
     def current(
         self,
@@ -337,9 +346,10 @@ class Mechanism(Described):
         if self.uses_noise:
             if noise is None:
                 raise InputError(f"mechanism {self.name} needs noise, one number per instance")
-            more = [noise]
-        step = np.nan if dt is None else dt
-        given = generated.inputs(self.text, params, states)
+            more = [as_numbers("noise", noise)]  # type: ignore[list-item]
+        step = np.nan if dt is None else as_numbers("dt", dt, "ms")
+        v, t = as_numbers("v", v, "mV"), as_numbers("t", t, "ms")  # type: ignore[assignment]
+        given = generated.inputs(self.text, *map(self._without_units, (params, states)))
         i, g = generated.call(self.text, "current", v, t, step, *given, *more)
         shape = np.broadcast(np.asarray(v), np.asarray(i), np.asarray(g)).shape
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
@@ -358,7 +368,9 @@ class Mechanism(Described):
         """
         if not self.states:
             return {}
-        given = generated.inputs(self.text, params, states)
+        v, t = as_numbers("v", v, "mV"), as_numbers("t", t, "ms")  # type: ignore[assignment]
+        dt = as_numbers("dt", dt, "ms")  # type: ignore[assignment]
+        given = generated.inputs(self.text, *map(self._without_units, (params, states)))
         values = generated.call(self.text, "advance", v, t, dt, *given)
         return generated.named_states(self.text, values, v)
 
@@ -371,7 +383,8 @@ class Mechanism(Described):
         """Return the states after an event of this (summed) weight."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
-        given = generated.inputs(self.text, params, states)
+        weight = as_numbers("weight", weight)  # type: ignore[assignment]
+        given = generated.inputs(self.text, *map(self._without_units, (params, states)))
         values = generated.call(self.text, "event", weight, *given)
         return dict(zip(self.states, map(np.asarray, values), strict=True))
 

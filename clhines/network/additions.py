@@ -21,9 +21,13 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.groups import Group, Owner
+from clhines.network.groups import Group, Owner, Parameters
+from clhines.network.model import check_celsius
 from clhines.network.plasticity import STDP
 from clhines.network.wiring import Wiring
+from clhines.quantities import as_numbers
+
+CELSIUS = 6.3  # °C, NEURON's default
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +126,14 @@ class Additions:
     Attributes
     ----------
     celsius : float
-        Temperature of all mechanisms, °C; 6.3 at first, as in NEURON.
+        Temperature, °C; 6.3 at first, as in NEURON. Once set, it is that of all mechanisms to
+        which no other is given.
     """
 
     forest: Forest
     num_cells: int
-    celsius: float
     _wiring: Wiring
+    _celsius: float | None
 
     @property
     def area(self) -> np.ndarray:
@@ -136,8 +141,32 @@ class Additions:
         raise NotImplementedError
 
     def _begin_additions(self) -> None:
-        self.celsius = 6.3
+        self._celsius = None
         self._added = Added(self.num_cells)
+
+    @property
+    def celsius(self) -> float:
+        """Temperature, °C."""
+        return CELSIUS if self._celsius is None else self._celsius
+
+    @celsius.setter
+    def celsius(self, value: object) -> None:
+        celsius = as_number("celsius", value, "degC")
+        check_celsius("celsius", celsius)
+        self._celsius = celsius
+        for group in self.groups:
+            if isinstance(group.parameters, Parameters):
+                group.parameters.set_default("celsius", self._celsius)
+
+    @property
+    def has_celsius(self) -> bool:
+        """Whether a temperature was set."""
+        return self._celsius is not None
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, in the order in which they came."""
+        raise NotImplementedError
 
     @property
     def added(self) -> Added:
@@ -149,9 +178,14 @@ class Additions:
         raise NotImplementedError
 
     def parameter(
-        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+        self,
+        mechanism: str,
+        name: str,
+        value: object,
+        nodes: np.ndarray,
+        unit: str | None = None,
     ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
         raise NotImplementedError
 
     def only_cells(self, count: int) -> bool:
@@ -179,7 +213,7 @@ class Additions:
         self.check_not_frozen("detector()")
         given = np.atleast_1d(as_array("node", node))
         nodes = as_indices("node", given, self.forest.num_nodes, "node")
-        return self._source(nodes, spread("threshold", threshold, len(nodes)), ())
+        return self._source(nodes, spread("threshold", threshold, len(nodes), unit="mV"), ())
 
     def trains(self, times: Sequence[ArrayLike]) -> Sources:
         """Make sources whose events are given, as NEURON's VecStim.
@@ -194,7 +228,7 @@ class Additions:
         Sources
         """
         self.check_not_frozen("trains()")
-        given = [as_array(f"times[{k}]", t) for k, t in enumerate(times)]
+        given = [as_array(f"times[{k}]", t, unit="ms") for k, t in enumerate(times)]
         for k, t in enumerate(given):
             if t.ndim != 1:
                 raise InputError(
@@ -321,7 +355,10 @@ class Additions:
         given = np.flatnonzero(self.area > 0) if nodes is None else as_array("nodes", nodes)
         where = as_indices("nodes", np.atleast_1d(given), self.forest.num_nodes, "node")
         told = {"e": e, "ci": ci, "co": co, "style": style}
-        values = {k: spread(k, v, len(where)) for k, v in told.items() if v is not None}
+        units = {"e": "mV", "ci": "mM", "co": "mM"}
+        values = {
+            k: spread(k, v, len(where), unit=units.get(k)) for k, v in told.items() if v is not None
+        }
         charge = None if valence is None else as_number("valence", valence)
         self._added.ions.append(IonGiven(name, where, charge, values))
 
@@ -379,7 +416,8 @@ class Additions:
         self._instances(group, [index])
         if name not in group.mechanism.parameters:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
-        times, values = (as_finite(k, as_array(k, a)) for k, a in (("t", t), ("y", y)))
+        given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
+        times, values = (as_finite(k, as_array(k, a, unit=unit)) for k, a, unit in given)
         if times.ndim != 1 or times.shape != values.shape or not len(times):
             raise InputError(f"t has shape {times.shape}, y {values.shape}; expected equal ones")
         if (np.diff(times) < 0).any():
@@ -404,7 +442,7 @@ class Additions:
         self._instances(group, None)
         if name not in group.mechanism.program.random:
             raise InputError(f"{group.mechanism.name} has no RANDOM variable {shown(name)}")
-        numbers = np.asarray(ids)
+        numbers = np.asarray(as_numbers("ids", ids))
         if numbers.shape != (len(group), 3) or numbers.dtype.kind not in "iu":
             raise InputError(f"ids has shape {numbers.shape}; expected ({len(group)}, 3) integers")
         self._added.streams.append((group.number, name, numbers.astype(np.uint32)))

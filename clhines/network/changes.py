@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,10 @@ from clhines.checks import as_array, as_finite, shown
 from clhines.errors import InputError, meant
 from clhines.network.groups import Group
 from clhines.network.places import PerCell
+from clhines.network.times import event_steps
+from clhines.quantities import as_numbers
+
+Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index, time, weight
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Changes:
     parameters: dict[int, dict[str, Value]] = field(default_factory=dict)
     stored: set[tuple[str, str]] = field(default_factory=set)
     weight: np.ndarray | None = None
-    events: list[tuple[Group, ArrayLike, ArrayLike, ArrayLike]] | None = None
+    events: list[Event] | None = None
 
     _first: dict[tuple[int, str], Value] = field(default_factory=dict, repr=False)
 
@@ -108,12 +113,40 @@ def as_value(group: Group, name: str, value: object) -> Value:
             f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
             "another parameter, or a new Network"
         )
+    unit = mechanism.units.get(name)
+    value = as_numbers(f"{mechanism.name}: {name}", value, unit)
     if isinstance(value, PerCell) and len(value.values) == network.num_cells:
         return Value(value.values, "cell")
     if not callable(value) and not isinstance(value, PerCell):
-        array = as_array(f"{mechanism.name}: {name}", value)
+        array = as_array(f"{mechanism.name}: {name}", value, unit=unit)
         if array.shape == (network.num_cells,) and network.only_cells(len(group)):
             return Value(as_finite(f"{mechanism.name}: {name}", array), "cell")
-    found = network.parameter(mechanism.name, name, value, group.nodes)
+    found = network.parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(found, np.ndarray)
     return Value(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
+
+
+def as_events(value: object) -> list[Event]:
+    """Check a list of events from outside as far as it needs no network."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise InputError(
+            f"events is {shown(value)}; expected a list of (group, index, time, weight)"
+        )
+    for k, one in enumerate(value):
+        if not isinstance(one, tuple) or len(one) != 4 or not isinstance(one[0], Group):
+            raise InputError(
+                f"events[{k}] is {shown(one)}; expected a tuple (group, index, time, weight)"
+            )
+    return list(value)
+
+
+def check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
+    """Raise InputError for an event that is due in a step before `now`."""
+    for k, (_, _, time, _) in enumerate(events):
+        times = as_finite("time", np.atleast_1d(as_array("time", time, unit="ms")))
+        past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
+        if len(past):
+            raise InputError(
+                f"events[{k}] is at {past[0]:g} ms; expected not before t = {now * dt:g} ms, or "
+                "reset() first"
+            )

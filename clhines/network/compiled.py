@@ -18,7 +18,7 @@ from clhines.network.constant import ConstantSums
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Owner
-from clhines.network.instances import check_celsius, constant_sums, kinds_of, revalued
+from clhines.network.instances import check_temperature, constant_sums, kinds_of, revalued
 from clhines.network.model import Kind, Model
 from clhines.network.rounds import NodeValues
 from clhines.network.structure import Structure
@@ -71,7 +71,7 @@ def compiled(
     constant_d, constant_b = constant_sums(groups, structure)
     extended = needs_extension(added, groups, wiring.given)
     kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
-    check_celsius(kinds, network.celsius)
+    check_temperature(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     places = dt, 0 if extended else targets, first, instances
@@ -82,7 +82,7 @@ def compiled(
         "area": structure.once("area"),
         "constant_d": constant_d,
         "constant_b": constant_b,
-        "v_init": spread("v_init", times[1], n, own=False),
+        "v_init": spread("v_init", times[1], n, own=False, unit="mV"),
     }
     if extended:
         of_nodes["constant_g"] = constant_sums(groups, structure, axial=False)[0]
@@ -131,7 +131,7 @@ def with_values(
     changed = [(number, name) for number, own in changes.parameters.items() for name in own]
     now = changes.groups(groups)
     kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
-    check_celsius(kinds, network.celsius)
+    check_temperature(kinds, network.celsius)
     constant_d, constant_b = sums.sums(changes)
     more = {"constant_g": sums.conductances(changes)} if model.extended is not None else {}
     return replace(
@@ -140,7 +140,7 @@ def with_values(
         of_nodes=model.of_nodes.changed(
             constant_d=constant_d,
             constant_b=constant_b,
-            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False),
+            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False, unit="mV"),
             **more,
         ),
         stored=frozenset(changes.stored),

@@ -273,11 +273,11 @@ def random_connections(
     count = len(pairs)
     weights: ArrayLike = weight
     if np.ndim(weight):
-        low, high = np.asarray(weight).tolist()
+        low, high = as_array("weight", weight).tolist()
         weights = generator.uniform(low, high, count)
     delays: ArrayLike = delay
     if np.ndim(delay):
-        first, last = np.asarray(delay).tolist()
+        first, last = as_array("delay", delay).tolist()
         delays = generator.integers(first, last, count, endpoint=True)
     source, target = np.divmod(pairs, max(1, num_targets))
     return Connections(source, target, weights, delays, num_sources, num_targets)

@@ -24,9 +24,14 @@ class Owner(Protocol):
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
 
     def parameter(
-        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+        self,
+        mechanism: str,
+        name: str,
+        value: object,
+        nodes: np.ndarray,
+        unit: str | None = None,
     ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
 
     def only_cells(self, count: int) -> bool:
         """Whether as many values as there are cells can be of nothing but cells."""
@@ -41,9 +46,13 @@ class Parameters(dict[str, "float | np.ndarray"]):
         mechanism: str,
         nodes: np.ndarray,
         values: dict[str, float | np.ndarray],
+        given: Iterable[str] = (),
+        units: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(values)
         self._network, self._mechanism, self._nodes = network, mechanism, nodes
+        self._given = set(given)  # names of values that are no defaults
+        self._units = units or {}
 
     def __setitem__(self, name: str, value: object) -> None:
         self._network.check_not_frozen(f"{self._mechanism}: {name}")
@@ -52,9 +61,15 @@ class Parameters(dict[str, "float | np.ndarray"]):
                 f"{self._mechanism} has no parameter {shown(name)}; expected one of "
                 f"{', '.join(self) or 'none'}{meant(name, self)}"
             )
-        super().__setitem__(
-            name, self._network.parameter(self._mechanism, name, value, self._nodes)
-        )
+        unit = self._units.get(name)
+        found = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
+        super().__setitem__(name, found)
+        self._given.add(name)
+
+    def set_default(self, name: str, value: float) -> None:
+        """Set a parameter that was not given, if there is one of that name."""
+        if name in self and name not in self._given:
+            super().__setitem__(name, value)
 
     def update(  # type: ignore[override]
         self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
@@ -75,7 +90,8 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Parameters, (self._network, self._mechanism, self._nodes, dict(self))
+        own = self._network, self._mechanism, self._nodes, dict(self)
+        return Parameters, (*own, self._given, self._units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +151,6 @@ def values_of(
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
     return {
-        name: network.parameter(mechanism.name, name, value, nodes)
+        name: network.parameter(mechanism.name, name, value, nodes, mechanism.units.get(name))
         for name, value in {**default, **parameters}.items()
     }

@@ -16,15 +16,21 @@ from clhines.network.model import DENSITY, Kind
 from clhines.network.structure import Structure
 
 
-def check_celsius(kinds: Sequence[Kind], celsius: float) -> None:
+def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
     """Raise InputError for a mechanism with another temperature than one set for the network."""
     for kind in kinds:
         own = kind.parameters.get("celsius", celsius)
-        if celsius != 6.3 and np.any(own != celsius):
-            raise InputError(
-                f"{kind.mechanism.name}: celsius is {np.ravel(own)[0]:g}, that of the network "
-                f"{celsius:g}; expected the same"
-            )
+        if celsius != 6.3:
+            _check_own(kind.mechanism, own, celsius)
+
+
+def _check_own(mechanism: Mechanism, own: float | np.ndarray, celsius: float) -> None:
+    other = np.ravel(own)[np.ravel(own) != celsius]
+    if len(other):
+        raise InputError(
+            f"{mechanism.name}: celsius is {other[0]:g}, that of the network {celsius:g}; "
+            "expected the same"
+        )
 
 
 def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
@@ -99,6 +105,7 @@ def kinds_of(
             p: _merged(groups, p, order, (mechanism.name, p) in stored) for p in mechanism.settable
         }
         if "celsius" in mechanism.program.built_in:
+            _check_own(mechanism, values["celsius"], celsius)
             values["celsius"] = celsius
         factor = factor_of(mechanism, area_at(node))
         target = targets if mechanism.takes_events else -1

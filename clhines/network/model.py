@@ -19,6 +19,7 @@ from clhines.network.extended import Extended
 from clhines.network.rounds import NodeValues
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
+ABSOLUTE_ZERO = -273.15  # °C
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,6 +257,13 @@ def targets_of(
     return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
 
 
+def check_celsius(name: str, value: float | np.ndarray) -> None:
+    """Raise InputError for a temperature, °C, that is not above absolute zero."""
+    least = np.min(value, initial=np.inf)
+    if least <= ABSOLUTE_ZERO:
+        raise InputError(f"{name} is {least:g} °C; expected above {ABSOLUTE_ZERO:g} °C")
+
+
 def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:
     """Return a parameter as a float or (count,) float64."""
     array = as_array(f"{mechanism}: {name}", value)
@@ -264,4 +272,6 @@ def as_parameter(mechanism: str, name: str, value: object, count: int) -> float 
             f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
         )
     checked = as_finite(f"{mechanism}: {name}", np.atleast_1d(array))
+    if name == "celsius":
+        check_celsius(f"{mechanism}: {name}", checked)
     return checked if array.ndim else float(checked[0])

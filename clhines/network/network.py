@@ -31,6 +31,7 @@ from clhines.network.places import PerCell, Places, Value, Where
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
+from clhines.quantities import as_numbers
 
 
 class Network(Additions):
@@ -172,9 +173,9 @@ class Network(Additions):
 
     @threshold.setter
     def threshold(self, value: object) -> None:
-        checked = as_finite("threshold", np.atleast_1d(as_array("threshold", value)))
-        scalar = np.ndim(value) == 0  # type: ignore[arg-type]
-        self._threshold: float | np.ndarray = float(checked[0]) if scalar else checked
+        array = as_array("threshold", value, unit="mV")
+        checked = as_finite("threshold", np.atleast_1d(array))
+        self._threshold: float | np.ndarray = checked if array.ndim else float(checked[0])
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
@@ -248,7 +249,9 @@ class Network(Additions):
         area_at = np.zeros_like if mechanism.kind == "artificial" else self._places.area_at
         values = values_of(self, mechanism, nodes, area_at, given)
         nodes.setflags(write=False)
-        own = Parameters(self, mechanism.name, nodes, values)
+        own = Parameters(self, mechanism.name, nodes, values, given, mechanism.units)
+        if self.has_celsius or "celsius" in mechanism.program.built_in:
+            own.set_default("celsius", self.celsius)
         group = Group(self, len(self._groups), mechanism, nodes, own, again)
         self._groups.append(group)
         net = mechanism.program.net
@@ -271,11 +274,18 @@ class Network(Additions):
         return self._places.per_cell(values)
 
     def parameter(
-        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+        self,
+        mechanism: str,
+        name: str,
+        value: object,
+        nodes: np.ndarray,
+        unit: str | None = None,
     ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
+        what = f"{mechanism}: {name}"
+        value = as_numbers(what, value, unit)
         if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
-            value = self._places.resolved(f"{mechanism}: {name}", value, nodes)
+            value = self._places.resolved(what, value, nodes, unit)
         return as_parameter(mechanism, name, value, len(nodes))
 
     # -- connections ---------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import signature
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,7 +69,7 @@ class Places:
         if isinstance(where, str):
             return self._region(where)
         if callable(where):
-            mask = as_array("where", where(self.distance))
+            mask = as_array("where", _called("where", where, self.distance))
             if mask.dtype.kind != "b" or mask.shape != self.distance.shape:
                 raise InputError(
                     f"where is a function that returned {mask.dtype} of shape {mask.shape}; "
@@ -130,7 +131,9 @@ class Places:
             )
         return PerCell(as_finite("values", array))
 
-    def resolved(self, what: str, value: object, nodes: np.ndarray) -> object:
+    def resolved(
+        self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
+    ) -> object:
         """Turn a value of a parameter into a number or one for each of `nodes`.
 
         A number and (m,) values, one for each of `nodes`, are returned as they are. So is what fits
@@ -143,6 +146,8 @@ class Places:
         value : float, array, PerCell or callable
             A callable is given the distances of the nodes from their somas, (m,) float64, µm.
         nodes : (m,) int64
+        unit : str, optional
+            Of the parameter, for what a callable returns.
         """
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
@@ -150,7 +155,7 @@ class Places:
                 raise InputError(f"{what} {got}; expected {self.forest.num_cells}")
             return value.values[self.cell_of(nodes)]
         if callable(value):
-            found = as_array(what, value(self.distance[nodes]))
+            found = as_array(what, _called(what, value, self.distance[nodes]), unit=unit)
             if found.shape not in ((), nodes.shape):
                 raise InputError(
                     f"{what} is a function that returned shape {found.shape}; expected that of "
@@ -212,6 +217,20 @@ class Places:
     def _need_cables(self, what: str) -> None:
         if not self.cables:
             raise InputError(f"{what}: the network was made of arrays; expected nodes or a mask")
+
+
+def _called(what: str, function: Callable[[np.ndarray], object], distance: np.ndarray) -> object:
+    """Return what a function of the distances gives, if it takes one argument."""
+    try:
+        signature(function).bind(distance)
+    except ValueError:  # of some functions not written in Python
+        pass
+    except TypeError as error:
+        raise InputError(
+            f"{what} is a function that does not take one argument ({error}); expected a function "
+            "of the distances from the soma, µm"
+        ) from None
+    return function(distance)
 
 
 def _check_somas(cables: Sequence[Cable], where: str) -> None:

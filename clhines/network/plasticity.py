@@ -50,9 +50,10 @@ class STDP:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            object.__setattr__(self, name, as_number(name, value))
-            if name.startswith("tau") and value <= 0:
-                raise InputError(f"{name} is {value} ms; expected more than 0")
+            number = as_number(name, value, "ms" if name.startswith("tau") else None)
+            object.__setattr__(self, name, number)
+            if name.startswith("tau") and number <= 0:
+                raise InputError(f"{name} is {number} ms; expected more than 0")
         if self.w_min > self.w_max:
             raise InputError(f"w_min is {self.w_min}, above w_max, {self.w_max}")
 

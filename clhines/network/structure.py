@@ -106,10 +106,11 @@ def of_arrays(
     soma: ArrayLike | None,
 ) -> Structure:
     """Return the structure of plain arrays; see `Network.from_arrays`."""
-    given = Forest(np.asarray(parent), np.asarray(cell_offsets))
+    given = Forest(parent, cell_offsets)
     n, starts = given.num_nodes, given.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
-    arrays = {name: _of_nodes(name, values, n) for name, values in columns.items()}
+    units = {"area": "um2", "g_axial": "uS", "capacitance": "nF"}
+    arrays = {name: _of_nodes(name, values, n, units[name]) for name, values in columns.items()}
     axial = np.where(given.parent < 0, 0.0, arrays["g_axial"])
     roots = np.flatnonzero(given.parent < 0)
     if soma is None:
@@ -134,9 +135,9 @@ def of_arrays(
     return Structure(forest, somas, (), 1, *([a] for a in each))
 
 
-def _of_nodes(name: str, values: ArrayLike, n: int) -> np.ndarray:
+def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:
     """(n,) float64 of numbers that are 0 or more."""
-    array = as_array(name, values)
+    array = as_array(name, values, unit=unit)
     if array.shape != (n,):
         raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
     checked = as_finite(name, array)

@@ -15,7 +15,7 @@ LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int
 
 def as_step(dt: object) -> float:
     """Return a step, ms, that is above 0."""
-    step = as_number("dt", dt)
+    step = as_number("dt", dt, "ms")
     if not step > 0:
         raise InputError(f"dt is {step:g} ms; expected above 0")
     return step
@@ -69,7 +69,7 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
 def whole_steps(duration: object, dt: float) -> int | None:
     """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
     try:
-        ratio = as_number("duration", duration) / dt
+        ratio = as_number("duration", duration, "ms") / dt
     except InputError:
         return None
     if not 0 <= ratio <= LAST_STEP:

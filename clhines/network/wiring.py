@@ -15,6 +15,7 @@ from clhines.network.groups import Group, Owner
 from clhines.network.model import Events, joined_columns, targets_of
 from clhines.network.plasticity import STDP
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
+from clhines.quantities import as_numbers
 
 Columns = list[tuple[np.ndarray, ...]]
 
@@ -69,7 +70,7 @@ class Wiring:
             "weight": np.arange(len(rows)),
             "delay": delay,
         }
-        arrays = broadcast(given)
+        arrays = broadcast(given, {"delay": "ms"})
         cells, row = arrays["source"], rows[arrays["weight"]]
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
         delays = as_finite("delay", arrays["delay"])
@@ -87,7 +88,8 @@ class Wiring:
 
     def event(self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike) -> None:
         """Check and keep events from outside; see `Network.event`."""
-        arrays = broadcast({"index": index, "time": time, "weight": weight})
+        weight = as_numbers("weight", weight, weight_unit(target))
+        arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
         times, weights = as_finite("time", arrays["time"]), as_finite("weight", arrays["weight"])
         if len(times) and times.min() < 0:
@@ -220,10 +222,16 @@ class Wiring:
         return Events(target[order], step[order], weight[order])
 
 
+def weight_unit(target: Group) -> str | None:
+    """Return the unit of weights of connections to a mechanism; None where it is not known."""
+    return "uS" if target.mechanism.name in ("expsyn", "exp2syn") else None
+
+
 def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     """(m, k) float64: weights of connections to a mechanism, k of them each."""
     net = target.mechanism.program.net
     width = len(net.weights) if net is not None else 1
+    weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
     given = np.asarray(weight)
     if given.ndim < 2:
         first = as_finite("weight", np.atleast_1d(as_array("weight", weight)))

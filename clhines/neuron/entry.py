@@ -20,6 +20,7 @@ from clhines.neuron.records import Records, clock, last_delivery
 from clhines.neuron.session import Hoc, interpreter, uncollected
 from clhines.neuron.states import OneCopy, put_values, take_values
 from clhines.neuron.writeback import put_events
+from clhines.quantities import as_numbers
 from clhines.simulate.extended_copies import CopiedSteps
 from clhines.simulate.simulation import Simulation
 
@@ -262,6 +263,7 @@ def _advance(
 
 def num_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``h.continuerun(tstop)`` takes."""
+    tstop = as_numbers("tstop", tstop, "ms")  # type: ignore[assignment]
     real = isinstance(tstop, (int, float, np.integer, np.floating))
     if not real or not math.isfinite(tstop):
         raise InputError(f"tstop is {shown(tstop)}; expected a time in ms")

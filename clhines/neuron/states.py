@@ -51,9 +51,9 @@ class OneCopy:
         wires = self._steps.wires_of_one
         return wires.ring_first, wires.ring_size
 
-    def set_arrays(self, step: int, arrays: Arrays) -> None:
+    def take_state(self, step: int, arrays: Arrays, unit: float) -> None:
         """Let all copies go on from these."""
-        self._sim.take_state(step, arrays, 1.0)
+        self._sim.take_state(step, arrays, unit)
 
 
 def extended_of(sim: Simulation | OneCopy) -> Extended:
@@ -126,7 +126,7 @@ def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
     sent = arrays["count"][extended.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     _take_crossed(sim, imported, arrays)
-    sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
+    sim.take_state(step_of(model.h, sim.model.dt), arrays, 1.0)
 
 
 def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_finite, as_whole_number, shown
 from clhines.device.guard import exclusive
 from clhines.errors import InputError, meant
-from clhines.network.changes import Changes, Value, as_value
+from clhines.network.changes import Changes, Value, as_events, as_value, check_not_past
 from clhines.network.compiled import with_values
 from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
@@ -30,11 +29,11 @@ from clhines.simulate.making import Made, make_run
 from clhines.simulate.mpi import Ranks, agreed
 from clhines.simulate.records import Record, is_computed
 from clhines.simulate.runs import DeviceRun, Request, Run
+from clhines.simulate.under_way import UnderWay
 
 _Self = TypeVar("_Self", bound="Changing")
 _log = logging.getLogger(__name__)
 _WHOLE = ("v_init", "weight", "events")
-Event: TypeAlias = "tuple[Group, ArrayLike, ArrayLike, ArrayLike]"  # group, index, time, weight
 
 
 class Changing:
@@ -66,6 +65,7 @@ class Changing:
         self._changes, self._settings = Changes(), dict(settings)
         self._request, self._overlap = request, overlap
         self._fresh = self._was_fresh = True  # nothing has happened since the start
+        self._under_way = UnderWay()
         self._take(make_run(self.ranks, model, request, overlap), model)
 
     @cached_property
@@ -103,6 +103,11 @@ class Changing:
         return self.network.compile(**self._settings, changes=self._changes)  # type: ignore[arg-type]
 
     @property
+    def _saved_unit(self) -> float:
+        """Unit of events under way in arrays that leave the run: that of a new simulation."""
+        return incoming_scale(self.model) if self._model.extended is None else self._unit
+
+    @property
     def _first(self) -> bool:
         """Whether this process is the one that reads, writes and prints."""
         return self.ranks is None or self.ranks.rank == 0
@@ -128,8 +133,10 @@ class Changing:
         **values
             Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
             as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
-            of all connections in the order of `weights`; `events`, a list of ``(group, index,
-            time, weight)`` in place of all events from outside, each as `Network.event` takes it.
+            of all connections in the order of `weights`, which acts on events under way, too, as
+            in NEURON; `events`, a list of ``(group, index,
+            time, weight)`` in place of all events from outside, each as `Network.event` takes it
+            and none of them in the past.
 
         Notes
         -----
@@ -143,7 +150,8 @@ class Changing:
         Raises
         ------
         InputError
-            It cannot be changed, or a wrong value; nothing has then changed.
+            It cannot be changed, or a wrong value; nothing has then changed. So for weights where
+            events are under way of spikes before `restore` or `set_arrays`.
         """
         with agreed(self.ranks):
             if group is None:
@@ -170,7 +178,7 @@ class Changing:
         self._broken, self._fresh = "a reset failed", True
         self._settle_values()
         self._to_start()
-        self._step, self._broken = 0, ""
+        self._step, self._broken, self._under_way = 0, "", UnderWay()
 
     @exclusive
     def branch(self: _Self, count: int) -> _Self:
@@ -205,14 +213,23 @@ class Changing:
                 saved = state_of_copies(saved, model, count)
             else:
                 saved = ExtendedCopies(self.network, model, net, found.model).state(saved)
-            found.take_state(self._step, saved, self._unit)
+            spikes = self._under_way.copies(count, self.network.num_cells)
+            found.take_state(self._step, saved, self._unit, spikes)
         return found
 
-    def take_state(self, step: int, saved: dict[str, np.ndarray], unit: float) -> None:
-        """Go on at a step from what `Run.save` gave, its events in a unit."""
-        self.runner.load(_in_unit(saved, unit, self._unit))
+    def take_state(
+        self,
+        step: int,
+        saved: dict[str, np.ndarray],
+        unit: float,
+        spikes: UnderWay | None = None,
+    ) -> None:
+        """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
+        self.runner.load(in_unit(saved, unit, self._unit))
         self._leave_start()
         self._step = step
+        self._under_way.forget(step)
+        self._under_way = self._under_way if spikes is None else spikes
 
     def _leave_start(self) -> int:
         """Note that the run is to have another state than that at the start; the steps so far."""
@@ -247,11 +264,12 @@ class Changing:
                 )
             if name == "v_init":
                 nodes = np.arange(self._model.forest.num_nodes)
-                found[name] = self.network.parameter("Simulation", name, value, nodes)
+                found[name] = self.network.parameter("Simulation", name, value, nodes, "mV")
             elif name == "weight":
                 found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
             else:
-                found[name] = _as_events(value)
+                found[name] = as_events(value)
+                check_not_past(found[name], self._model.dt, self._step)  # type: ignore[arg-type]
         return found
 
     # -- parameters ----------------------------------------------------------------------------
@@ -301,6 +319,8 @@ class Changing:
 
     def _set_whole(self, values: Mapping[str, object]) -> None:
         changes = self._changes
+        if "weight" in values:
+            self._check_spikes_known()
         before = self._settings["v_init"], self._start_is_old, changes.weight, changes.events
         if "v_init" in values:
             self._settings["v_init"] = values["v_init"]
@@ -315,6 +335,8 @@ class Changing:
             good &= "events" not in values  # which may be wrong, and then nothing changes
             if device is not None and good and device.set_weights(weight):
                 again.remove("weight")
+                if len(self._under_way) and not self._fresh:
+                    self.runner.load(self._with_weights(self.runner.save(), weight))
         if "events" in values:
             changes.events, self._wiring_is_old = values["events"], True  # type: ignore[assignment]
         if not again:
@@ -324,6 +346,24 @@ class Changing:
         except InputError:
             self._settings["v_init"], self._start_is_old, changes.weight, changes.events = before
             raise
+
+    def _check_spikes_known(self) -> None:
+        """Raise InputError where other weights could not act on all events under way."""
+        model, spikes = self._model, self._under_way
+        if self._fresh or self._broken or model.extended is not None or spikes.since < 0:
+            return
+        saved = self.runner.save()
+        with agreed(self.ranks):
+            spikes.check_known(saved.get("incoming", np.zeros(0)), model, self._step)
+
+    def _with_weights(
+        self, saved: dict[str, np.ndarray], weight: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Return a state whose events under way have other weights."""
+        if "incoming" not in saved:  # of other ranks, and extended networks
+            return saved
+        sums = self._under_way.sums(weight, self._model, self._unit, self._step)
+        return saved | {"incoming": sums.reshape(saved["incoming"].shape)}
 
     # -- runs ----------------------------------------------------------------------------------
 
@@ -347,7 +387,10 @@ class Changing:
         if not keep:
             return
         with agreed(self.ranks):
-            saved = _in_unit(saved, unit, self._unit)
+            if weight is None:
+                saved = in_unit(saved, unit, self._unit)
+            else:
+                saved = self._with_weights(saved, weight)
             for number, name in begun:
                 _put_state(saved, model, number, name)
             if weight is not None:
@@ -376,19 +419,6 @@ class Changing:
         device.run.load(from_start(model, device.run))
         device.keep_start()
         self._kept, self._start_is_old = True, False
-
-
-def _as_events(value: object) -> list[Event]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise InputError(
-            f"events is {shown(value)}; expected a list of (group, index, time, weight)"
-        )
-    for k, one in enumerate(value):
-        if not isinstance(one, tuple) or len(one) != 4 or not isinstance(one[0], Group):
-            raise InputError(
-                f"events[{k}] is {shown(one)}; expected a tuple (group, index, time, weight)"
-            )
-    return list(value)
 
 
 def _digest(group: Group | None, values: Mapping[str, object]) -> str:
@@ -428,7 +458,7 @@ def _put_state(saved: dict[str, np.ndarray], model: Model, group: int, name: str
     saved[key][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
 
 
-def _in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:
+def in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:
     """Return a saved state whose events under way are in another unit."""
     if "incoming" not in saved or old == new:
         return saved
@@ -438,7 +468,8 @@ def _in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, 
             "weight: the events under way are too large for the unit of the new ones; expected "
             "larger weights, or reset() first"
         )
-    return saved | {"incoming": np.rint(sums).astype(np.int64)}
+    times, parts = max(round(old / new), 1), max(round(new / old), 1)  # powers of two
+    return saved | {"incoming": (saved["incoming"] * times + parts // 2) // parts}
 
 
 def _protect(model: Model) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import set_zero
 from clhines.errors import InputError
 from clhines.network.changes import Value
 from clhines.network.model import Model
@@ -82,8 +83,8 @@ class DeviceChanges:
             return False
         for array, first in self._start:
             cl.enqueue_copy(self.queue, array.data, first.data)
-        self.state.incoming.fill(0)
-        self.state.failed.fill(0)
+        set_zero(self.state.incoming, self.queue)
+        set_zero(self.state.failed, self.queue)
         return True
 
 

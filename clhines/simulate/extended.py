@@ -11,6 +11,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import offsets
 from clhines.device import devices, program
+from clhines.device.arrays import set_zero
 from clhines.errors import DeviceMemoryError, InputError, SpikeOverflowError
 from clhines.forest import Forest
 from clhines.network.model import Model
@@ -331,7 +332,7 @@ class ExtendedSteps:
             before, finish = self._launches[0]
             for kernel in before:
                 kernel.launch(self.queue)
-            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x, packed=True)
             finish.launch(self.queue)
             self._v.reverse()
             self._launches.reverse()
@@ -353,7 +354,7 @@ class ExtendedSteps:
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Make room for rows of records."""
-        self._found[0].fill(0)
+        set_zero(self._found[0], self.queue)
         self._seen = 0
         same = rows == self._rows and len(records) == len(self._records)
         if same and all(a is b for a, b in zip(records, self._records, strict=True)):

@@ -86,12 +86,13 @@ class _OnDevice:
 
     def solve(self) -> None:
         """Enqueue a solve, which the device begins at once."""
-        self.solver.enqueue(self.values["d"], self.values["u"], self.b, out=self.v)
+        d, u = self.values["d"], self.values["u"]
+        self.solver.enqueue(d, u, self.b, out=self.v, packed=True)
         self.solver.queue.flush()
 
     def voltages(self, before: bool) -> np.ndarray:
         """Values in natural order."""
-        return self.solver.unpack(self.before if before else self.v).get()
+        return self.solver.unpack(self.before if before else self.v, packed=True).get()
 
 
 class PassiveCells:
@@ -137,7 +138,7 @@ class PassiveCells:
         self.cables, self.steps = list(cables), 0
         self.forest = Forest.repeated([c.parent for c in cables], count)
         systems = [c.system(dt) for c in cables]
-        current, v_init = as_number("current", current), as_number("v_init", v_init)
+        current, v_init = as_number("current", current, "nA"), as_number("v_init", v_init, "mV")
         for cell, system in zip(cables, systems, strict=True):
             system.constant[cell.soma] += current
         self._once = {

@@ -13,8 +13,10 @@ from clhines.errors import InputError, meant
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import whole_steps
+from clhines.quantities import as_numbers
 
-STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}  # nA, ms, ms
+STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}
+_UNITS = {"amp": "nA", "delay": "ms", "dur": "ms"}
 
 Parameter = tuple[str, str] | tuple[str, str, ArrayLike]
 Stimulus = Mapping[str, float]
@@ -147,11 +149,11 @@ def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float
     if "amp" not in given:
         raise InputError(f"protocol {protocol}: stimulus is {shown(given)}; expected amp, nA")
     found = {
-        name: as_number(f"protocol {protocol}: {name}", given.get(name, default))
+        name: as_number(f"protocol {protocol}: {name}", given.get(name, default), _UNITS[name])
         for name, default in STIMULUS.items()
     }
     if found["dur"] < 0:
         raise InputError(f"protocol {protocol}: dur is {found['dur']:g} ms; expected 0 or more")
-    node = np.asarray([given.get("at", model.soma[0])])
+    node = np.asarray([as_numbers("at", given.get("at", model.soma[0]))])
     at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
     return {**found, "at": float(at[0])}

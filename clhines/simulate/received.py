@@ -11,6 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
+from clhines.device.arrays import set_zero
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.state import State
 
@@ -49,7 +50,7 @@ class Received:
 
     def begin(self) -> None:
         """Empty the list of spikes found here."""
-        self.state.spike_count.fill(0)
+        set_zero(self.state.spike_count, self.state.queue)
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:

@@ -213,7 +213,11 @@ def kept_of(
     if crossed != (threshold is not None):
         told = "a number" if crossed else "None, or reduce='count' or 'crossings'"
         raise InputError(f"threshold is {shown(threshold)}; expected {told}")
-    limit = 0.0 if threshold is None else as_number("threshold", threshold)
+    limit = (
+        0.0
+        if threshold is None
+        else as_number("threshold", threshold, "mV" if record.name == "v" else None)
+    )
     weights = None
     if matrix is not None:
         weights = as_real("matrix", matrix)
@@ -241,6 +245,11 @@ def find_record(
 ) -> Record:
     """Check the arguments of `Simulation.record` and return the record."""
     if not isinstance(where, Group):
+        if index is not None:
+            raise InputError(
+                f"index is {shown(index)} for nodes; expected None: it is of the instances of a "
+                "Group; give the nodes alone"
+            )
         if isinstance(what, str) and what == "i_membrane":
             nodes = _nodes(model, where)
             Membrane(model, nodes)  # rejects what it cannot

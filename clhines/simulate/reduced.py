@@ -19,6 +19,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import ranges
 from clhines.device import devices, program
+from clhines.device.arrays import set_zero
 from clhines.mechanisms.formula import Formula
 from clhines.network.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
@@ -429,7 +430,7 @@ class DeviceReducer(Reducer):
         listed = reduce == "crossings"
         room = (rows + 1) // 2 if listed else 0
         if listed:
-            self._count.fill(0)
+            set_zero(self._count, self._queue)
         row_of = cla.empty(self._queue, (max(room, 1), width), np.int32)
         given = room, real(self.record.threshold), values, self._kept, self._count, row_of
         self._launch("crossings", 1, *columns, *given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,7 +62,17 @@ class Result:
             raise InputError(f"result[{shown(k)}]: expected the number that record() returned")
         if k in self.features:
             raise InputError(f"record {k} has features; expected result.features[{k}]")
+        if not -len(self.values) <= k < len(self.values):
+            count = len(self.values)
+            there = f"0 to {count - 1}" if count else "a call of record() before the run"
+            raise InputError(
+                f"result[{k}]: the run has {count} record{'' if count == 1 else 's'}; expected "
+                f"{there}: record() acts on the runs that follow"
+            )
         return self.values[k]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[k] for k in range(len(self.values)))
 
 
 def joined_result(

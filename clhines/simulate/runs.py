@@ -14,6 +14,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
+from clhines.device.arrays import set_zero
 from clhines.device.devices import is_cpu
 from clhines.errors import DeviceMemoryError, InputError
 from clhines.network.model import Model
@@ -347,7 +348,7 @@ class DeviceRun:
         if self._received is not None:
             self._received.begin()
         elif self.delivery is None:
-            self.state.spike_count.fill(0)
+            set_zero(self.state.spike_count, self.state.queue)
         else:
             self.delivery.reset(self.state.spike_count)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import numpy as np
 
 from clhines.checks import shown
 from clhines.errors import InputError
-from clhines.files import Member, Npz, PathLike, write_npz
+from clhines.files import Member, Npz, PathLike, check_values, write_npz
 from clhines.network.model import Model
 from clhines.network.times import LAST_STEP
 from clhines.simulate.decisions import external_sums, incoming_scale, ring_slots
-from clhines.simulate.extended_saved import described, extended_members
+from clhines.simulate.extended_saved import bounds_of, check_events, described, extended_members
 
 _WHAT = "a file that save() has written"
 _SCALAR = np.dtype(np.int64)
@@ -86,7 +87,51 @@ def read(
         unknown = sorted(set(file.names) - set(expected) - {"network", "step"})
         if unknown:
             raise InputError(f"{file.name}: {shown(unknown[0])} is unknown; expected {_WHAT}")
-        return step, {name: file.read(name, member) for name, member in expected.items()}
+        found = {name: file.read(name, member) for name, member in expected.items()}
+        if model.extended is not None:
+            check_events(f"{file.name}: ", found, model, model.extended, step)
+        return step, found
+
+
+def checked(
+    arrays: Mapping[str, object], known: Mapping[str, np.ndarray], model: Model, step: int
+) -> dict[str, np.ndarray]:
+    """Return the arrays of a state at the begin of a step, checked as those of a file.
+
+    Parameters
+    ----------
+    arrays : dict of name -> array
+    known : dict of name -> array
+        Of the present state; their shapes and dtypes are expected.
+    model : Model
+    step : int
+
+    Raises
+    ------
+    InputError
+        One is missing, or has another shape, numbers of another kind or wrong values.
+    """
+    extended, found = model.extended, dict[str, np.ndarray]()
+    plain = members(model, known["v"].dtype, step) if extended is None else {}
+    for name, old in known.items():
+        given = np.asarray(arrays[name]) if name in arrays else None
+        if given is None or given.shape != old.shape:
+            got = "missing" if given is None else given.shape
+            raise InputError(f"{name} is {got}; expected an array of shape {old.shape}")
+        kinds = {"f": "fiu", "i": "iu", "u": "iu"}.get(old.dtype.kind, old.dtype.kind)
+        if given.dtype.kind not in kinds:
+            raise InputError(f"{name} has dtype {given.dtype}; expected {old.dtype}")
+        expected = plain.get(name)
+        if extended is not None:
+            expected = Member(old.shape, old.dtype, *bounds_of(name, old.dtype, known, extended))
+        if expected is not None:
+            check_values(name, given, expected)
+        with np.errstate(over="ignore"):
+            found[name] = given.astype(old.dtype)
+        check_values(name, found[name], Member(old.shape, old.dtype))
+    if extended is not None:
+        check_events("", found, model, extended, step)
+    return found
 
 
 def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:

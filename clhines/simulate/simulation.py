@@ -23,7 +23,7 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
-from clhines.simulate.changing import Changing
+from clhines.simulate.changing import Changing, in_unit
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epochs import ExtendedEpochs
@@ -267,6 +267,8 @@ class Simulation(Changing, Recording):
                 )
             failed = int(min(done.failed[done.failed > 0], default=0))
             last = failed - 1 if failed else self.step + count
+            if self._model.extended is None:
+                self._under_way.note(done, self._model, self.step + count)
             self._streamed(records, done, self.step + 1, last)
             return done, failed
         except BaseException as error:
@@ -335,7 +337,7 @@ class Simulation(Changing, Recording):
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
         self._settle()
-        arrays = self.runner.save()
+        arrays = in_unit(self.runner.save(), self._unit, self._saved_unit)
         with agreed(self.ranks):
             if self._first:
                 saved_states.write(path, arrays, self.step, self._signature)
@@ -364,9 +366,10 @@ class Simulation(Changing, Recording):
                 step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
         self._broken = f"{path!s} was not restored"
         self._leave_start()
-        self.runner.load(saved)
+        self.runner.load(in_unit(saved, self._saved_unit, self._unit))
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
+        self._under_way.forget(step)
         self._step, self._broken = step, ""
 
     @exclusive
@@ -375,7 +378,8 @@ class Simulation(Changing, Recording):
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to go on from")
         self._settle()
-        return {name: np.array(array) for name, array in self.runner.save().items()}
+        saved = in_unit(self.runner.save(), self._unit, self._saved_unit)
+        return {name: np.array(array) for name, array in saved.items()}
 
     @exclusive
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
@@ -386,19 +390,23 @@ class Simulation(Changing, Recording):
         step : int
         arrays : dict of name -> array
             All that `arrays` gives, of the same shapes.
+
+        Raises
+        ------
+        InputError
+            An array is missing or has another shape, or a value that no state has, such as an index
+            out of range or an event that was due before; the simulation then stays as it was.
         """
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
         self._settle()
-        known = self.runner.save()
-        for name, array in known.items():
-            if name not in arrays or np.shape(arrays[name]) != array.shape:
-                got = np.shape(arrays[name]) if name in arrays else "missing"
-                raise InputError(f"{name} is {got}; expected an array of shape {array.shape}")
+        known = in_unit(self.runner.save(), self._unit, self._saved_unit)
+        checked = saved_states.checked(arrays, known, self.model, step)
         self._broken = "arrays were not set"
         self._leave_start()
-        self.runner.load({name: np.asarray(arrays[name]) for name in known})
+        self.runner.load(in_unit(checked, self._saved_unit, self._unit))
+        self._under_way.forget(step)
         self._step, self._broken = step, ""
 
     def rings(self) -> tuple[np.ndarray, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from pathlib import Path
@@ -14,6 +15,8 @@ from clhines.files import PathLike, path_text, write_npz
 
 _SUFFIXES = (".npz", ".h5", ".hdf5")
 _ROWS = 256  # rows of a chunk of an HDF5 file at most
+_INDEX, _HEADERS = 1 << 9, 1 << 15  # bytes in an HDF5 file for each chunk, and besides
+_BLOCK = 1 << 20  # bytes written at once
 
 
 class Stream:
@@ -78,22 +81,71 @@ class Stream:
             return
         try:
             self._append_hdf5(t, values)
-        except OSError as error:
-            raise InputError(f"{self._path} cannot be written: {error}") from error
-        self.paths = [self._path]
+        except (OSError, RuntimeError) as error:
+            told = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise InputError(f"{self._path} cannot be written: {told}") from error
 
     def _append_hdf5(self, t: np.ndarray, values: np.ndarray) -> None:
-        width = values.shape[1]
-        with _h5py().File(os.fspath(self._path), "a" if self.paths else "x") as file:
-            if not self.paths:
-                file.create_dataset("t", (0,), "f8", maxshape=(None,), chunks=(_ROWS,))
-                size = {"maxshape": (None, width), "chunks": (_ROWS, max(width, 1))}
-                file.create_dataset("values", (0, width), values.dtype, **size)
+        """Append rows in room that the disk has granted: libhdf5 crashes where a write fails."""
+        if not self.paths:
+            with open(self._path, "xb") as empty:
+                empty.write(_empty_hdf5(values))
+            self.paths = [self._path]
+        _reserve(self._path, _room(values))
+        with _h5py().File(os.fspath(self._path), "r+") as file:
             for name, rows in (("t", t), ("values", values)):
                 data = file[name]
                 begin = len(data)
                 data.resize(begin + len(rows), axis=0)
                 data[begin:] = rows
+
+
+def _empty_hdf5(values: np.ndarray) -> bytes:
+    """Return an HDF5 file without rows, made in memory."""
+    width = values.shape[1]
+    with _h5py().File("empty", "w", driver="core", backing_store=False) as file:
+        file.create_dataset("t", (0,), "f8", maxshape=(None,), chunks=(_ROWS,))
+        size = {"maxshape": (None, width or None), "chunks": (_ROWS, max(width, 1))}
+        file.create_dataset("values", (0, width), values.dtype, **size)
+        file.flush()
+        return bytes(file.id.get_file_image())
+
+
+def _room(values: np.ndarray) -> int:
+    """Return the bytes by which rows may make an HDF5 file longer, at most."""
+    chunks = -(-len(values) // _ROWS)
+    of_chunk = _ROWS * (8 + max(values.shape[1], 1) * values.dtype.itemsize)
+    return chunks * (of_chunk + _INDEX) + _HEADERS
+
+
+def _reserve(path: Path, more: int) -> None:
+    """Make a file longer on the disk, or raise OSError and leave it as it was.
+
+    Closing the HDF5 file cuts off what it does not use.
+    """
+    with open(path, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            if not _allocated(file.fileno(), size, more):
+                for begin in range(0, more, _BLOCK):
+                    file.write(bytes(min(_BLOCK, more - begin)))
+                file.flush()
+        except OSError:
+            os.ftruncate(file.fileno(), size)
+            raise
+
+
+def _allocated(file: int, begin: int, size: int) -> bool:
+    """Whether the system has allocated bytes of a file; False where it cannot."""
+    if not hasattr(os, "posix_fallocate"):
+        return False
+    try:
+        os.posix_fallocate(file, begin, size)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+            return False
+        raise
+    return True
 
 
 def _check_new(path: Path) -> None:

@@ -71,7 +71,7 @@ def wires_of(model: Model, extended: Extended) -> Wires:
     target = begin[netcons.kind] + netcons.instance if netcons.count else np.zeros(0, np.int64)
     order = np.argsort(target, kind="stable")
     first = offsets(np.bincount(target, minlength=total)).astype(np.int64)
-    size, ring, count = _rings(extended, model.dt)
+    size, ring, count = rings_of(extended, model.dt)
     return Wires(
         kinds=kinds,
         first_target=first_target,
@@ -86,8 +86,8 @@ def wires_of(model: Model, extended: Extended) -> Wires:
     )
 
 
-def _rings(extended: Extended, dt: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sizes of rings, their entries and counts at the start."""
+def rings_of(extended: Extended, dt: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sizes of rings, their entries and counts at the start."""
     longest = np.zeros(extended.num_sources)
     np.maximum.at(longest, extended.netcons.source, extended.netcons.delay)
     steps = np.ceil(longest / dt).astype(np.int64) + 2

@@ -12,6 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
+from clhines.device.arrays import set_zero
 from clhines.plan.kernel_spec import STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
 from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
@@ -274,7 +275,7 @@ class Resident:
             copied = cl.enqueue_copy(self.queue, factors.base_data, matrix[0].base_data, **given)
             only_event(factors, copied)
         status = taken["factored"]
-        status.fill(0, self.queue)
+        set_zero(status, self.queue)
         events = [e for a in (*matrix, factors, status) for e in a.events]
         given = dict(zip(_names(len(matrix) == 2), matrix))
         given |= {"inverses": factors, "status": status}
@@ -283,7 +284,7 @@ class Resident:
             only_event(factors, run[-1])
         if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
             b, x = taken["b"], taken["x"]
-            b.fill(0, self.queue)
+            set_zero(b, self.queue)
             events = [*b.events, *factors.events]
             run = self.solve([factors, *matrix[1:], b], x, events, factored=status)[-1]
             only_event(factors, run)

@@ -395,13 +395,16 @@ class _Run:
                 event = self._launch(job)
             else:
                 event = cl.enqueue_marker(self.queue, wait_for=job.events)
-            status, room = job.resident.status, job.slot.buffers["status"].base_data
-            copied = cl.enqueue_copy(self.queue, room, status.base_data, byte_count=status.nbytes)
+            job.events = [event, self._status_copied(job)]
             self.queue.flush()
-            job.events = [event, copied]
             if not job.last:
                 job.slot.solved.put(event)
             self.done.put(job)
+
+    def _status_copied(self, job: _Job) -> cl.Event:
+        """Enqueue a copy of the status to the slot; a stage that waits must hold no array."""
+        status, room = job.resident.status, job.slot.buffers["status"].base_data
+        return cl.enqueue_copy(self.queue, room, status.base_data, byte_count=status.nbytes)
 
     def _launch(self, job: _Job) -> cl.Event:
         """Enqueue the solve of a slice that is on the device; returns the last event."""

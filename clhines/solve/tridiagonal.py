@@ -26,6 +26,7 @@ from clhines.arrays import offsets
 from clhines.checks import real_numbers
 from clhines.errors import InputError, PivotError
 from clhines.forest import Forest
+from clhines.quantities import as_numbers
 from clhines.solve.solver import Solver
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _offsets(d: np.ndarray, sizes: ArrayLike | None) -> np.ndarray:
         raise InputError(f"d has shape {d.shape}; expected {expected}, not empty")
     if sizes is None:
         return np.arange(0, d.size + 1, d.shape[-1])
-    rows = np.asarray(sizes)
+    rows = np.asarray(as_numbers("sizes", sizes))
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or (rows < 1).any() or rows.sum() != d.size:
         raise InputError(
             f"sizes is {_short(rows)}; expected whole numbers of 1 or more, one a system, whose "

@@ -111,7 +111,7 @@ typedef ${spec.real} real;
 //     0, column and next entry
 % endif
 
-% if noisy:
+% if noisy and not spec.extended:   # whose functions bring it
 ${spec.normal}
 % endif
 % if spec.takes_series:

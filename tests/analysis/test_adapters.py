@@ -205,3 +205,19 @@ def test_rows_of_every(simulated, tmp_path):
         np.testing.assert_array_equal(signal.magnitude, result[v][::20])
         times = signal.times.rescale("ms").magnitude
         np.testing.assert_allclose(times, [0.0, 0.5, 1.0, 1.5, 2.0], rtol=0, atol=1e-11)
+
+
+def test_sonata_replaces_no_file(simulated, tmp_path):
+    pytest.importorskip("h5py")
+    import clhines.analysis.sonata as adapter
+
+    *_, result, _ = simulated
+    path = tmp_path / "kept.h5"
+    path.write_bytes(b"another's")
+    for write in (
+        lambda: adapter.write_spikes(result, path),
+        lambda: adapter.write_report(result, 0, path, cells=np.arange(result[0].shape[1])),
+    ):
+        with pytest.raises(InputError, match="kept.h5 is there already; expected another name"):
+            write()
+    assert path.read_bytes() == b"another's"

@@ -112,6 +112,13 @@ def test_lists():
     np.testing.assert_array_equal(lists.reduced(np.add), [3.0, np.nan, 5.0])
     with pytest.raises(IndexError):
         lists[3]
+    for some in (slice(None, 2), slice(3), slice(1, None), slice(None, None, -2), slice(5, 9)):
+        found = lists[some]
+        assert isinstance(found, Lists)
+        assert [one.tolist() for one in found] == [[1.0, 2.0], [], [5.0]][some]
+    for wrong in ("a", 1.0, True, [0, 1]):
+        with pytest.raises(InputError, match="expected the number of a trace, or a slice"):
+            lists[wrong]
 
 
 def test_voltages_at_times():

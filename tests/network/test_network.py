@@ -311,3 +311,68 @@ def test_constant_mechanisms_summed_again_have_the_bits_of_a_model(cables):
         assert d.tobytes() == model.constant_d.tobytes()
         assert (b == model.constant_b).all()
         assert not (d == net.compile().constant_d).all()
+
+
+def test_the_temperature_of_the_network_is_the_default_of_its_mechanisms():
+    text = "density warm\nparameter celsius = 30 degC\ncurrent i = 1e-6*celsius*v"
+    net = Network(CABLES, 4)
+    before = net.insert("hh", "soma")
+    own = net.insert("hh", "dendrites", celsius=20.0)
+    other = net.insert(text, "soma")
+    assert (before.parameters["celsius"], other.parameters["celsius"]) == (6.3, 30.0)
+    assert net.celsius == 6.3
+    net.celsius = 34
+    warm = net.insert(text, "dendrites")
+    for group in (before, other, warm):
+        assert group.parameters["celsius"] == 34.0
+    assert own.parameters["celsius"] == 20.0
+    with refused("hh: celsius is 20, that of the network 34; expected the same"):
+        net.compile()
+    own.parameters["celsius"] = 34.0
+    assert [float(np.ravel(k.parameters["celsius"])[0]) for k in net.compile().kinds] == [34.0]
+    before.parameters["celsius"] = 10.0
+    net.celsius = 35
+    assert before.parameters["celsius"] == 10.0  # given since
+
+
+def test_temperatures_below_absolute_zero_are_refused():
+    net = Network(CABLES, 4)
+    for wrong in (-300, -273.15):
+        with refused("celsius is -.* °C; expected above -273.15 °C"):
+            net.celsius = wrong
+    with refused("celsius is 'warm'; expected a finite number"):
+        net.celsius = "warm"
+    with refused("hh: celsius is -300 °C; expected above -273.15 °C"):
+        net.insert("hh", "soma", celsius=[6.3, 6.3, -300, 6.3])
+    assert net.celsius == 6.3
+
+
+def test_a_file_has_the_temperature_of_the_network():
+    text = "NEURON { SUFFIX warm NONSPECIFIC_CURRENT i } PARAMETER { celsius = 30 (degC) } "
+    text += "ASSIGNED { v (mV) i (mA/cm2) } BREAKPOINT { i = 1e-6*celsius*v }"
+    warm = Mechanism.from_nmodl(text)
+    net = Network(CABLES, 4)
+    group = net.insert(warm, "soma")
+    assert group.parameters["celsius"] == 6.3
+    net.celsius = 34
+    assert group.parameters["celsius"] == net.compile().kinds[0].parameters["celsius"] == 34.0
+    net.insert(warm, "dendrites", celsius=20.0)
+    with refused("warm: celsius is 20, that of the network 34; expected the same"):
+        net.compile()
+
+
+def test_functions_of_the_distance_take_one_argument():
+    net = Network(CABLES, 4)
+    for wrong in (lambda: 1.0, lambda d, e: d, lambda *, d: d):
+        with refused("pas: g is a function that does not take one argument .*; expected a functio"):
+            net.insert("pas", "all", g=wrong)
+        with refused("where is a function that does not take one argument"):
+            net.insert("pas", wrong)
+    group = net.insert("pas", lambda d, most=1e3: d < most, g=np.cos)  # no signature to look at
+    assert len(group) == len(net.nodes())
+
+    def fails(distance):
+        raise TypeError("its own")
+
+    with pytest.raises(TypeError, match="its own"):
+        group.parameters["g"] = fails

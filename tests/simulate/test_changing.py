@@ -8,7 +8,7 @@ import pytest
 from networks import CABLES, DT, blocks
 
 import clhines
-from clhines import InputError, Network, Simulation
+from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices, program
 
 CELLS = 5
@@ -173,6 +173,8 @@ def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, 
     for name, values in FIRST[passive_below].items():
         sim.set(groups[name], **values)
     sim.set(weight=0.03, events=[(groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    arrays["incoming"] = sim.arrays()["incoming"]  # new weights act on events under way
+    assert arrays["incoming"].any()
     given = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
     new, known = passive_below(weight=0.03, **given)
     fresh = Simulation(new, DT, queue=fast_queue, engine=engine)
@@ -192,15 +194,17 @@ def test_weights_events_and_voltages_at_the_start(engine, fast_queue):
     first = result_of(sim, net)
     v_init = net.per_cell(spread(-75, -60))
     events = [(groups["syn"], [0, 3], [0.1, 1.0], 0.06)]
-    sim.set(v_init=v_init, weight=spread(0.02, 0.09), events=events)
+    sim.set(v_init=v_init, weight=spread(0.02, 0.09))
     sim.reset()
+    sim.set(events=events)
     other, known = passive_below(amp=0.0, weight=spread(0.02, 0.09), event=0.1)
     of_nodes = np.repeat(spread(-75, -60), other.forest.sizes)
     fresh = Simulation(other, DT, queue=fast_queue, engine=engine, v_init=of_nodes)
     fresh.set(events=[(known["syn"], [0, 3], [0.1, 1.0], 0.06)])
     compare(sim, net, result_of(fresh, other))
-    sim.set(v_init=-65.0, weight=0.05, events=[(groups["syn"], 0, 0.2, 0.05)])
+    sim.set(v_init=-65.0, weight=0.05)
     sim.reset()
+    sim.set(events=[(groups["syn"], 0, 0.2, 0.05)])
     again = result_of(sim, net)
     assert np.abs(again[0] - first[0]).max() < tolerance("float64")
 
@@ -352,3 +356,144 @@ def test_of_values_set_at_once_a_wrong_one_leaves_all_as_they_were(fast_queue, e
     assert np.array_equal(sim.model.v_init, np.full(len(voltages), -65.0))
     sim.reset()
     assert np.array_equal(sim.voltages(), voltages)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_events_in_the_past_are_refused(engine, fast_queue):
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.run(2.0)
+    syn, before = groups["syn"], sim.arrays()
+    now = 2.0 - DT / 2  # the middle of the last step
+    for time in (0.0, 1.9, now - 1e-6):
+        events = [(syn, 0, [5.0], 0.05), (syn, [1, 2], [3.0, time], 0.05)]
+        with pytest.raises(InputError, match=r"events\[1\] is at .* ms; expected not before t = 2"):
+            sim.set(weight=0.5, events=events)
+    assert all(np.array_equal(a, before[name]) for name, a in sim.arrays().items())
+    sim.set(events=[(syn, 0, now + 1e-6, 50.0)])
+    v = sim.voltages()
+    sim.run(DT)
+    node = net.soma[0]
+    assert abs(v[node]) > 1.0 > abs(sim.voltages()[node])  # it acts: v is at the reversal potential
+    sim.reset()
+    sim.set(events=[(syn, 0, 0.0, 0.05)])
+
+
+def delayed(weight, rule=None):
+    """Cells of which some spike at 0.5 ms, with events to three others 1.2 to 3 ms later."""
+    net = Network(CABLES, CELLS)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites")
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.add("iclamp", net.soma, delay=0.1, dur=1.0, amp=np.where(np.arange(CELLS) % 3, 3.0, 0.0))
+    cells = np.repeat(np.arange(CELLS), 3)
+    to = (cells + np.tile([1, 2, 3], CELLS)) % CELLS
+    net.connect(cells, syn, to, weight, np.tile([1.2, 2.0, 3.0], CELLS), rule=rule)
+    return net
+
+
+def spiked_at(net, **options):
+    """Time at which all first spikes have come and none of their events has been delivered."""
+    sim = Simulation(net, DT, **options)
+    times = sim.run(6.0).spike_time
+    now = round((times.min() + 0.9) / DT) * DT
+    before = times[times < now]
+    assert len(before) > 1
+    assert before.min() + 1.2 > now  # the shortest delay
+    return now
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+@pytest.mark.parametrize("new", [0.003, 0.06])
+def test_weights_act_on_events_under_way(engine, new, fast_queue, monkeypatch):
+    """As in NEURON; in place where the unit stays, and planned again where it does not."""
+    options = {"queue": fast_queue, "engine": engine}
+    weights = np.linspace(new / 2, new, 3 * CELLS)
+    now = spiked_at(delayed(0.004), **options)
+    sim = Simulation(delayed(0.004), DT, **options)
+    sim.run(now)
+    sim.set(weight=weights)
+    fresh = Simulation(delayed(weights), DT, **options)
+    fresh.run(now)  # no event has been delivered, so that the two are equal
+    compare(sim, sim.network, result_of(fresh, fresh.network))
+    assert sim.weights().tolist() == fresh.weights().tolist()
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_weights_act_on_events_under_way_with_stdp(engine, fast_queue):
+    rule = STDP(0.0, 0.0, w_max=0.1)
+    options = {"queue": fast_queue, "engine": engine}
+    now = spiked_at(delayed(0.004, rule), **options)
+    sim = Simulation(delayed(0.004, rule), DT, **options)
+    sim.run(now)
+    sim.set(weight=0.02)
+    fresh = Simulation(delayed(0.02, rule), DT, **options)
+    fresh.run(now)
+    compare(sim, sim.network, result_of(fresh, fresh.network))
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_weights_are_the_same_in_extended_networks(engine, fast_queue):
+    """These deliver as NEURON does: the weight is looked up when an event is due."""
+    found = []
+    for extended in (False, True):
+        net = delayed(0.004)
+        if extended:
+            net.trains([])
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        assert (sim.model.extended is not None) == extended
+        number = sim.record("v", net.soma)
+        first = sim.run(2.0)
+        sim.set(weight=np.full(3 * CELLS, 0.05))
+        found.append(np.concatenate([first[number], sim.run(3.0)[number]]))
+    assert np.abs(found[0] - found[1]).max() < 1e-6
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_weights_of_a_restored_state(engine, fast_queue, tmp_path):
+    """Spikes from before are not known: refused while their events are under way."""
+    options = {"queue": fast_queue, "engine": engine}
+    now = spiked_at(delayed(0.004), **options)
+    sim = Simulation(delayed(0.004), DT, **options)
+    sim.run(now)
+    sim.save(tmp_path / "state.npz")
+    other = Simulation(delayed(0.004), DT, **options)
+    other.restore(tmp_path / "state.npz")
+    before = other.arrays()
+    with pytest.raises(InputError, match=r"weight: events are under way whose spikes came before"):
+        other.set(weight=0.02)
+    assert all(np.array_equal(a, before[k]) for k, a in other.arrays().items())
+    assert set(other.weights()) == {0.004}
+    other.run(3.0 + 2 * DT)  # the longest delay
+    sim.run(3.0 + 2 * DT)
+    for one in (sim, other):
+        one.set(weight=0.02)
+    compare(other, other.network, result_of(sim, sim.network))
+    twice = sim.branch(2)
+    twice.set(weight=0.01)
+    sim.set(weight=0.01)
+    v = result_of(sim, sim.network)[0]
+    both = result_of(twice, twice.network)[0]
+    assert np.abs(both - np.tile(v, 2)).max() < tolerance("float64")
+    sim.reset()
+    sim.set(weight=0.02)
+
+
+def test_saved_states_have_the_unit_of_a_new_simulation(fast_queue, tmp_path):
+    """Events under way were eight times too large where the new weights have a finer unit."""
+    sim = Simulation(delayed(0.004), DT, queue=fast_queue, engine="epochs")
+    sim.run(1.275)
+    runner = sim.runner
+    sim.set(weight=0.0005)
+    assert sim.runner is runner  # in place, in its own unit
+    sim.save(tmp_path / "state.npz")
+    fresh, third = (
+        Simulation(delayed(0.0005), DT, queue=fast_queue, engine="epochs") for _ in range(2)
+    )
+    fresh.restore(tmp_path / "state.npz")
+    third.set_arrays(sim.step, sim.arrays())
+    sim.restore(tmp_path / "state.npz")
+    expected = result_of(fresh, fresh.network)
+    assert np.ptp(expected[0]) > 1.0
+    for one in (sim, third):
+        compare(one, one.network, expected)

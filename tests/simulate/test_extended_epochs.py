@@ -152,3 +152,32 @@ def test_epochs_that_were_asked_for_and_cannot_be_launched(fast_queue, needs, mo
     with pytest.raises(DeviceError, match="does not build; expected engine='steps'$") as found:
         sim.run(1.0)
     assert "\n" not in str(found.value)
+
+
+NOISY = """
+point flicker
+parameter g = 1e-3 uS
+parameter size = 0.1 nA
+state m = 0.5
+dm/dt = (1/(1 + exp(-(v + 60)/5)) - m)/2
+current i = g*m*(v + 60) + size*noise [nA]
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_noise(fast_queue, needs, dtype):
+    """`inoise` and a mechanism with a state: the functions of normal numbers were there twice."""
+    needs(fast_queue, dtype)
+    found = []
+    for engine in ("reference", "steps", "epochs"):
+        net, _ = network()
+        somas = np.arange(CELLS) * NODES
+        net.add("inoise", at=somas, std=0.05)
+        net.add(NOISY, at=somas)
+        sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine)
+        sim.record("v", somas)
+        found.append(sim.run(2.0)[0])
+    eps = 100 * (2.0 / DT) * np.finfo(dtype).eps
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], 0, eps * np.abs(found[0]).max())
+    assert np.abs(np.diff(found[0], axis=0)).min() > 0  # there is noise

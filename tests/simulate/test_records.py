@@ -3,6 +3,8 @@
 import importlib.util
 import logging
 import math
+import subprocess
+import sys
 
 import networks
 import numpy as np
@@ -317,3 +319,68 @@ def test_formulas_and_parameters(fast_queue, needs, engine):
         sim.record("x = gnabarr", hh)
     with pytest.raises(InputError, match="cannot read the expression at"):
         sim.record("x = (m", hh)
+
+
+def test_an_index_without_a_group_is_refused(fast_queue):
+    net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
+    net.add("iclamp", at=net.soma, amp=0.1)
+    sim = Simulation(net, queue=fast_queue)
+    for what in ("v", "i_membrane"):
+        with pytest.raises(InputError, match=r"index is \[0\] for nodes; expected None"):
+            sim.record(what, net.soma, index=[0])
+
+
+FULL = """
+import resource, sys
+import numpy as np
+from clhines import InputError
+from clhines.simulate.streams import Stream
+
+most = 200_000  # bytes of a file: as a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+stream, rows, said = Stream(sys.argv[1]), 0, []
+while len(said) < 2:  # and once more after the first error
+    try:
+        stream.append(rows + np.arange(100.0), np.full((100, 40), float(rows)))
+        rows += 100
+    except InputError as error:
+        said.append(str(error))
+print(rows, *said, sep="\\n")
+"""
+
+
+def test_a_full_disk_leaves_an_hdf5_file_that_can_be_read(tmp_path):
+    """libhdf5 ended the process (segmentation fault) at its end, after a write that failed."""
+    h5py = pytest.importorskip("h5py")
+    pytest.importorskip("resource")
+    path = tmp_path / "x.h5"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, path], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    rows, *said = done.stdout.splitlines()
+    assert said == [f"{path} cannot be written: File too large"] * 2
+    with h5py.File(path) as file:
+        assert file["t"][:].tolist() == list(range(int(rows)))
+        assert file["values"].shape == (int(rows), 40)
+    assert int(rows) > 0
+    assert path.stat().st_size < 200_000
+
+
+def test_a_result_has_the_records_made_before_its_run(fast_queue):
+    net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
+    net.add("iclamp", at=net.soma, amp=0.1)
+    sim = Simulation(net, queue=fast_queue)
+    none = sim.run(0.1)
+    with pytest.raises(InputError, match=r"result\[0\]: the run has 0 records; expected a call of"):
+        none[0]
+    first = sim.record("v", net.soma)
+    one = sim.run(0.1)
+    later = sim.record("v", [1, 2])
+    with pytest.raises(InputError, match=r"result\[1\]: the run has 1 record; expected 0 to 0: re"):
+        one[later]
+    with pytest.raises(InputError, match=r"result\[-2\]: the run has 1 record"):
+        one[-2]
+    assert one[-1] is one[first]
+    assert [a.shape for a in one] == [(4, 1)]
+    assert [a.shape for a in none] == []

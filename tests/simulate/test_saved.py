@@ -5,7 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, Simulation
+from clhines import InputError, Mechanism, Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 from clhines.network.plasticity import STDP
@@ -186,3 +186,84 @@ def test_fuzz(state, seed, tmp_path):
     sim.restore(path)
     sim.run(DT)
     sim.restore(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("v", lambda a: np.where(np.arange(len(a)) == 2, np.nan, a), r"v\[2\] is nan; expected"),
+        ("v", lambda a: a.astype(complex), "v has dtype complex128; expected float64"),
+        ("v", lambda a: a[:-1], "v is .*; expected an array of shape"),
+        ("failed", lambda a: a + 1, r"failed\[0\] is 1; expected 0 to 0"),
+        ("incoming", lambda a: a + 2**62, r"incoming\[.*\] is .*; expected numbers in its range"),
+        ("incoming", lambda a: a.astype(float), "incoming has dtype float64; expected int64"),
+        ("plastic_weight", lambda a: a + 1, r"plastic_weight\[0\] is .*; expected numbers in"),
+        ("plastic_step_pre", lambda a: a - 1000, r"plastic_step_pre\[0\] is .*; expected 0 to 100"),
+        ("plastic_step_post", lambda a: a + 2**20, r"plastic_step_post\[0\] is .*; expected 0 to"),
+    ],
+)
+def test_arrays_are_checked_as_those_of_a_file(state, name, change, said):
+    """They were indices into memory: segmentation faults."""
+    sim, path, _ = state
+    sim.restore(path)
+    before, step = sim.arrays(), sim.step
+    with pytest.raises(InputError, match=said):
+        sim.set_arrays(step, {**before, name: change(before[name])})
+    assert sim.step == step
+    assert all(np.array_equal(a, before[k]) for k, a in sim.arrays().items())
+    sim.set_arrays(step, before)
+
+
+TICK = """
+NEURON { ARTIFICIAL_CELL Tick RANGE n }
+ASSIGNED { n }
+INITIAL { n = 0 net_send(1, 1) }
+NET_RECEIVE(w) { if (flag == 1) { n = n + 1 net_send(1, 1) } else { n = n + 100 } }
+"""
+
+
+def ticking(fast_queue, engine="reference"):
+    net = Network(CABLE, 1)
+    net.insert("pas", "all")
+    tick = net.add_artificial(Mechanism.from_nmodl(TICK), 2)
+    net.connect(net.trains([[0.5, 4.0]]), tick, [1], 0.0, 1.0)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.record("n", tick)
+    return sim
+
+
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, engine, tmp_path):
+    """`run` delivered the self events of a million years one by one."""
+    sim = ticking(fast_queue, engine)
+    sim.run(2.5)
+    sim.save(tmp_path / "state.npz")
+    arrays, (step, before) = sim.arrays(), (sim.step, sim.voltages())
+    with np.load(tmp_path / "state.npz") as found:
+        held = dict(found)
+    for name, place, value, said in (
+        ("queue0_time", (0, 1), -1e12, "expected no self event of Tick before 2.475 ms"),
+        ("queue0_last", 0, 5, "queue0_last"),
+        ("queue0_last", 0, 2**40, "queue0_last"),
+        ("queue0_size", 0, -1, "queue0_size"),
+        ("queue0_size", 0, 2**31, "queue0_size"),
+        ("queue0_connection", (0, 0), 99, "queue0_connection"),
+        ("queue0_connection", (0, 0), -5, "queue0_connection"),
+        ("cursor", 0, 9, "cursor"),
+        ("cursor", 0, 0, "ring: connection 0 has an event that is due at 1.5 ms"),
+        ("count", -1, 0, "cursor"),
+        ("count", 0, 2**40, "count"),
+        ("ring", -1, -1e12, "ring: connection 0"),
+    ):
+        wrong = {k: a.copy() for k, a in arrays.items()}
+        wrong[name][place] = value
+        with pytest.raises(InputError, match=said) as error:
+            sim.set_arrays(step, wrong)
+        assert "\n" not in str(error.value)
+        np.savez(tmp_path / "bad.npz", **{**held, name: wrong[name].astype(held[name].dtype)})
+        assert_refused(sim, tmp_path / "bad.npz", name.partition("_")[0] if said == name else "")
+    assert (sim.step, sim.voltages().tolist()) == (step, before.tolist())
+    sim.set_arrays(step, arrays)
+    rest = sim.run(3.0)[0][-1]
+    sim.restore(tmp_path / "state.npz")
+    assert sim.run(3.0)[0][-1].tolist() == rest.tolist() == [5.0, 205.0]

@@ -1,5 +1,6 @@
 """The memory that a batch is said to need is what it takes: counted over all device arrays."""
 
+import sys
 import weakref
 from collections import Counter
 
@@ -13,7 +14,7 @@ from clhines import Forest, Solver, reference
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies
 from clhines.plan.methods import METHODS
-from clhines.solve import memory, mixed
+from clhines.solve import loaded, memory, mixed, sliced
 
 
 @pytest.fixture
@@ -202,3 +203,24 @@ def test_mixed_takes_what_is_listed(
     gone = [b for b in beside if b.name.startswith(("narrowed", "first_bad"))]  # before the peak
     least = memory.total(beside) - memory.total(gone)
     assert least <= meter["peak"] - before <= listed <= solver.memory[0].device
+
+
+def test_stages_that_wait_hold_no_memory_of_another_slice(fast_queue, monkeypatch):
+    """One held the status of the slice before, beside those of the slices in all slots."""
+    get, held = sliced._Run._get, []
+
+    def looking(self, channel):
+        held.extend(
+            name
+            for name, value in sys._getframe(1).f_locals.items()
+            if isinstance(value, (cla.Array, loaded.Resident))
+        )
+        return get(self, channel)
+
+    monkeypatch.setattr(sliced._Run, "_get", looking)
+    forest = Forest.from_cells([random_binary_tree(64, 9, seed) for seed in range(60)])
+    solver = Solver(forest, "flat", queue=fast_queue, max_memory=forest.num_nodes * 8 * 5)
+    assert solver.num_slices > 3
+    system = make_system(forest)
+    system.assert_solved(solver.solve(**system.arrays))
+    assert not held

@@ -91,6 +91,9 @@ def run_cases(folder, before, comm=None):
         sim.record("v", sim.network.soma[[4, 1, 3]], reduce=features)
         found[name] = digests(sim.run(duration), sim)
         sim.save(folder / f"{name} {size}.npz")
+        if name == CASES[0][0]:  # events under way get other weights
+            sim.set(weight=sim.weights() * 0.75)
+            found[name + ", other weights"] = digests(sim.run(duration), sim)
         later = simulation(build, comm, **options)
         later.restore(folder / f"{name} {before or size}.npz")
         found[name + ", later"] = digests(later.run(duration), later)

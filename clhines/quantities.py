@@ -1,0 +1,119 @@
+"""Quantities: numbers with units of pint, quantities (Neo), astropy and the like.
+
+`as_numbers` is called for each number that users give. It converts a quantity to the unit of the
+argument, and rejects it where the argument has none: NumPy would take 100 pA for 100.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from clhines.errors import InputError, shown
+
+_MEMBERS = (  # of types with units: of pint and quantities; astropy and unyt; brian2
+    ("magnitude", "units"),
+    ("unit", "to_value"),
+    ("units", "to_value"),
+    ("dimensions", "in_best_unit"),
+)
+
+
+@lru_cache(maxsize=1000)
+def _has_unit(kind: type) -> bool:
+    """Whether objects of a type have a unit."""
+    return any(all(hasattr(kind, name) for name in names) for names in _MEMBERS)
+
+
+def has_unit(value: object) -> bool:
+    """Whether a value has a unit, or a list, tuple or object array has one with a unit."""
+    if _has_unit(type(value)):
+        return True
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.reshape(-1).tolist()
+    if not isinstance(value, (list, tuple)):
+        return False
+    kinds = set(map(type, value))
+    if any(map(_has_unit, kinds)):
+        return True
+    nested = tuple(k for k in kinds if issubclass(k, (list, tuple, np.ndarray)))
+    return bool(nested) and any(has_unit(one) for one in value if isinstance(one, nested))
+
+
+def as_numbers(name: str, value: object, unit: str | None = None) -> object:
+    """Return a value without units.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    value : object
+        A quantity, or a list, tuple or object array of them. Anything else is returned as it is.
+    unit : str, optional
+        That the numbers are to be in, as ``mA/cm2``; ``1`` for pure numbers. Without it
+        quantities are rejected.
+
+    Raises
+    ------
+    InputError
+        The quantity has no place here, or is of another dimension.
+    """
+    if not has_unit(value):
+        return value
+    if _has_unit(type(value)):
+        return _converted(name, value, unit)
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    assert isinstance(value, (list, tuple))
+    bare = [one for one in value if not has_unit(one)]
+    if bare:
+        raise InputError(
+            f"{name} has quantities beside {shown(bare[0])}; expected units in all or in none"
+        )
+    return [as_numbers(f"{name}[{k}]", one, unit) for k, one in enumerate(value)]
+
+
+def _converted(name: str, value: object, unit: str | None) -> object:
+    if not unit:
+        raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number without one")
+    told = f"a quantity in {unit}, or a number" if unit != "1" else "a pure number"
+    target = re.sub(r"(?<=[A-Za-z])(\d)", r"**\1", unit).replace(" ", "*")
+    target = "dimensionless" if unit == "1" else target
+    for method in ("rescale", "to_value", "to"):
+        convert: Callable[[str], object] | None = getattr(value, method, None)
+        if convert is None:
+            continue
+        try:
+            found = convert(target)
+        except Exception as error:  # of many packages
+            raise InputError(f"{name} is in {_unit_of(value)}; expected {told}") from error
+        found = getattr(found, "magnitude", found)
+        return found.item() if isinstance(found, np.ndarray) and not found.ndim else found
+    raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number in {unit}")
+
+
+def _unit_of(value: object) -> str:
+    """Return the unit of a quantity for messages."""
+    for attribute in ("dimensionality", "units", "unit", "dimensions"):
+        found = getattr(value, attribute, None)
+        if attribute == "dimensionality" and not hasattr(found, "string"):
+            continue  # pint's is of no unit
+        if found is not None:
+            return _text(getattr(found, "string", found))
+    return "?"
+
+
+def _text(unit: object) -> str:
+    try:
+        return format(unit, "~C")  # pint's short names
+    except (TypeError, ValueError):
+        return str(unit)
+
+
+def check_no_units(**given: object) -> None:
+    """Raise `InputError` for the first of some arguments, by name, that has a unit."""
+    for name, value in given.items():
+        as_numbers(name, value)
