@@ -111,7 +111,7 @@ def _in_and_out(solver: Any, natural: list[Any], packed: tuple[Any, ...], out: A
     for source, target in ((natural[0], d), (natural[2], b)):
         solver.engine.loaded.permute(source, target, True)
         events.append(target.events[-1])
-    solver.enqueue(d, u, b, out=x)
+    solver.enqueue(d, u, b, out=x, packed=True)
     events += solver.kernel_events
     solver.unpack(x, out=out)
     return [*events, out.events[-1]]

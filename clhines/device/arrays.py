@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
@@ -15,8 +16,61 @@ from clhines.forest import Forest
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+_MARK = "clhines_order"  # attribute of arrays in device order
 Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
 Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
+
+
+class Order:
+    """Order of values on the device, which arrays are marked with.
+
+    Parameters
+    ----------
+    gather : (packed size,) int32
+        As `Plan.gather`.
+    num_nodes : int
+    """
+
+    def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
+        self.gather, self.num_nodes = gather, num_nodes
+
+    @cached_property
+    def is_natural(self) -> bool:
+        """Whether it is natural order, without padding."""
+        gather, n = self.gather, self.num_nodes
+        return len(gather) == n and np.array_equal(gather, np.arange(n, dtype=gather.dtype))
+
+    def mark(self, a: cla.Array) -> cla.Array:
+        """Note at an array that its values are in this order, and return it."""
+        setattr(a, _MARK, self)
+        return a
+
+    def check(self, name: str, a: cla.Array) -> None:
+        """Raise `InputError` for an array that is not known to be in this order."""
+        found = order_of(a)
+        if found is self or (found is None and self.is_natural):
+            return
+        if found is None:
+            raise InputError(
+                f"{name} does not come from pack(); expected an array in device order: "
+                "pack() it, or pass packed=True if its values are in that order"
+            )
+        if not np.array_equal(found.gather, self.gather):
+            raise InputError(
+                f"{name} is in the device order of another solver; expected that of this one: "
+                "unpack() it there and pack() it here"
+            )
+
+
+def order_of(a: object) -> Order | None:
+    """Return the order that an array was marked with; None for one that was not."""
+    return getattr(a, _MARK, None)
+
+
+def unmark(a: object) -> None:
+    """Note that an array now has values in natural order."""
+    if order_of(a) is not None:
+        delattr(a, _MARK)
 
 
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:

@@ -331,7 +331,7 @@ class ExtendedSteps:
             before, finish = self._launches[0]
             for kernel in before:
                 kernel.launch(self.queue)
-            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x, packed=True)
             finish.launch(self.queue)
             self._v.reverse()
             self._launches.reverse()

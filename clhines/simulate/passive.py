@@ -86,12 +86,13 @@ class _OnDevice:
 
     def solve(self) -> None:
         """Enqueue a solve, which the device begins at once."""
-        self.solver.enqueue(self.values["d"], self.values["u"], self.b, out=self.v)
+        d, u = self.values["d"], self.values["u"]
+        self.solver.enqueue(d, u, self.b, out=self.v, packed=True)
         self.solver.queue.flush()
 
     def voltages(self, before: bool) -> np.ndarray:
         """Values in natural order."""
-        return self.solver.unpack(self.before if before else self.v).get()
+        return self.solver.unpack(self.before if before else self.v, packed=True).get()
 
 
 class PassiveCells:

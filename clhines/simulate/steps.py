@@ -207,7 +207,7 @@ class Steps:
             self._launch(done, step)
             if done is not None:
                 self._record_row(row + done - first)
-            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x, packed=True)
             done = step
         self._launch(done, None)
         self._record_row(row + count - 1)

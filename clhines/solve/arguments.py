@@ -11,7 +11,16 @@ import pyopencl.array as cla
 
 from clhines import reference
 from clhines.checks import to_numpy
-from clhines.device.arrays import Array, check_finite, target_of, unshared, writable
+from clhines.device.arrays import (
+    Array,
+    Order,
+    check_finite,
+    order_of,
+    target_of,
+    unmark,
+    unshared,
+    writable,
+)
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.engine import BadPivots
@@ -65,6 +74,8 @@ class Arguments:
             raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
         if a.context != self.queue.context:
             raise InputError(f"{name} lives in another OpenCL context than the solver")
+        if not on_device and (order := order_of(a)) is not None and not order.is_natural:
+            raise InputError(f"{name} is in device order; expected natural order (see unpack)")
         if not a.flags.c_contiguous:
             raise InputError(f"{name} is a strided view; expected a C-contiguous array")
         if a.offset and on_device:  # a copy would run before the caller's wait_for
@@ -83,7 +94,9 @@ class Arguments:
 
     def target(self, given: Given, b: Array, out: Array | None, overwrite: bool) -> Array:
         """Return the array for the solution; `given` is `b` as the caller passed it."""
-        return target_of(given, b, out, overwrite, self.dtype)
+        target = target_of(given, b, out, overwrite, self.dtype)
+        unmark(target)
+        return target
 
     def check_out(self, out: cla.Array, b: cla.Array, size: int) -> None:
         """Refuse an `out` in device order that cannot take the solution for `b`."""
@@ -93,13 +106,20 @@ class Arguments:
         if out.offset or not out.flags.c_contiguous:
             raise InputError("out is a strided or offset view; expected a whole array")
 
+    def in_order(self, name: str, a: cla.Array, order: Order, packed: bool) -> cla.Array:
+        """Return `a` as `checked` does, known to be in device order or `packed` as declared."""
+        a = self.checked(name, a, len(order.gather), on_device=True)
+        if not packed:
+            order.check(name, a)
+        return order.mark(a)
+
     def packed(
-        self, given: dict[str, cla.Array | None], out: cla.Array, size: int
+        self, given: dict[str, cla.Array | None], out: cla.Array, order: Order, packed: bool
     ) -> list[cla.Array]:
-        """Return d, u, (l), b in device order as `checked` does, and check `out`."""
+        """Return d, u, (l), b in device order as `in_order` does, and check `out`."""
         given = {name: a for name, a in given.items() if name != "l" or a is not None}
-        operands: list[cla.Array]
-        operands = [self.checked(name, a, size, on_device=True) for name, a in given.items()]
+        size, operands = len(order.gather), list[cla.Array]()
+        operands = [self.in_order(name, a, order, packed) for name, a in given.items()]
         self.check_out(out, operands[-1], size)
         if any(a.ndim != 1 for a in operands[:-1]):
             raise InputError("d, u and l have one row; only b and out may have several")

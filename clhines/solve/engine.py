@@ -12,6 +12,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import Order
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
@@ -25,6 +26,7 @@ class DeviceOrder(Protocol):
     """Solves of arrays in the order of the device, without waiting."""
 
     plan: Plan
+    order: Order
 
     def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
         """Bring values from natural into device order."""

@@ -155,12 +155,13 @@ class Factors:
         out: cla.Array,
         wait_for: cl.Event | Sequence[cl.Event] | None = None,
         overwrite: bool = False,
+        packed: bool = False,
     ) -> cl.Event:
         """Enqueue a solve of right-hand sides in *device* order, without waiting.
 
         Parameters
         ----------
-        b, out, wait_for, overwrite
+        b, out, wait_for, overwrite, packed
             As in `Solver.enqueue`.
 
         Returns
@@ -169,13 +170,14 @@ class Factors:
             Of the last kernel.
         """
         arrays, calls = (b, out), self._calls
-        size = self._engine.device_order("enqueue()").plan.packed_size
+        order = self._engine.device_order("enqueue()").order
         waits = events_of("wait_for", wait_for, self.queue)
         call = calls.find(arrays)
         if call is None:
-            b = self._arguments.checked("b", b, size, on_device=True)
-            self._arguments.check_out(out, b, size)
+            b = self._arguments.in_order("b", b, order, as_switch("packed", packed))
+            self._arguments.check_out(out, b, len(order.gather))
             call = calls.add(arrays, self.eliminated.prepare(b, out))
+            order.mark(out)
         waits = calls.waits(call, arrays) + waits
         return calls.done(call, self.eliminated.enqueue(call.steps, out, waits))
 

@@ -12,7 +12,7 @@ import pyopencl.array as cla
 
 from clhines.checks import as_switch, shown
 from clhines.device import devices as device_module
-from clhines.device.arrays import Array, Given, events_of
+from clhines.device.arrays import Array, Given, events_of, unmark
 from clhines.device.guard import check_process, exclusive, lock_of
 from clhines.errors import InputError, meant
 from clhines.forest import Forest
@@ -222,25 +222,43 @@ class Solver:
         Returns
         -------
         pyopencl.array.Array, (packed size,) or (k, packed size)
-            Padding is zero.
+            Padding is zero. It is marked as being in device order, which `enqueue` and `unpack`
+            expect.
+
+        Raises
+        ------
+        InputError
+            An array that is in device order already.
         """
         whole = self.engine.device_order("pack()")
         return whole.pack(self._arguments.checked("a", a, self.forest.num_nodes))
 
     @exclusive
     @memory_errors
-    def unpack(self, a: cla.Array, out: cla.Array | None = None) -> cla.Array:
+    def unpack(
+        self, a: cla.Array, out: cla.Array | None = None, *, packed: bool = False
+    ) -> cla.Array:
         """Bring (packed size,) or (k, packed size) values at nodes back into natural order.
+
+        Parameters
+        ----------
+        a : pyopencl array
+            From `pack` or `enqueue`.
+        out : pyopencl array, (n,) or (k, n), optional
+            Written and returned.
+        packed : bool
+            As in `enqueue`.
 
         Returns
         -------
         pyopencl.array.Array, (n,) or (k, n)
         """
         whole = self.engine.device_order("unpack()")
-        source = self._arguments.checked("a", a, whole.plan.packed_size, on_device=True)
+        source = self._arguments.in_order("a", a, whole.order, as_switch("packed", packed))
         shape = (*source.shape[:-1], self.forest.num_nodes)
         target = cla.empty(self.queue, shape, self.dtype) if out is None else out
         self._arguments.check_unpacked(target, source, shape)
+        unmark(target)
         return whole.unpack(source, target)
 
     def enqueue(
@@ -253,23 +271,33 @@ class Solver:
         out: cla.Array,
         wait_for: cl.Event | Sequence[cl.Event] | None = None,
         overwrite: bool = False,
+        packed: bool = False,
     ) -> cl.Event:
         """Enqueue a solve of arrays in *device* order (see `pack`), without waiting.
 
         Parameters
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype
+            From `pack`, or the `out` of an earlier call. Others, such as results of arithmetic
+            with these, are accepted with `packed` only, or where device order is natural order.
         b, out : (packed size,) or (k, packed size)
-            The solution goes to `out`, which may be `b` itself.
+            The solution goes to `out`, which may be `b` itself or a new array.
         wait_for : pyopencl.Event or list of them, optional
             In addition to the events of the arrays.
         overwrite : bool
             Allow `d` and `b` to be destroyed.
+        packed : bool
+            The caller states that all arrays are in device order, from wherever they come.
 
         Returns
         -------
         pyopencl.Event
             Of the last kernel; `status` tells afterwards whether all pivots were good.
+
+        Raises
+        ------
+        InputError
+            Wrong shapes or dtypes, and arrays that are not known to be in device order.
         """
         check_process()  # as `exclusive` and `memory_errors`, whose frames take a fifth of a call
         with self._lock:
@@ -280,8 +308,10 @@ class Solver:
                 call = calls.find(arrays, overwrite)
                 if call is None:
                     given = {"d": d, "u": u, "l": l, "b": b}
-                    operands = self._arguments.packed(given, out, whole.plan.packed_size)
+                    declared = as_switch("packed", packed)
+                    operands = self._arguments.packed(given, out, whole.order, declared)
                     call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
+                    whole.order.mark(out)
                 waits += calls.waits(call, arrays)
                 return calls.done(call, whole.enqueue(call.steps, out, waits))
             except cl.MemoryError as error:

@@ -9,6 +9,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import copies, devices
+from clhines.device.arrays import Order
 from clhines.device.templates import render
 from clhines.errors import InputError
 from clhines.plan.plan import Plan
@@ -46,6 +47,8 @@ class Whole:
     ----------
     loaded : Resident
         The plan on the queue.
+    order : clhines.device.arrays.Order
+        Device order, which packed arrays are marked with.
     """
 
     num_slices = 1
@@ -62,6 +65,7 @@ class Whole:
     ) -> None:
         self.plan, self.queue, self.dtype, self.room = plan, queue, dtype, room
         self.transfer = transfer or Transfer(queue, dtype)
+        self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
         self._events: list[cl.Event] = []
@@ -124,7 +128,7 @@ class Whole:
         """See `DeviceOrder`."""
         shape = *a.shape[:-1], self.plan.packed_size
         packed = cla.empty(self.queue, shape, self.dtype)
-        return self.loaded.permute(self.transfer.to_device(a), packed, True)
+        return self.order.mark(self.loaded.permute(self.transfer.to_device(a), packed, True))
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
         """See `DeviceOrder`."""

@@ -234,7 +234,7 @@ def test_wrong_right_hand_side_fails_the_check(cli, monkeypatch, wrong):
 def test_wrong_solve_fails_the_check(cli, monkeypatch):
     enqueue = Solver.enqueue
     monkeypatch.setattr(
-        Solver, "enqueue", lambda self, d, u, b, out: enqueue(self, d, u, d, out=out)
+        Solver, "enqueue", lambda self, d, u, b, **given: enqueue(self, d, u, d, **given)
     )
     result = cli("solve", "--steps", 2, "--json")
     assert result.code == 1

@@ -6,6 +6,7 @@ import pyopencl.array as cla
 import pytest
 from mock_queue import MockQueue
 from solvers import make_solver
+from systems import make_system
 
 from clhines import Forest, InputError, Solver
 from clhines.cells.shapes import chain, star
@@ -99,7 +100,7 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
     good = solver.pack(np.ones(7))
     size = solver.plan.packed_size
     rows = solver.pack(np.ones((2, 7)))
-    other = cla.empty_like(good)
+    other = solver.pack(np.zeros(7))
     natural = cla.to_device(queue, np.ones(7, np.float32))
     assert size != 7
     for arguments, words in [
@@ -110,7 +111,7 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
         ((np.ones(size), good, good, other), "d is ndarray; expected a pyopencl array"),
         ((good, good, rows, other), rf"out has shape \({size},\); expected .* b, \(2, {size}\)"),
         ((good, rows, good, other), "d, u and l have one row; only b and out may have several"),
-        ((good, other, cla.empty_like(good), other), "out is d, u or l; expected another array"),
+        ((good, other, solver.pack(np.ones(7)), other), "out is d, u or l; expected another array"),
         ((good, good, good, other.astype(np.float64)), "out has dtype float64; expected float32"),
         ((good, good, good, natural), r"out has shape \(7,\)"),
     ]:
@@ -190,3 +191,87 @@ def test_unpack_into_itself_is_refused(queue):
     packed = solver.pack(np.ones(64))
     with pytest.raises(InputError, match="out is a"):
         solver.unpack(packed, out=packed)
+
+
+def reordered(queue, config="block_3", dtype=np.float32):
+    """Solver of 6 chains in device order that has no padding, and is not natural order."""
+    solver = make_solver(queue, Forest.from_cells([chain(5)] * 6), config, dtype)
+    assert solver.plan.packed_size == solver.forest.num_nodes
+    assert (solver.plan.gather != np.arange(30)).any()
+    return solver
+
+
+def test_arrays_that_are_not_in_device_order_are_refused(queue):
+    solver = reordered(queue)
+    system = make_system(solver.forest, np.float32)
+    natural = [cla.to_device(queue, system.arrays[name]) for name in "dub"]
+    packed = [solver.pack(a) for a in natural]
+    out = cla.empty_like(packed[2])
+    expected = solver.solve(system.d, system.u, system.b)
+    for k, name in enumerate("dub"):
+        arrays = [*packed[:k], natural[k], *packed[k + 1 :]]
+        with pytest.raises(InputError, match=rf"^{name} does not come from pack\(\); expected an "):
+            solver.enqueue(*arrays, out=out)
+    factors = solver.factor(system.d, system.u)
+    for call in (
+        lambda: factors.enqueue(natural[2], out=out),
+        lambda: solver.unpack(natural[2]),
+        lambda: solver.enqueue(*(a.copy() for a in packed), out=out),
+    ):
+        with pytest.raises(InputError, match=r"does not come from pack\(\).*packed=True"):
+            call()
+    solver.enqueue(*packed, out=out)
+    assert np.array_equal(solver.unpack(out).get(), expected)  # enqueue() marks what it writes
+    solver.enqueue(*(a.copy() for a in packed), out=out, packed=True)
+    assert np.array_equal(solver.unpack(out.copy(), packed=True).get(), expected)
+    copy = packed[2].copy()
+    factors.enqueue(copy, out=copy, packed=True)
+    assert np.array_equal(solver.unpack(copy).get(), expected)
+    with pytest.raises(InputError, match="packed is 1; expected True or False"):
+        factors.enqueue(copy.copy(), out=copy, packed=1)
+
+
+def test_arrays_in_device_order_are_refused_in_natural_order(queue):
+    solver = reordered(queue)
+    system = make_system(solver.forest, np.float32)
+    arrays = [cla.to_device(queue, system.arrays[name]) for name in "dub"]
+    packed = solver.pack(system.b)
+    factors = solver.factor(system.d, system.u)
+    for call in (
+        lambda: solver.solve(*arrays[:2], packed),
+        lambda: solver.factor(packed, arrays[1]),
+        lambda: factors.solve(packed),
+        lambda: solver.pack(packed),
+    ):
+        with pytest.raises(InputError, match="is in device order; expected natural order"):
+            call()
+    expected = solver.solve(system.d, system.u, system.b)
+    out = solver.pack(system.b)
+    assert solver.solve(*arrays, out=out) is out  # which is now in natural order
+    with pytest.raises(InputError, match=r"does not come from pack\(\)"):
+        solver.unpack(out)
+    assert np.array_equal(out.get(), expected)
+    out = solver.pack(system.b)
+    solver.unpack(packed, out=out)
+    assert np.array_equal(solver.solve(*arrays[:2], out).get(), expected)
+
+
+def test_device_orders_of_other_solvers(queue):
+    solver, same, other = (reordered(queue, c) for c in ("block_3", "block_3", "interleaved"))
+    assert np.array_equal(solver.plan.gather, same.plan.gather)
+    packed = solver.pack(np.arange(30))
+    assert np.array_equal(same.unpack(packed).get(), np.arange(30))
+    assert not np.array_equal(solver.plan.gather, other.plan.gather)
+    with pytest.raises(InputError, match="a is in the device order of another solver"):
+        other.unpack(packed)
+
+
+def test_natural_order_that_is_device_order_needs_no_mark(queue):
+    solver = make_solver(queue, Forest.from_cells([chain(5)] * 3), "flat", np.float32)
+    assert np.array_equal(solver.plan.gather, np.arange(15))
+    system = make_system(solver.forest, np.float32)
+    arrays = [cla.to_device(queue, system.arrays[name]) for name in "dub"]
+    out = cla.empty_like(arrays[2])
+    solver.enqueue(*arrays, out=out)
+    system.assert_solved(out.get())
+    system.assert_solved(solver.solve(*arrays).get())  # marked, and natural all the same
