@@ -373,7 +373,8 @@ class Solver:
         if isinstance(target, cla.Array):
             self.engine.solve_device(arrays, target, check)
         else:
-            self.engine.solve_host(apart(arrays, target), target, check)
+            fresh = out is None and target is not b
+            self.engine.solve_host(arrays if fresh else apart(arrays, target), target, check)
         if check:
             self._arguments.raise_bad_pivot(self.engine.bad_pivots())
             self._arguments.check_finite("x", target)

@@ -51,7 +51,7 @@ class Transfer:
     def bring(self, a: np.ndarray, taken: Buffers, name: str) -> cla.Array:
         """Return values on the device: lent until the solve has ended, or copied to a buffer."""
         if copies.lends(self.device, a):
-            return copies.lent(self.queue, a)
+            return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
         return self.copied(a, taken.view(name, a.shape))
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
