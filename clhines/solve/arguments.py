@@ -23,7 +23,7 @@ from clhines.device.arrays import (
 )
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.solve.engine import BadPivots
+from clhines.solve.engine import BadPivots, Engine
 
 if TYPE_CHECKING:
     from clhines.device.arrays import Given
@@ -159,6 +159,12 @@ class Arguments:
         """Raise `InputError` for the first value of a NumPy array that is not finite."""
         if isinstance(a, np.ndarray):
             check_finite(self.forest, name, a)
+
+    def may_check_late(self, engine: Engine, b: Array, target: Array) -> bool:
+        """Whether b needs to be looked at only if the solve does not find all values finite."""
+        if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
+            return False
+        return engine.finds_finite and not np.may_share_memory(b, target)
 
     def raise_bad_pivot(self, found: BadPivots) -> None:
         """Raise `PivotError` for the first of them, if there are any."""

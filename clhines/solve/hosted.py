@@ -29,7 +29,16 @@ SHARED_VALUES = 8192  # of b in device order, at most: beyond it the host takes 
 
 
 class HostSolve(Protocol):
-    """A way to solve from NumPy to NumPy."""
+    """A way to solve from NumPy to NumPy.
+
+    Attributes
+    ----------
+    finds_infinite : bool
+        The status has `NOT_FINITE` where values of x are not finite, and so where those of b are
+        not: no method drops a value of b, and its pivots are finite.
+    """
+
+    finds_infinite: bool
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
         """Solve and wait.
@@ -54,7 +63,7 @@ class HostSolve(Protocol):
 def prefers_shared(resident: Resident, rows: int) -> bool:
     """Whether `Shared` can solve `rows` right-hand sides, and is the faster way."""
     small = resident.plan.packed_size * rows <= SHARED_VALUES
-    return small and not resident.takes_natural and copies.fine_grained(resident.queue.device)
+    return small and copies.fine_grained(resident.queue.device)
 
 
 def solves_by_values(resident: Resident) -> bool:
@@ -79,6 +88,8 @@ class Shared:
     rows : int
         Right-hand sides.
     """
+
+    finds_infinite = False
 
     def __init__(self, resident: Resident, names: Sequence[str], rows: int) -> None:
         plan, self.queue = resident.plan, resident.queue
@@ -160,6 +171,8 @@ class Hosted:
         self.resident, self.transfer, self.taken, self.rows = resident, transfer, taken, rows
         self.queue, self.device, self.names = resident.queue, resident.queue.device, names
         self.natural = resident.takes_natural and not matrix
+        found = (part.finds_infinite(rows) for part in resident.plan.parts)
+        self.finds_infinite = self.natural and all(found)
         self._all_lent = copies.lends_all(self.device)
         plan, kind = resident.plan, np.dtype(np.int32)
         cells = plan.forest.num_cells

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.plan.kernel_spec import STATUS, TemplateSpec
+from clhines.plan.kernel_spec import NOT_FINITE, STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
 from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 
@@ -387,7 +387,7 @@ class Resident:
 
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the same as `first_bad`, from a status on the host."""
-        cells = np.flatnonzero(status)
+        cells = np.flatnonzero(status & ~NOT_FINITE)
         ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)

@@ -166,6 +166,7 @@ class Mixed:
 
     num_slices = 1
     takes_device_order = False
+    finds_finite = found_finite = False
     may_lose = False  # the residual is known anyhow
 
     def __init__(self, rounded: Whole, memory: int) -> None:

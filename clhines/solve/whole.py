@@ -81,6 +81,7 @@ class Whole:
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
+        self.found_finite = False
         self._events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
         self._ways: dict[tuple[tuple[str, ...], int], HostSolve] = {}
@@ -116,6 +117,11 @@ class Whole:
     def may_lose(self) -> bool:
         """See `Engine`."""
         return accuracy.may_lose(self.plan)
+
+    @property
+    def finds_finite(self) -> bool:
+        """See `Engine`."""
+        return all(part.finds_infinite(1) for part in self.plan.parts)
 
     def describe(self) -> str:
         """See `Engine`."""
@@ -189,10 +195,15 @@ class Whole:
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> np.ndarray:
             way = self._way(names, _count(b), most)
-            return way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
+            status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
+            finite.append(way.finds_infinite and not status.any())
+            return status
 
+        self.found_finite, finite = False, list[bool]()
         with ended(self.queue):  # before arrays of the host that kernels read and write are gone
-            return self._found(self._in_turn(solve, b, target))
+            found = self._found(self._in_turn(solve, b, target))
+        self.found_finite = all(finite)
+        return found
 
     def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
         """Return the bad pivots of d, u, (l) in NumPy arrays; with a way that can say so."""
@@ -280,6 +291,7 @@ class Whole:
                 factors.way = Hosted(*given, factors.matrix, factors.bad)
             return factors.way.solve({"b": b}, target)
 
+        self.found_finite = False
         with ended(self.queue):
             self._in_turn(solve, b, target)
 
