@@ -84,10 +84,11 @@ def bus(queue: cl.CommandQueue, size: int) -> dict[str, Call]:
 
     def moves(writes: int, reads: int) -> Call:
         def move(keep: Any = pinned) -> None:
+            events = []  # dropping one would wait for it
             for piece, buffer in pairs[:writes]:
-                cl.enqueue_copy(queue, buffer, piece, is_blocking=False)
+                events.append(cl.enqueue_copy(queue, buffer, piece, is_blocking=False))
             for piece, buffer in pairs[3 : 3 + reads]:
-                cl.enqueue_copy(queue, piece, buffer, is_blocking=False)
+                events.append(cl.enqueue_copy(queue, piece, buffer, is_blocking=False))
             queue.finish()
 
         return move

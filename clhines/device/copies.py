@@ -78,13 +78,13 @@ def shared(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> n
 def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
     """Lend the memory of a contiguous array of the host to a device; see `lends`.
 
-    The array must not change until what reads it has ended, nor be read until `take_back`.
+    The array must not change until what reads it has ended, nor be read until `returned`.
     """
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
     return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
 
-def take_back(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
+def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
     """Wait until the array holds the values written by enqueued commands into its `lend` buffer."""
     place = 0, a.shape, a.dtype
     mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, *place, is_blocking=True)

@@ -176,6 +176,7 @@ class Hosted:
         self._all_lent = copies.lends_all(self.device)
         plan, kind = resident.plan, np.dtype(np.int32)
         cells = plan.forest.num_cells
+        self._under_way: list[cl.Event] = []  # of copies: dropping one waits for it
         self._read: cl.Buffer | None = None  # status on the device, where the host cannot see it
         if matrix:
             self._status, status = np.zeros(0, kind), None
@@ -278,16 +279,17 @@ class Hosted:
                 cl.enqueue_copy(self.queue, to, a)
             else:
                 np.copyto(pin, a.reshape(-1))
-                cl.enqueue_copy(self.queue, to, pin, is_blocking=False)
+                self._under_way.append(cl.enqueue_copy(self.queue, to, pin, is_blocking=False))
 
     def _fetch(self, x: cl.Buffer, lent: cl.Buffer | None, out: np.ndarray) -> None:
         """Wait, once, until the host has the solution and the status."""
         queue, pin = self.queue, self._pins.get("x")
         if self._read is not None:  # in order: done when the solution is there
             wait = self._pins.get("status") is None
-            cl.enqueue_copy(queue, self._status, self._read, is_blocking=wait)
+            read = cl.enqueue_copy(queue, self._status, self._read, is_blocking=wait)
+            self._under_way.append(read)
         if lent is not None:
-            copies.take_back(queue, lent, out)
+            copies.returned(queue, lent, out)
         elif self.transfer.staged(out.nbytes):
             self.transfer.copies.fetch(x, list(np.atleast_2d(out)))
         elif pin is not None:
@@ -295,3 +297,4 @@ class Hosted:
             np.copyto(out.reshape(-1), pin)
         else:
             cl.enqueue_copy(queue, out, x)
+        self._under_way.clear()

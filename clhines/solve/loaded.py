@@ -376,10 +376,9 @@ class Resident:
     ) -> cl.Event:
         """Enqueue a kernel of ``permute.mako``; without `rows` one of one dimension."""
         plan, (items, group) = self.plan, self._groups
+        size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
         kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
-        if rows is not None:
-            items, group = (*items, rows), (*group, 1)
-        return cl.enqueue_nd_range_kernel(self.queue, kernel, items, group, wait_for=wait_for)
+        return cl.enqueue_nd_range_kernel(self.queue, kernel, size, local, wait_for=wait_for)
 
     def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return the cells with a bad pivot and the natural index of that node."""

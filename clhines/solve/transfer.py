@@ -69,15 +69,6 @@ class Transfer:
             return a
         return self.copied(a, cla.empty(self.queue, a.shape, a.dtype))
 
-    def to_host(self, a: cla.Array, rows: np.ndarray) -> None:
-        """Copy (r, n) values, or (n,) where r is 1, and wait."""
-        if self.staged(a.nbytes):
-            self.copies.fetch(a.base_data, list(rows), list(a.events))
-        elif rows.flags.c_contiguous:
-            a.get(self.queue, rows.reshape(a.shape))
-        else:
-            rows[...] = a.get(self.queue)
-
     def staged(self, size: int) -> bool:
         """Whether an array of that many bytes is copied through pinned memory."""
         return size >= copies.LEAST_BYTES and copies.helps(self.device)

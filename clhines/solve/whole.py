@@ -471,7 +471,7 @@ def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
     if not copies.helps(transfer.device):
         return 0
     n, operands = plan.forest.num_nodes * room.itemsize, OPERANDS[4]
-    staged = transfer.staged(n * (len(operands) - 1 + rows))
+    staged = transfer.staged(n * (rows + len(operands) - 1 if plan.takes_natural else rows))
     sizes = [
         total(pin_buffers(plan, room.dtype, operands, r, transfer.staged))
         for r in range(1, rows + 1)
