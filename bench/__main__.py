@@ -11,6 +11,7 @@ from pathlib import Path
 BENCH = Path(__file__).resolve().parent
 MEASURES = {
     "solve": "measures.solve",
+    "calls": "measures.calls",
     "reach": "measures.reach",
     "methods": "measures.methods",
     "options": "measures.options",

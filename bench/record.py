@@ -35,10 +35,12 @@ def parser(name: str, doc: str, device: bool = True) -> argparse.ArgumentParser:
     return found
 
 
-def queue(device: str | None, dtypes: Sequence[str] = ()) -> cl.CommandQueue:
+def queue(
+    device: str | None, dtypes: Sequence[str] = (), timestamps: bool = True
+) -> cl.CommandQueue:
     """Return a queue on the device asked for, or the best one that has these dtypes."""
     needed = np.float64 if "float64" in dtypes else np.float32
-    return devices.make_queue(devices.choose(device, needed))
+    return devices.make_queue(devices.choose(device, needed), timestamps)
 
 
 def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -> dict[str, Any]:

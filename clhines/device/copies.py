@@ -8,12 +8,11 @@ bus carries one, the thread fills or empties the other.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from clhines.device.devices import is_cpu, is_simulator
 
@@ -51,27 +50,76 @@ def lends(device: cl.Device, a: np.ndarray) -> bool:
     PoCL takes any address. Intel's runtime copies buffers that are not page-aligned, on every
     solve. Others are untested.
     """
-    anywhere = "portable" in device.platform.name.lower()
-    return shares_memory(device) and (anywhere or a.ctypes.data % _PAGE_BYTES == 0)
+    return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
 
 
-def lent(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cla.Array:
+def lends_all(device: cl.Device) -> bool:
+    """Whether kernels can use every contiguous array of the host in place."""
+    return shares_memory(device) and _is_pocl(device)
+
+
+def _is_pocl(device: cl.Device) -> bool:
+    return "portable" in device.platform.name.lower()
+
+
+def fine_grained(device: cl.Device) -> bool:
+    """Whether host and kernels can use memory of `shared` in turn, without commands between."""
+    fine = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
+    return lends_all(device) and bool(device.svm_capabilities & fine)
+
+
+def shared(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return an array of zeros for both (fine-grained SVM); kernels take it as `pyopencl.SVM`."""
+    found: np.ndarray = cl.fsvm_empty(queue.context, shape, dtype)
+    found[...] = 0
+    return found
+
+
+def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
     """Lend the memory of a contiguous array of the host to a device; see `lends`.
 
     The array must not change until what reads it has ended, nor be read until `returned`.
     """
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
-    buffer = cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
-    return cla.Array(queue, a.shape, a.dtype, data=buffer)
+    return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
 
-def returned(queue: cl.CommandQueue, a: cla.Array) -> None:
-    """Wait until the host's array holds the values written into a `lent` one."""
+def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
+    """Wait until the array holds the values written by enqueued commands into its `lend` buffer."""
     place = 0, a.shape, a.dtype
-    mapped, _ = cl.enqueue_map_buffer(
-        queue, a.base_data, cl.map_flags.READ, *place, wait_for=a.events, is_blocking=True
-    )
+    mapped, _ = cl.enqueue_map_buffer(queue, buffer, cl.map_flags.READ, *place, is_blocking=True)
     mapped.base.release(queue)
+
+
+class Pins:
+    """Pinned arrays of the host, each for one array that comes or goes in one piece.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    sizes : dict of name -> (values, dtype)
+    """
+
+    def __init__(self, queue: cl.CommandQueue, sizes: Mapping[str, tuple[int, np.dtype]]) -> None:
+        self._buffers: list[cl.Buffer] = []  # the mappings last as long as these
+        self._arrays: dict[str, np.ndarray] = {}
+        for name, (size, dtype) in sizes.items():
+            buffer, piece = _pin(queue, size * dtype.itemsize)
+            self._buffers.append(buffer)
+            self._arrays[name] = piece.view(dtype)
+
+    def get(self, name: str) -> np.ndarray | None:
+        """Return a pinned array, (values,); None for one that is not in the list."""
+        return self._arrays.get(name)
+
+
+def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
+    """Return a buffer of pinned memory and its bytes, mapped as long as the buffer lasts."""
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+    buffer = cl.Buffer(queue.context, flags, size)
+    both = cl.map_flags.READ | cl.map_flags.WRITE
+    piece, _ = cl.enqueue_map_buffer(queue, buffer, both, 0, (size,), np.uint8)
+    return buffer, piece
 
 
 class Direct:
@@ -138,11 +186,8 @@ class Pinned:
         return pinned_bytes(self._count)
 
     def _pin(self) -> np.ndarray:
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        buffer = cl.Buffer(self.queue.context, flags, PIECE_BYTES)
-        self._buffers.append(buffer)  # the mapping lasts as long as that
-        both = cl.map_flags.READ | cl.map_flags.WRITE
-        piece, _ = cl.enqueue_map_buffer(self.queue, buffer, both, 0, (PIECE_BYTES,), np.uint8)
+        buffer, piece = _pin(self.queue, PIECE_BYTES)
+        self._buffers.append(buffer)
         return piece
 
     def start(

@@ -111,6 +111,7 @@ class Word:
 # Status of a cell: 0, or 1 + a number of its first bad pivot; `clean` where that pivot was not made
 # bad by another one.
 STATUS = Word(key=30, clean=1)
+NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has such a value of x
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,8 @@ class KernelSpec(TemplateSpec):
         It can work out the inverse pivots once and solve with them.
     takes_natural : bool
         It can read and write natural order.
+    finds_infinite : bool
+        In natural order it adds `NOT_FINITE` to the status of a cell where x is not finite.
     phase : str
         See `Part.phase`; a field of specs with several phases.
     """
@@ -243,6 +246,8 @@ class KernelSpec(TemplateSpec):
     factor_may_be_d: ClassVar[bool] = True
     keeps_factors: ClassVar[bool] = False
     takes_natural: ClassVar[bool] = False
+    finds_infinite: ClassVar[bool] = False
+    not_finite: ClassVar[int] = NOT_FINITE
     phase = "solve"
     real: str
     symmetric: bool

@@ -142,6 +142,13 @@ class Part:
         """Whether the launch can read and write natural order, or works on a reduced system."""
         return bool(self.source or self.spec.takes_natural)
 
+    def finds_infinite(self, rows: int) -> bool:
+        """Whether one launch in natural order solves so many rows, and flags x that is not finite.
+
+        Its status has `kernel_spec.NOT_FINITE` then; the next launch would overwrite it.
+        """
+        return bool(self.spec.finds_infinite) and not self.source and rows <= self.max_rhs
+
     @property
     def keeps_factors(self) -> bool:
         """Whether the launch can compute the inverse pivots once and solve with them."""

@@ -23,7 +23,7 @@ from clhines.device.arrays import (
 )
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.solve.engine import BadPivots
+from clhines.solve.engine import BadPivots, Engine
 
 if TYPE_CHECKING:
     from clhines.device.arrays import Given
@@ -84,6 +84,9 @@ class Arguments:
 
     def natural(self, given: dict[str, Given | None]) -> dict[str, Array]:
         """Arrays in natural order as `checked` returns them, all of one kind; without no `l`."""
+        ready = self._ready(given)
+        if ready is not None:
+            return ready
         given = {name: a for name, a in given.items() if name != "l" or a is not None}
         arrays = {name: self.checked(name, a, self.forest.num_nodes) for name, a in given.items()}
         if len({isinstance(a, cla.Array) for a in arrays.values()}) != 1:
@@ -91,6 +94,23 @@ class Arguments:
         if any(a.ndim != 1 for name, a in arrays.items() if name != "b"):
             raise InputError("d, u and l have one row; only b may have several")
         return arrays
+
+    def _ready(self, given: dict[str, Given | None]) -> dict[str, Array] | None:
+        """Return the arrays themselves where there is nothing to convert or to reject, else None.
+
+        A few comparisons, where `checked` takes longer than a small solve.
+        """
+        found: dict[str, Array] = {}
+        row = (self.forest.num_nodes,)
+        for name, a in given.items():
+            if a is None and name == "l":
+                continue
+            if type(a) is not np.ndarray or a.dtype != self.dtype or not a.flags.c_contiguous:
+                return None
+            if a.shape != row and (name != "b" or a.shape[1:] != row or not a.shape[0]):
+                return None
+            found[name] = a
+        return found
 
     def target(self, given: Given, b: Array, out: Array | None, overwrite: bool) -> Array:
         """Return the array for the solution; `given` is `b` as the caller passed it."""
@@ -139,6 +159,12 @@ class Arguments:
         """Raise `InputError` for the first value of a NumPy array that is not finite."""
         if isinstance(a, np.ndarray):
             check_finite(self.forest, name, a)
+
+    def may_check_late(self, engine: Engine, b: Array, target: Array) -> bool:
+        """Whether b needs to be looked at only if the solve does not find all values finite."""
+        if not (isinstance(b, np.ndarray) and isinstance(target, np.ndarray)):
+            return False
+        return engine.finds_finite and not np.may_share_memory(b, target)
 
     def raise_bad_pivot(self, found: BadPivots) -> None:
         """Raise `PivotError` for the first of them, if there are any."""

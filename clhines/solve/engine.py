@@ -113,6 +113,14 @@ class Engine(Protocol):
         """Whether solutions may be inaccurate without an error, so that they must be measured."""
 
     @property
+    def finds_finite(self) -> bool:
+        """Whether a solve from NumPy to NumPy may find that all values of b and x are finite."""
+
+    @property
+    def found_finite(self) -> bool:
+        """Whether the last one did; then nobody needs to look at them again."""
+
+    @property
     def takes_device_order(self) -> bool:
         """Whether `device_order` returns."""
 

@@ -106,7 +106,8 @@ class Factors:
         engine, forest = self._engine, self._arguments.forest
         rows = self._arguments.natural({"b": b})["b"]
         target = self._arguments.target(b, rows, out, overwrite)
-        if check:
+        late = self._arguments.may_check_late(engine, rows, target)
+        if check and not late:
             self._arguments.check_finite("b", rows)
         measured = check and engine.may_lose and isinstance(rows, np.ndarray)
         before = {**self.eliminated.matrix_on_host(), "b": rows.copy()} if measured else {}
@@ -114,7 +115,9 @@ class Factors:
             self.eliminated.solve_device(rows, target)
         else:
             self.eliminated.solve_host(unshared(rows, target), target)
-        if check:
+        if check and not (late and engine.found_finite):
+            if late:
+                self._arguments.check_finite("b", rows)
             self._arguments.check_finite("x", target)
         engine.warn()
         if measured:

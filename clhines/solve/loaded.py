@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.device.arrays import set_zero
-from clhines.plan.kernel_spec import STATUS, TemplateSpec
+from clhines.plan.kernel_spec import NOT_FINITE, STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
 from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 
@@ -58,6 +58,23 @@ class _Bound:
     given: object = None
 
 
+class Slot:
+    """An array of a launch that each call gives anew, by name; or one that is always the same.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    given : pyopencl.Buffer or pyopencl.SVM, optional
+        Its memory, if that is always the same.
+    name : str
+        Of the array that `Step.run_with` is given otherwise.
+    """
+
+    def __init__(self, shape: tuple[int, ...], given: object = None, name: str = "") -> None:
+        self.shape, self.ndim, self.name = shape, len(shape), name
+        self.base_data = self if given is None else given
+
+
 class Step(NamedTuple):
     """One launch of a solve: a kernel with all its arguments, which can be repeated.
 
@@ -66,7 +83,7 @@ class Step(NamedTuple):
     """
 
     bound: _Bound
-    arguments: tuple[int | cl.Buffer, ...]
+    arguments: tuple[int | cl.Buffer | cl.SVM | Slot, ...]
     items: tuple[int]
     work_group: tuple[int]
     key: object  # of this step alone
@@ -81,6 +98,15 @@ class Step(NamedTuple):
         return cl.enqueue_nd_range_kernel(
             queue, bound.kernel, self.items, self.work_group, wait_for=wait_for
         )
+
+    def run_with(self, queue: cl.CommandQueue, given: Mapping[str, cl.Buffer]) -> cl.Event:
+        """Enqueue it with the buffers that slots without memory stand for, by their names."""
+        bound = self.bound
+        bound.given = None
+        bound.kernel.set_args(
+            *(given[a.name] if isinstance(a, Slot) else a for a in self.arguments)
+        )
+        return cl.enqueue_nd_range_kernel(queue, bound.kernel, self.items, self.work_group)
 
 
 class Launch:
@@ -127,7 +153,7 @@ class Launch:
 
     def steps(
         self,
-        arrays: dict[str, cla.Array],
+        arrays: dict[str, cla.Array | Slot],
         symmetric: bool,
         rows: range,
         factor: str = "",
@@ -170,6 +196,7 @@ class Resident:
         self._pack, self._pack_three, self._unpack = (
             program.typed_kernel(permute, name, "ii") for name in PermuteSpec.kernels
         )
+        self._groups = devices.wide_groups(queue.device, plan.packed_size)
 
     @property
     def factor(self) -> cla.Array | None:
@@ -200,11 +227,12 @@ class Resident:
 
     def steps(
         self,
-        operands: Sequence[cla.Array],
-        x: cla.Array,
+        operands: Sequence[cla.Array | Slot],
+        x: cla.Array | Slot,
         overwrite: bool = False,
         factored: cla.Array | None = None,
         natural: bool = False,
+        status: cla.Array | Slot | None = None,
     ) -> list[Step]:
         """Return the launches of a solve in device order; `operands` are d, u, (l), b.
 
@@ -215,13 +243,17 @@ class Resident:
             factors write their status here.
         natural : bool
             All arrays are in natural order, which the plan must take; `x` may be `b`.
+        status : (num_cells,) int32, optional
+            Written instead of `status` where nothing is `factored`.
         """
-        status = self.status if factored is None else factored
+        if status is None:
+            status = self.status if factored is None else factored
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
         parts = [launch.part for launch in self.launches]
         once = all(count <= part.max_rhs and part.factor_may_be_d for part in parts)
         factor = operands[0] if overwrite and once else self.factor
         step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
+        sets: list[tuple[Sequence[cla.Array | Slot], cla.Array | Slot]]
         sets = [(operands, x), *self._scratch(len(operands))]
         symmetric, names = len(operands) == 3, _names(len(operands) == 3)
         steps: list[Step] = []
@@ -306,35 +338,48 @@ class Resident:
         """Enqueue pack (natural to device order) or unpack."""
         rows = source.shape[0] if source.ndim == 2 else 1
         kernel = self._pack if packing else self._unpack
-        items, group = devices.wide_groups(self.queue.device, self.plan.packed_size)
-        event = kernel(
-            self.queue,
-            (*items, rows),
-            (*group, 1),
-            self.plan.packed_size,
-            self.plan.forest.num_nodes,
-            self.gather.data,
-            source.base_data,
-            target.base_data,
-            wait_for=[*source.events, *target.events],
-        )
+        events = [*source.events, *target.events]
+        event = self._permute(kernel, (source.base_data, target.base_data), rows, events)
         only_event(target, event)
         return target
 
     def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
         """Enqueue pack of three arrays of one row each, which reads the table of places once."""
         arrays = *sources, *targets
-        event = self._pack_three(
-            self.queue,
-            *devices.wide_groups(self.queue.device, self.plan.packed_size),
-            self.plan.packed_size,
-            self.plan.forest.num_nodes,
-            self.gather.data,
-            *(a.base_data for a in arrays),
-            wait_for=[e for a in arrays for e in a.events],
-        )
+        events = [e for a in arrays for e in a.events]
+        event = self._permute(self._pack_three, [a.base_data for a in arrays], None, events)
         for target in targets:
             only_event(target, event)
+
+    def pack_buffers(
+        self, sources: Mapping[str, cl.Buffer], targets: Mapping[str, cl.Buffer], rows: int
+    ) -> None:
+        """Enqueue pack of buffers, those named b of several rows; three at once if they can be."""
+        left = list(sources)
+        if rows == 1 and len(left) >= len("dub"):
+            three = [sources[k] for k in "dub"] + [targets[k] for k in "dub"]
+            self._permute(self._pack_three, three, None)
+            left = [name for name in left if name not in "dub"]
+        for name in left:
+            count = rows if name == "b" else 1
+            self._permute(self._pack, (sources[name], targets[name]), count)
+
+    def unpack_buffer(self, source: cl.Buffer, target: cl.Buffer, rows: int) -> None:
+        """Enqueue unpack of rows in a buffer."""
+        self._permute(self._unpack, (source, target), rows)
+
+    def _permute(
+        self,
+        kernel: cl.Kernel,
+        buffers: Sequence[cl.Buffer],
+        rows: int | None,
+        wait_for: list[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue a kernel of ``permute.mako``; without `rows` one of one dimension."""
+        plan, (items, group) = self.plan, self._groups
+        size, local = (items, group) if rows is None else ((*items, rows), (*group, 1))
+        kernel.set_args(plan.packed_size, plan.forest.num_nodes, self.gather.base_data, *buffers)
+        return cl.enqueue_nd_range_kernel(self.queue, kernel, size, local, wait_for=wait_for)
 
     def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return the cells with a bad pivot and the natural index of that node."""
@@ -342,7 +387,7 @@ class Resident:
 
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the same as `first_bad`, from a status on the host."""
-        cells = np.flatnonzero(status)
+        cells = np.flatnonzero(status & ~NOT_FINITE)
         ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)

@@ -108,9 +108,13 @@ class KeptBuffers:
         self._queue = queue
         self._kept: Buffers | None = None
 
+    def holds(self, listed: list[Buffer]) -> bool:
+        """Whether the buffers of this list are kept."""
+        return self._kept is not None and listed == list(self._kept.listed.values())
+
     def of(self, listed: list[Buffer]) -> Buffers:
         """Return the buffers of a list: those kept, if they are of the same one."""
-        if self._kept is None or listed != list(self._kept.listed.values()):
+        if self._kept is None or not self.holds(listed):
             self._kept = None  # before others are taken
             self._kept = Buffers(listed, self._queue)
         return self._kept
@@ -169,6 +173,30 @@ def value_buffers(
         for name in (*OPERANDS[operands], "x")
     ]
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
+
+
+def pin_buffers(
+    plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
+) -> list[Buffer]:
+    """Pinned memory of the host for operands `names`, the solution and the status.
+
+    Parameters
+    ----------
+    staged : callable
+        Whether values of that many bytes, which come together, go through `copies.Pinned` instead.
+        In natural order all operands come together, else each comes alone.
+    """
+    n, item = plan.forest.num_nodes, dtype.itemsize
+    sizes = {name: n * (rows if name == "b" else 1) for name in names}
+    together = sum(sizes.values()) * item
+    found = [
+        Buffer(name, size, dtype)
+        for name, size in sizes.items()
+        if not staged(together if plan.takes_natural else size * item)
+    ]
+    if not staged(n * rows * item):
+        found.append(Buffer("x", n * rows, dtype))
+    return [*found, Buffer("status", plan.forest.num_cells, _INT)]
 
 
 def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:

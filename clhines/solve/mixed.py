@@ -166,6 +166,7 @@ class Mixed:
 
     num_slices = 1
     takes_device_order = False
+    finds_finite = found_finite = False
     may_lose = False  # the residual is known anyhow
 
     def __init__(self, rounded: Whole, memory: int) -> None:
@@ -295,7 +296,7 @@ class Mixed:
                 a.add_event(event)
             matrix.append(a)
             narrowed[name] = self._narrow(name, a, check, taken)
-        return MixedFactors(self, self.rounded.factor(narrowed, check=False), matrix)
+        return MixedFactors(self, self.rounded.factor_on_device(narrowed), matrix)
 
     def _narrow(self, name: str, wide: cla.Array, check: bool, taken: Buffers) -> cla.Array:
         """Return d, u or l in float32."""

@@ -110,6 +110,7 @@ class Several:
 
     refinement: Refined | None = None
     takes_device_order = False
+    finds_finite = found_finite = False
 
     def __init__(
         self,

@@ -92,6 +92,7 @@ class Sliced:
 
     refinement = None
     takes_device_order = False
+    finds_finite = found_finite = False
 
     def __init__(
         self,

@@ -342,7 +342,7 @@ class Solver:
         l : (n,), optional
             ``A[i, parent[i]]`` of an unsymmetric system; then ``u[i] = A[parent[i], i]``.
         out : like b, optional
-            Written and returned; may be `b` itself.
+            Written and returned, also before an error; may be `b` itself.
         overwrite : bool
             Allow `d` and `b` to be destroyed; without `out`, the solution then goes to `b`.
         check : bool
@@ -368,15 +368,21 @@ class Solver:
         target = self._arguments.target(b, arrays["b"], out, overwrite)
         measured = check and self.engine.may_lose
         before = accuracy.on_host(self.queue, arrays) if measured else {}
-        if check:
+        late = self._arguments.may_check_late(self.engine, arrays["b"], target)
+        if check and not late:
             self._arguments.check_finite("b", arrays["b"])
         if isinstance(target, cla.Array):
             self.engine.solve_device(arrays, target, check)
         else:
-            self.engine.solve_host(apart(arrays, target), target, check)
+            fresh = out is None and target is not b
+            self.engine.solve_host(arrays if fresh else apart(arrays, target), target, check)
         if check:
+            found = late and self.engine.found_finite
+            if late and not found:
+                self._arguments.check_finite("b", arrays["b"])
             self._arguments.raise_bad_pivot(self.engine.bad_pivots())
-            self._arguments.check_finite("x", target)
+            if not found:
+                self._arguments.check_finite("x", target)
         self.engine.warn()
         if measured:
             accuracy.warn_where_lost(self.plan, self.forest, before, target, self.dtype)

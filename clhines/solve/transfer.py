@@ -51,7 +51,7 @@ class Transfer:
     def bring(self, a: np.ndarray, taken: Buffers, name: str) -> cla.Array:
         """Return values on the device: lent until the solve has ended, or copied to a buffer."""
         if copies.lends(self.device, a):
-            return copies.lent(self.queue, a)
+            return cla.Array(self.queue, a.shape, a.dtype, data=copies.lend(self.queue, a))
         return self.copied(a, taken.view(name, a.shape))
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
@@ -68,15 +68,6 @@ class Transfer:
         if isinstance(a, cla.Array):
             return a
         return self.copied(a, cla.empty(self.queue, a.shape, a.dtype))
-
-    def to_host(self, a: cla.Array, rows: np.ndarray) -> None:
-        """Copy (r, n) values, or (n,) where r is 1, and wait."""
-        if self.staged(a.nbytes):
-            self.copies.fetch(a.base_data, list(rows), list(a.events))
-        elif rows.flags.c_contiguous:
-            a.get(self.queue, rows.reshape(a.shape))
-        else:
-            rows[...] = a.get(self.queue)
 
     def staged(self, size: int) -> bool:
         """Whether an array of that many bytes is copied through pinned memory."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyopencl as cl
@@ -15,8 +16,16 @@ from clhines.errors import InputError
 from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, nothing_solved
+from clhines.solve.hosted import (
+    Hosted,
+    HostSolve,
+    Shared,
+    prefers_shared,
+    solves_by_values,
+)
 from clhines.solve.loaded import Resident, Step, only_event
 from clhines.solve.memory import (
+    OPERANDS,
     Buffer,
     Buffers,
     KeptBuffers,
@@ -25,10 +34,14 @@ from clhines.solve.memory import (
     factor_buffers,
     memory_errors,
     most_buffers,
+    pin_buffers,
     total,
     value_buffers,
 )
 from clhines.solve.transfer import Transfer, ended
+
+MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
+_NONE = np.zeros(0, np.int64)  # cells and nodes with bad pivots
 
 
 class Whole:
@@ -68,8 +81,10 @@ class Whole:
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
+        self.found_finite = False
         self._events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
+        self._ways: dict[tuple[tuple[str, ...], int], HostSolve] = {}
         self._load()
 
     @memory_errors
@@ -102,6 +117,11 @@ class Whole:
     def may_lose(self) -> bool:
         """See `Engine`."""
         return accuracy.may_lose(self.plan)
+
+    @property
+    def finds_finite(self) -> bool:
+        """See `Engine`."""
+        return all(part.finds_infinite(1) for part in self.plan.parts)
 
     def describe(self) -> str:
         """See `Engine`."""
@@ -159,7 +179,7 @@ class Whole:
             self._bad, self._solved = None, True
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
-        taken = self._kept.of(self._values(len(arrays), count, False))
+        taken = self._take(self._values(len(arrays), count, False))
         operands = self._all_packed(taken, arrays)
         x = taken.view("x", operands[-1].shape)
         self.enqueue(self.prepare(operands, x, False), x, [])
@@ -167,23 +187,77 @@ class Whole:
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`."""
-        rows, target_rows = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
-        cells, nodes = [], []
-        self._kept.drop()
+        self._bad, self._solved = self.solve_values(arrays, target), True
+
+    def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
+        """Solve from NumPy to NumPy, as many rows at once as memory allows."""
+        names, b = tuple(arrays), arrays["b"]
+
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> np.ndarray:
+            way = self._way(names, _count(b), most)
+            status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
+            finite.append(way.finds_infinite and not status.any())
+            return status
+
+        self.found_finite, finite = False, list[bool]()
         with ended(self.queue):  # before arrays of the host that kernels read and write are gone
-            natural = self.loaded.takes_natural
-            step = min(self.room.rows_at_once(self.plan), len(rows))
-            taken = self.transfer.buffers(self._values(len(arrays), step, natural))
-            given = ((name, a) for name, a in arrays.items() if name != "b")
-            if natural:
-                matrix = [self.transfer.bring(a, taken, name) for name, a in given]
+            found = self._found(self._in_turn(solve, b, target))
+        self.found_finite = all(finite)
+        return found
+
+    def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
+        """Return the bad pivots of d, u, (l) in NumPy arrays; with a way that can say so."""
+        with ended(self.queue):
+            return self._found(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
+
+    def _found(self, status: np.ndarray) -> BadPivots:
+        return self.loaded.bad_of(status) if status.any() else (_NONE, _NONE)
+
+    def _in_turn(
+        self,
+        solve: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+        b: np.ndarray,
+        target: np.ndarray,
+    ) -> np.ndarray:
+        """Call ``solve(b, target, most)`` for at most `most` rows at once; the last status."""
+        most = self._at_once
+        if b.ndim == 1 or len(b) <= most:
+            if not b.flags.c_contiguous:
+                b = np.ascontiguousarray(b)
+            return solve(b, target, _count(b))
+        in_place = b is target
+        for r in range(0, len(b), most):
+            part = target[r : r + most]
+            here = in_place and part.flags.c_contiguous
+            some = part if here else np.ascontiguousarray(b[r : r + most])
+            status = solve(some, part, most)
+        return status
+
+    @functools.cached_property
+    def _at_once(self) -> int:
+        """Right-hand sides that are solved together."""
+        return self.room.rows_at_once(self.plan)
+
+    def _way(self, names: tuple[str, ...], rows: int, most: int) -> HostSolve:
+        """Return what solves `rows` right-hand sides, in buffers for `most` of them."""
+        way = self._ways.get((names, rows))
+        if way is None:
+            if prefers_shared(self.loaded, most):
+                self._kept.drop()
+                way = Shared(self.loaded, names, rows)
             else:
-                matrix = [self._packed(taken, name, a) for name, a in given]
-            for _ in self._solve_rows(matrix, rows, target_rows, taken, natural):
-                found, where = self.loaded.first_bad()
-                cells.append(found)
-                nodes.append(where)
-        self._bad, self._solved = (np.concatenate(cells), np.concatenate(nodes)), True
+                taken = self._take(self._values(len(names), most, self.loaded.takes_natural))
+                way = Hosted(self.loaded, self.transfer, taken, names, rows)
+            while len(self._ways) >= MOST_WAYS:
+                self._ways.pop(next(iter(self._ways)))
+            self._ways[names, rows] = way
+        return way
+
+    def _take(self, listed: list[Buffer]) -> Buffers:
+        """Return kept buffers; what used other ones before is dropped together with these."""
+        if not self._kept.holds(listed):
+            self._ways.clear()
+        return self._kept.of(listed)
 
     def _values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
         return value_buffers(self.plan, self.dtype, operands, rows, natural)
@@ -205,56 +279,35 @@ class Whole:
                 self.loaded.permute(arrays["l"], found["l"], True)
         return [*(a for name, a in found.items() if name != "b"), found["b"]]
 
-    def solve_factored(
-        self, matrix: Sequence[cla.Array], b: np.ndarray, target: np.ndarray, bad: cla.Array
-    ) -> None:
+    def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
         """Solve with factors, which are in device order, from NumPy to NumPy."""
-        rows = np.atleast_2d(b)
-        step = min(self.room.rows_at_once(self.plan), len(rows))
+
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> np.ndarray:
+            rows = _count(b)
+            listed = self._values(len(factors.matrix) + 1, most, False)
+            taken = self._take([one for one in listed if one.name in ("b", "x", "natural")])
+            if factors.way is None or (factors.way.taken, factors.way.rows) != (taken, rows):
+                given = self.loaded, self.transfer, taken, ("b",), rows
+                factors.way = Hosted(*given, factors.matrix, factors.bad)
+            return factors.way.solve({"b": b}, target)
+
+        self.found_finite = False
         with ended(self.queue):
-            taken = self.transfer.buffers(self._values(len(matrix) + 1, step, False))
-            for _ in self._solve_rows(matrix, rows, np.atleast_2d(target), taken, False, bad):
-                pass
+            self._in_turn(solve, b, target)
 
-    def _solve_rows(
-        self,
-        matrix: Sequence[cla.Array],
-        rows: np.ndarray,
-        target_rows: np.ndarray,
-        taken: Buffers,
-        natural: bool,
-        factored: cla.Array | None = None,
-    ) -> Iterator[None]:
-        """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each."""
-        resident, transfer, device = self.loaded, self.transfer, self.queue.device
-        step = self.room.rows_at_once(self.plan)
-        for r in range(0, len(rows), step):
-            some, part = np.ascontiguousarray(rows[r : r + step]), target_rows[r : r + step]
-            here: cla.Array | None = None  # where the solution lies in the host's memory
-            if part.flags.c_contiguous and copies.lends(device, part):
-                here = copies.lent(self.queue, part, writes=True)
-            in_place = np.may_share_memory(some, part)
-            if here is not None and in_place:
-                b = here
-            else:
-                b = transfer.bring(some, taken, "b" if natural else "natural")
-            b = b if natural else self._packed(taken, "b", b)
-            x = here if natural and here is not None else taken.view("x", b.shape)
-            events = [e for a in (*matrix, b) for e in a.events]
-            run = resident.solve([*matrix, b], x, events, factored=factored, natural=natural)
-            only_event(x, run[-1])
-            if not natural:
-                out = taken.view("natural", some.shape) if here is None else here
-                x = resident.permute(x, out, False)
-            if here is None:
-                transfer.to_host(x, part)
-            else:
-                copies.returned(self.queue, x)
-            yield
-
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> WholeFactors:
+    def factor(
+        self, arrays: dict[str, np.ndarray | cla.Array], check: bool
+    ) -> WholeFactors | HostFactors:
         """See `Engine`."""
+        host = {name: a.copy() for name, a in arrays.items() if isinstance(a, np.ndarray)}
+        if host and solves_by_values(self.loaded):
+            return HostFactors(self, host, self.eliminate_values(host))
+        return self.factor_on_device(arrays)
+
+    def factor_on_device(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
+        """Eliminate d, u, (l) into factors in device order."""
         self._kept.drop()
+        self._ways.clear()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         taken = Buffers(listed, self.queue)
         matrix = [self._packed(taken, name, a) for name, a in arrays.items()]
@@ -293,10 +346,11 @@ class WholeFactors:
 
     def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
         self.engine, self.matrix, self.bad = engine, matrix, bad
+        self.way: Hosted | None = None  # of the last solve from NumPy to NumPy
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
-        self.engine.solve_factored(self.matrix, b, target, self.bad)
+        self.engine.solve_factored(self, b, target)
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         """See `Eliminated`."""
@@ -335,6 +389,70 @@ class WholeFactors:
         return found
 
 
+class HostFactors:
+    """A matrix in NumPy arrays, of methods that eliminate it anew in every solve.
+
+    Attributes
+    ----------
+    arrays : dict of name -> (n,) array
+        d, u, (l) in natural order; empty once they are on the device.
+    """
+
+    def __init__(self, engine: Whole, arrays: dict[str, np.ndarray], bad: BadPivots) -> None:
+        self.engine, self.arrays, self._bad = engine, arrays, bad
+        self._on_device: WholeFactors | None = None
+
+    @property
+    def on_device(self) -> WholeFactors:
+        """In device order, made when first needed; then there is no other copy."""
+        if self._on_device is None:
+            self._on_device = self.engine.factor_on_device(dict(self.arrays))
+            self.engine.queue.finish()  # the arrays may have been lent
+            self.arrays = {}
+        return self._on_device
+
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        """See `Eliminated`."""
+        if self.arrays:
+            self.engine.solve_values({**self.arrays, "b": b}, target)
+        else:
+            self.on_device.solve_host(b, target)
+
+    def solve_device(self, b: cla.Array, target: cla.Array) -> None:
+        """See `Eliminated`."""
+        self.on_device.solve_device(b, target)
+
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
+        """See `Eliminated`."""
+        return self.on_device.prepare(b, out)
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """See `Eliminated`."""
+        return self.on_device.enqueue(steps, out, waits)
+
+    def bad_pivots(self) -> BadPivots:
+        """See `Eliminated`."""
+        return self._bad
+
+    def transposed(self) -> HostFactors | WholeFactors:
+        """See `Eliminated`."""
+        if not self.arrays:
+            return self.on_device.transposed()
+        d, *couplings = self.arrays.values()
+        names = ["d", "u", "l"][: len(self.arrays)]
+        swapped = dict(zip(names, [d, *reversed(couplings)], strict=True))
+        return HostFactors(self.engine, swapped, self._bad)
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        """See `Eliminated`."""
+        return dict(self.arrays) or self.on_device.matrix_on_host()
+
+
+def _count(b: np.ndarray) -> int:
+    """Right-hand sides."""
+    return len(b) if b.ndim > 1 else 1
+
+
 def source_of(plan: Plan) -> str:
     """Source of the plain solve of a plan."""
     return "\n".join(dict.fromkeys(render(part.spec) for part in plan.parts))
@@ -343,7 +461,19 @@ def source_of(plan: Plan) -> str:
 def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
     """Return the memory of solves of plans, one after another, each alone on the device."""
     most = [room.rows_at_once(plan) for plan in plans]
-    sizes = [r * plan.forest.num_nodes for r, plan in zip(most, plans, strict=True)]
-    pinned = copies.pinned_bytes() if transfer.staged(max(sizes) * room.itemsize) else 0
+    pinned = max(_pinned(plan, room, transfer, r) for plan, r in zip(plans, most, strict=True))
     needed = [total(most_buffers(plan, room.dtype, r)) for plan, r in zip(plans, most, strict=True)]
     return Memory(max(needed), pinned, len(plans))
+
+
+def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
+    """Pinned memory of the host, at most, of solves of up to `rows` right-hand sides at once."""
+    if not copies.helps(transfer.device):
+        return 0
+    n, operands = plan.forest.num_nodes * room.itemsize, OPERANDS[4]
+    staged = transfer.staged(n * (rows + len(operands) - 1 if plan.takes_natural else rows))
+    sizes = [
+        total(pin_buffers(plan, room.dtype, operands, r, transfer.staged))
+        for r in range(1, rows + 1)
+    ]
+    return sum(sorted(sizes)[-MOST_WAYS:]) + (copies.pinned_bytes() if staged else 0)

@@ -78,6 +78,9 @@
                 above[r] = ${take("x", "r")} - f * above[r];
 % endif
                 ${give(stored, "r", "above[r]")}
+% if spec.natural:
+                odd |= (above[r] - above[r] != (value)(0)) & (widen(from) >= (mask)(0));
+% endif
             }
 </%def>\
 <%def name="forward(stored)">\
@@ -147,11 +150,17 @@ static places indices(__global const int *a, int place)
 {
     return *(__global const loose_places *)(a + place);
 }
+static mask widen(places a)   // convert is a call in PoCL
+{
+    return (mask)(${", ".join(f"a{c}" for c in lanes)});
+}
 % if spec.natural:
-// lanes without a node read and write nothing
+// lanes without a node read another's value, of which nothing is kept, and write nothing
 static value gathered(__global const real *a, places from)
 {
-    return (value)(${", ".join(f"from{c} < 0 ? 0 : a[from{c}]" for c in lanes)});
+    const places at = from & ~(from >> 31);
+    const value v = (value)(${", ".join(f"a[at{c}]" for c in lanes)});
+    return widen(from) < (mask)(0) ? (value)(0) : v;
 }
 static void scatter(__global real *a, places to, value v)
 {
@@ -160,10 +169,6 @@ static void scatter(__global real *a, places to, value v)
 % endfor
 }
 % endif
-static mask widen(places a)   // convert is a call in PoCL
-{
-    return (mask)(${", ".join(f"a{c}" for c in lanes)});
-}
 static value collect(__local const real *lost, places slot)
 {
     slot += (slot & -W) * RHS;
@@ -304,6 +309,12 @@ ${indent(capture(forward, "store"), "    ")}\
     }
     mem_fence(CLK_GLOBAL_MEM_FENCE);
 % else:
+% if spec.natural:
+    mask odd = 0;   // lanes that have met a solution which is not finite
+% endif
 ${forward("store")}\
+% if spec.natural:
+    if (${"any(odd)" if W > 1 else "odd"}) status[cell_number[block_cells[block]]] |= ${spec.not_finite};
+% endif
 % endif
 }

@@ -235,7 +235,7 @@ def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
     def broken(*_, **__):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
-    monkeypatch.setattr(second.engine.loaded, "solve", broken)
+    monkeypatch.setattr(second.engine, "solve_values", broken)
     words = r"^devices\[1\], .*, cells \d+ to 39: .*OUT_OF_RESOURCES; the other \d+ cells of 40 "
     with pytest.raises(ShareError, match=words) as caught:
         solver.solve(**system.arrays)
@@ -257,7 +257,7 @@ def test_factors_keep_what_the_others_solved(halves, monkeypatch):
     def broken(*_, **__):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
-    monkeypatch.setattr(solver.parts[1].solver.engine.loaded, "solve", broken)
+    monkeypatch.setattr(solver.parts[1].solver.engine, "solve_values", broken)
     for given in (out, None):
         with pytest.raises(ShareError, match=r"devices\[1\]") as caught:
             factors.solve(system.b, out=given)
@@ -318,12 +318,12 @@ def test_only_solves_say_what_is_solved(halves, monkeypatch):
     def broken(*_, **__):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
-    monkeypatch.setattr(solver.parts[1].solver.engine.loaded, "permute", broken)
+    monkeypatch.setattr(solver.parts[1].solver.engine, "factor", broken)
     with pytest.raises(ShareError, match="OUT_OF_RESOURCES$") as caught:
         solver.factor(system.d, system.u)
     assert caught.value.result[0] is not None
     assert not caught.value.solved.any()
-    monkeypatch.setattr(solver.parts[0].solver.engine.loaded, "permute", broken)
+    monkeypatch.setattr(solver.parts[0].solver.engine, "factor", broken)
     with pytest.raises(ShareError, match="OUT_OF_RESOURCES$"):
         solver.solve(**system.arrays)
 

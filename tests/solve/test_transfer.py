@@ -11,6 +11,7 @@ from systems import (
 from clhines import Forest
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies
+from clhines.solve import hosted
 
 
 def test_numpy_out_and_overwrite(queue):
@@ -36,16 +37,21 @@ def test_numpy_out_and_overwrite(queue):
 
 
 def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
-    """Each is smaller than what is worth to be staged; those solved at once are not."""
+    """Each is smaller than what is worth to be staged; those solved at once are not.
+
+    In natural order all operands come at once, l included.
+    """
     forest = Forest.from_cells([chain(30)] * 10)
     solver = make_solver(fast_queue, forest, dtype=np.float32)
     rows = solver.engine.room.rows_at_once(solver.plan)
     assert rows > 1
     monkeypatch.setattr(copies, "helps", lambda _: True)
     monkeypatch.setattr(copies, "shares_memory", lambda _: False)
-    for least, pinned in ((300 * 4, True), (300 * 4 * rows, True), (300 * 4 * rows + 1, False)):
+    most = 300 * 4 * (rows + 3 * solver.plan.takes_natural)
+    for least, pinned in ((300 * 4, True), (300 * 4 * rows, True), (most + 1, False)):
         monkeypatch.setattr(copies, "LEAST_BYTES", least)
-        assert (solver.memory[0].pinned > 0) == pinned
+        assert (solver.memory[0].pinned >= copies.pinned_bytes()) == pinned
+        assert solver.memory[0].pinned > 0
         solver = make_solver(fast_queue, forest, dtype=np.float32)
         system = make_system(forest, np.float32, rows=rows)
         system.assert_solved(solver.solve(**system.arrays))
@@ -88,6 +94,7 @@ def test_arrays_anywhere_in_memory(fast_queue, config, rows):
 @pytest.mark.parametrize("rows", [None, 5])
 def test_arrays_that_a_cpu_does_not_take_are_copied(fast_queue, monkeypatch, config, rows):
     monkeypatch.setattr(copies, "lends", lambda *_: False)
+    monkeypatch.setattr(copies, "lends_all", lambda _: False)
     forest = forest_of(config, dissimilar(9))
     solver = make_solver(fast_queue, forest, config, np.float32)
     for seed in (1, 2):
@@ -109,8 +116,7 @@ def test_nothing_is_written_after_an_error(fast_queue, monkeypatch, config):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(copies, "returned", interrupted)
-        patch.setattr(solver.engine.transfer, "to_host", interrupted)
+        patch.setattr(hosted.Hosted, "_fetch", interrupted)
         solver.solve(**system.arrays, out=out)
     before = out.copy()
     fast_queue.finish()

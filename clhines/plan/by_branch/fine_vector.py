@@ -75,6 +75,7 @@ class FineVectorSpec(KernelSpec):
         "gather if natural",
     )
     takes_natural: ClassVar[bool] = True
+    finds_infinite: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False
     vector_width: int
     capacity: int
