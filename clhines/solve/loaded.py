@@ -50,7 +50,7 @@ class _Bound:
     they may be gone, and then so is the step.
     """
 
-    kernel: cl.Kernel
+    kernel: program.Kernel
     values: int
     tables: list[cl.Buffer]
     takes: list[str]
@@ -77,9 +77,12 @@ class Step(NamedTuple):
             bound.given = None  # some arguments of each, if the next line raises
             bound.kernel.set_args(*self.arguments)
             bound.given = self.key
-        return cl.enqueue_nd_range_kernel(
+        event = cl.enqueue_nd_range_kernel(
             queue, bound.kernel, self.items, self.work_group, wait_for=wait_for
         )
+        if bound.kernel.fresh:
+            bound.kernel.launched(event)
+        return event
 
 
 class Launch:

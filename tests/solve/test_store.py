@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clhines import Forest
+from clhines import Forest, files
 from clhines.cells.shapes import chain, star
 from clhines.plan.auto import Candidate
 from clhines.solve import store, tune
@@ -175,4 +175,4 @@ def test_processes_write_at_once():
 
 def test_the_users_cache_folder_is_the_default(monkeypatch):
     monkeypatch.delenv("CLHINES_CACHE_DIR")
-    assert store.store_folder().name == "clhines"
+    assert files.cache_folder().name == "clhines"
