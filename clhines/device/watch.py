@@ -57,12 +57,11 @@ class _Watcher:
             with self._changed:
                 self._changed.wait(pause)
                 pause = min(2 * pause, 1.0, SECONDS / 4)
-                late = self._look()
+                for item in self._look():
+                    _tell(item)
                 if not self._items:
                     self._thread = None
                     return
-            for item in late:
-                _tell(item)
 
     def _look(self) -> list[_Item]:
         """Drop what has ended and what has been reported; return what is to be reported now."""

@@ -279,6 +279,7 @@ def test_a_real_check_of_a_device(fast_queue):
     assert kept.widest == devices.limits(fast_queue.device).vector_bytes and not kept.said
 
 
+@pytest.mark.slow
 def test_vectors_beyond_the_registers_are_found_out(fast_queue, monkeypatch):
     """On processors that LLVM takes for others, 64 bytes hang or crash: 32 are right."""
     registers, width = pocl.register_bytes(fast_queue.device), 64
