@@ -130,7 +130,7 @@ def test_a_failed_write_leaves_the_old_entry_and_no_rest(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.os, "replace", full)
+    monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
         store.save(KEY, tune.Tuning(TUNING.rows, *[Candidate("flat")] * 2))
     assert store.load(KEY) == TUNING.best
