@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import IO, BinaryIO, NoReturn
 
@@ -51,6 +52,16 @@ _DAMAGED = (  # what zipfile, zlib and NumPy raise for bytes that nobody has wri
     zipfile.BadZipFile,
     zlib.error,
 )
+
+
+def cache_folder() -> Path:
+    """Folder of what clhines keeps: ``CLHINES_CACHE_DIR``, or its own in the user's cache."""
+    named = os.environ.get("CLHINES_CACHE_DIR")
+    if named:
+        return Path(named)
+    from platformdirs import user_cache_dir  # not needed where the folder is named
+
+    return Path(user_cache_dir("clhines", appauthor=False))
 
 
 # ---------------------------------------------------------------------------------- writing

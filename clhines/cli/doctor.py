@@ -43,6 +43,7 @@ def run_doctor(_: argparse.Namespace) -> int:
     for check, what in (
         (versions, "reading versions"),
         (opencl, "looking for OpenCL devices"),
+        (answers, "asking each device for known answers"),
         (solves, "solving on each device"),
         (mpi, "looking for MPI"),
         (extras, "looking for optional packages"),
@@ -90,6 +91,51 @@ def opencl() -> list[Finding]:
     checks: tuple[Callable[[], list[Finding]], ...]
     checks = (health.platforms, health.caches, health.processors, health.precisions, health.choice)
     return [finding for check in checks for finding in check()]
+
+
+def answers() -> list[Finding]:
+    """Let each device but simulators solve a problem of each family of kernels, and keep that."""
+    from clhines.device import devices, trust
+    from clhines.device.health import Finding
+
+    if trust.switched_off():
+        return [Finding(True, f"known answers are left out: {trust.SWITCH} is set")]
+    try:
+        found = [(k, d) for k, d in devices.all_devices() if not devices.is_simulator(d)]
+    except ClhinesError:
+        return []  # which `opencl` reports
+    return [
+        _answered(index, device, family)
+        for index, device in found
+        for family in trust.families(device)
+    ]
+
+
+def _answered(index: str, device: object, family: str) -> Finding:
+    from clhines.device import devices, trust
+    from clhines.device.health import Finding
+
+    dtype = "float64" if devices.has_fp64(device) else "float32"
+    found, what = trust.examine(device, family, dtype), f"{trust.title(family)}, {dtype}"
+    if found is None:
+        return Finding(True, f"device {index} could not be asked for known answers ({what})")
+    took = f"{found.seconds:.1f} s with compiling"
+    if found.widest and not found.said:
+        return Finding(True, f"device {index} gives known answers ({what}; {took})")
+    said = "; ".join(found.said)
+    if found.widest:
+        return Finding(
+            False,
+            f"device {index} fails in known answers ({what}; {took}): {said}",
+            f"nothing: vectors have {found.widest} bytes there, which is right; another version of "
+            "its driver or runtime may be faster",
+        )
+    return Finding(
+        False,
+        f"device {index} fails in known answers ({what}; {took}): {said}",
+        "install another version of its driver or runtime, or name another device (--device, "
+        "CLHINES_DEVICE)",
+    )
 
 
 def solves() -> list[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import clhines
+from clhines import files
 from clhines.cli.cells import read_cells
 from clhines.cli.progress import doing
 from clhines.cli.report import as_json
@@ -91,7 +92,7 @@ def _list_store(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(entries, indent=1))
         return 0
-    print(f"{len(entries)} stored in {store.store_folder()}")
+    print(f"{len(entries)} stored in {files.cache_folder()}")
     for entry in entries:
         key, row = entry["key"], Candidate(entry["method"], entry["options"])
         where = " ".join(str(key.get(name)) for name in ("device", "dtype"))
@@ -102,5 +103,5 @@ def _list_store(arguments: argparse.Namespace) -> int:
 def _clear_store() -> int:
     from clhines.solve import store
 
-    print(f"{store.clear()} removed from {store.store_folder()}")
+    print(f"{store.clear()} removed from {files.cache_folder()}")
     return 0

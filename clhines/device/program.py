@@ -21,6 +21,7 @@ from clhines.device import devices
 from clhines.device.guard import check_process
 from clhines.device.pocl import name_processor, warns_of_vectors
 from clhines.device.templates import Spec, render
+from clhines.device.watch import first_launch, watching
 from clhines.errors import BuildError, InputError
 
 Argument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
@@ -86,7 +87,30 @@ def forget() -> None:
         _BUILT.clear()
 
 
-def typed_kernel(built: cl.Program, name: str, types: str) -> cl.Kernel:
+class Kernel(cl.Kernel):
+    """A kernel whose first launch is watched where the runtime compiles then: PoCL's does."""
+
+    def __init__(self, built: cl.Program, name: str) -> None:
+        super().__init__(built, name)
+        device = self.context.devices[0]
+        self.fresh = "Portable Computing" in device.platform.name
+        self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
+
+    def launched(self, event: cl.Event) -> None:
+        """Watch the event of the first launch; to be called while `fresh`."""
+        self.fresh = False
+        device = devices.label(self.context.devices[0])
+        first_launch(f"the compilation of {self._what} for {device}", event)
+
+    def __call__(self, *args: object, **kwargs: object) -> cl.Event:
+        """Enqueue the kernel."""
+        event = super().__call__(*args, **kwargs)
+        if self.fresh:
+            self.launched(event)
+        return event
+
+
+def typed_kernel(built: cl.Program, name: str, types: str) -> Kernel:
     """Return a kernel with typed scalar arguments, for kernels that are launched often.
 
     pyopencl sets a number of unknown type only after trying it as an array: ten times slower.
@@ -100,7 +124,7 @@ def typed_kernel(built: cl.Program, name: str, types: str) -> cl.Kernel:
         ``d`` double.
         Arguments after the last letter are buffers.
     """
-    kernel = cl.Kernel(built, name)
+    kernel = Kernel(built, name)
     types = types.ljust(kernel.num_args, "b")
     kernel.set_scalar_arg_dtypes([_SCALARS.get(letter) for letter in types])
     return kernel
@@ -146,7 +170,10 @@ class BoundKernel:
             self._bound = True
         size = (items,) if rows is None else (items, rows)
         local = (work_group,) if rows is None else (work_group, 1)
-        return cl.enqueue_nd_range_kernel(queue, self._kernel, size, local, wait_for=wait_for)
+        event = cl.enqueue_nd_range_kernel(queue, self._kernel, size, local, wait_for=wait_for)
+        if self._kernel.fresh:
+            self._kernel.launched(event)
+        return event
 
 
 def _dump(source: str, spec: Spec) -> None:
@@ -162,6 +189,11 @@ def _dump(source: str, spec: Spec) -> None:
         raise InputError(f"CLHINES_DUMP={folder}: cannot be written: {error.strerror}") from error
 
 
+def _named(spec: Spec) -> str:
+    """Name of a kernel's template."""
+    return str(getattr(spec, "template", "a source"))
+
+
 def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
     _dump(source, spec)
     for device in context.devices:
@@ -175,17 +207,19 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
     try:
         with warnings.catch_warnings():  # drivers chat even when all is well
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(context, source).build(options)
+            with watching(f"the build of {_named(spec)} for {devices.label(context.devices[0])}"):
+                program = cl.Program(context, source).build(options)
     except cl.Error as error:
         numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
         raise BuildError(
             f"kernel of {str(spec)[:500]} did not build on {context.devices[0].name.strip()}\n"
             f"{error}\n{numbered}"
         ) from error
+    program.what = _named(spec)
     build_seconds.append(time.perf_counter() - begin)
     for device in context.devices:
         said = program.get_build_info(device, cl.program_build_info.LOG).strip()
         if said:
             _log.debug("the compiler says: %s", said)
-    _log.info("built kernel %s in %.3f s", getattr(spec, "template", "a source"), build_seconds[-1])
+    _log.info("built kernel %s in %.3f s", _named(spec), build_seconds[-1])
     return program

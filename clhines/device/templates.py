@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -36,6 +37,22 @@ def _folder() -> Traversable:
         return files("clhines.kernels")
     except ModuleNotFoundError:  # run from a checkout that is not installed
         return Path(__file__).parents[2] / "kernels"
+
+
+@cache
+def digest() -> str:
+    """Return a digest of all templates: another one where any kernel may be another."""
+    found = hashlib.sha256()
+    for folder in (_folder(), *(f for f in _sorted(_folder()) if f.is_dir())):
+        for file in _sorted(folder):
+            if file.name.endswith(".mako"):
+                found.update(file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _sorted(folder: Traversable) -> list[Traversable]:
+    """Return what is in a folder, by name."""
+    return sorted(folder.iterdir(), key=lambda found: found.name)
 
 
 @cache

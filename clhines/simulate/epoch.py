@@ -249,7 +249,7 @@ class _Launch:
     def _factor(self) -> None:
         """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
         spec = self.spec.of_factors
-        kernel = cl.Kernel(program.build(self.queue.context, spec), "advance")
+        kernel = program.Kernel(program.build(self.queue.context, spec), "advance")
         cells = len(self.plan.cells)
         arrays = [self._d, self._tie, self._up, self._f1, self._f2, self._inverse, self._tree]
         arrays.append(self._tree_inverses)

@@ -17,7 +17,7 @@ import pyopencl.array as cla
 
 from clhines import reference
 from clhines.arrays import ranges, starts
-from clhines.device import devices, program
+from clhines.device import devices, program, trust
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind
@@ -126,7 +126,7 @@ class CellEpochs:
         self.max_steps = state.epoch
         model, real = self.model, real_name(state.dtype)
         device, chosen = self.queue.device, lanes
-        limits = devices.limits(device)
+        limits = trust.limits(device, "epochs", state.dtype)
         check_width(lanes, "lanes", real, limits)
         widest = min(_LANES_BYTES, limits.trusted_bytes) // state.dtype.itemsize
         lanes = chosen or choose_lanes(model.forest, widest, device.max_compute_units)

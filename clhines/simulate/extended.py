@@ -10,7 +10,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.arrays import offsets
-from clhines.device import devices, program
+from clhines.device import devices, program, trust
 from clhines.device.arrays import set_zero
 from clhines.errors import DeviceMemoryError, InputError, SpikeOverflowError
 from clhines.forest import Forest
@@ -142,7 +142,7 @@ def _solver_of(
     options: dict[str, Any],
 ) -> Solver:
     if whole is not None:
-        limits = devices.limits(devices.whole_device(queue.device))
+        limits = trust.limits(devices.whole_device(queue.device), "solve", dtype)
         method, options = of_whole(whole, method, dtype, limits, options)
     solver = Solver(model.forest, method, dtype, None, queue, **options)
     if not solver.takes_device_order:
@@ -164,6 +164,9 @@ class ExtendedSteps:
         Whether a solver eliminates.
     restarts : bool
         Whether `restart` may be asked for.
+    family : str
+        Of the kernels; see `clhines.device.trust`.
+    limits : Limits
 
     Parameters
     ----------
@@ -181,6 +184,7 @@ class ExtendedSteps:
     """
 
     of_vectors, solves, restarts = True, True, True
+    family = "nmodl-steps"
 
     def __init__(
         self,
@@ -199,6 +203,7 @@ class ExtendedSteps:
                 "the times of events; expected another device"
             )
         self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
+        self.limits = trust.limits(queue.device, self.family, dtype)
         self.max_spikes = max_spikes or MAX_SPIKES
         if self.solves:
             self.solver = _solver_of(model, queue, self.dtype, method, whole, options)
@@ -262,7 +267,7 @@ class ExtendedSteps:
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
-        width = devices.limits(self.queue.device).vector_bytes if self.of_vectors else 0
+        width = self.limits.vector_bytes if self.of_vectors else 0
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted, width)
         self._compile(spec, at)
         self._bind()

@@ -87,7 +87,7 @@ class ExtendedBlocks(ExtendedSteps):
         Spikes that one chunk may have.
     """
 
-    solves = False
+    solves, family = False, "nmodl-blocks"
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from clhines.device import devices
+from clhines.device import devices, trust
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.network.copied import CopiedModel
@@ -14,7 +14,7 @@ from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_block_plan import plan_blocks
 from clhines.simulate.extended_blocks import ExtendedBlocks
 from clhines.simulate.extended_copies import CopiedSteps
-from clhines.simulate.extended_epochs import ExtendedEpochs
+from clhines.simulate.extended_epochs import ExtendedEpochs, refusal
 from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.runs import Request
 from clhines.simulate.wires import wires_of
@@ -59,7 +59,11 @@ def extended_run(
         raise InputError(
             "engine='epochs' is for extended networks on one rank, without copies; expected 'steps'"
         )
-    auto = request.engine == "auto" and plain and alone and not devices.is_cpu(queue.device)
+    auto = request.engine == "auto" and plain and alone
+    blocks_too = auto and devices.is_cpu(queue.device)
+    auto &= not blocks_too
+    if auto and not refusal(model):
+        auto = trust.is_right(queue.device, "nmodl-epochs", request.dtype)
     if request.engine == "epochs" or auto:
         try:
             return ExtendedEpochs(model, *given)
@@ -67,11 +71,11 @@ def extended_run(
             if not auto:
                 raise
             _log.info("engine steps (%s)", error)
-    if request.engine == "auto" and plain and alone and devices.is_cpu(queue.device):
+    if blocks_too:
         assert model.extended is not None
         units = queue.device.max_compute_units
         blocks = plan_blocks(model, wires_of(model, model.extended), units)
-        if blocks is not None:
+        if blocks is not None and trust.is_right(queue.device, "nmodl-blocks", request.dtype):
             _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
             return ExtendedBlocks(model, blocks, *given)
     options = cast("dict[str, Any]", {**request.options, "method": request.method, "whole": whole})

@@ -65,6 +65,7 @@ class ExtendedEpochs(ExtendedSteps):
     """
 
     of_vectors, solves, restarts = False, False, False
+    family = "nmodl-epochs"
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class ExtendedEpochs(ExtendedSteps):
 
     def _put_matrix(self) -> None:
         """Plan the cells, and put what does not change on the device."""
-        model, limits = self.model, devices.limits(self.queue.device)
+        model, limits = self.model, self.limits
         self.epoch = steps_of_epoch(model)
         decisions = Decisions(
             network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,

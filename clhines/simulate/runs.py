@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device import devices
+from clhines.device import trust
 from clhines.device.arrays import set_zero
 from clhines.device.devices import is_cpu
 from clhines.errors import DeviceMemoryError, InputError
@@ -276,15 +276,18 @@ def choose_executor(
     device, plain = state.queue.device, method == "auto" and not options
     if engine == "epochs" and not plain:
         raise InputError("engine='epochs' uses no solver; method and its options are for 'steps'")
-    if engine == "steps" or not plain:
-        _log.info("engine steps (%s)", "as given" if engine == "steps" else "a method is given")
+    wrong = engine == "auto" and plain and not trust.is_right(device, "epochs", state.dtype)
+    if engine == "steps" or not plain or wrong:
+        why = "as given" if engine == "steps" else "a method is given"
+        _log.info("engine steps (%s)", "epochs are wrong" if wrong else why)
         return "steps", Steps(state, method, **options)
     epochs: Executor
     try:
         if is_cpu(device):
             epochs = CellEpochs(state)
         else:
-            epochs = BlockEpochs(state.model, state, devices.limits(device))
+            limits = trust.limits(device, "epochs", state.dtype)
+            epochs = BlockEpochs(state.model, state, limits)
     except InputError as error:  # a cell is too large for a work-group
         if engine == "epochs" or is_cpu(device):
             raise

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device import devices, program
+from clhines.device import devices, program, trust
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
@@ -109,9 +109,10 @@ class Steps:
     def __init__(self, state: State, method: str = "auto", **options: object) -> None:
         self.state, self.model, self.queue = state, state.model, state.queue
         model, dtype = self.model, state.dtype
+        trust.limits(self.queue.device, "steps", dtype)
         self.max_steps = state.epoch
         if state.decisions.split:
-            limits = devices.limits(devices.whole_device(self.queue.device))
+            limits = trust.limits(devices.whole_device(self.queue.device), "solve", dtype)
             whole = state.decisions.network.forest
             method, options = of_whole(whole, method, dtype, limits, options)
         chosen = cast("dict[str, Any]", options)  # checked by the solver

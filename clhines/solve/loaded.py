@@ -51,7 +51,7 @@ class _Bound:
     they may be gone, and then so is the step.
     """
 
-    kernel: cl.Kernel
+    kernel: program.Kernel
     values: int
     tables: list[cl.Buffer]
     takes: list[str]
@@ -95,9 +95,12 @@ class Step(NamedTuple):
             bound.given = None  # some arguments of each, if the next line raises
             bound.kernel.set_args(*self.arguments)
             bound.given = self.key
-        return cl.enqueue_nd_range_kernel(
+        event = cl.enqueue_nd_range_kernel(
             queue, bound.kernel, self.items, self.work_group, wait_for=wait_for
         )
+        if bound.kernel.fresh:
+            bound.kernel.launched(event)
+        return event
 
     def run_with(self, queue: cl.CommandQueue, given: Mapping[str, cl.Buffer]) -> cl.Event:
         """Enqueue it with the buffers that slots without memory stand for, by their names."""

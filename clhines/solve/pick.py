@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 import pyopencl as cl
 
-from clhines.device import devices
+from clhines.device import trust
 from clhines.errors import (
     BuildError,
     DeviceMemoryError,
@@ -61,7 +61,7 @@ class Pick:
         options: dict[str, Option],
     ) -> None:
         self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
-        self.limits = devices.limits(queue.device)
+        self.limits = trust.limits(queue.device, "solve", dtype)
         name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
         self.room = Room(name, memory, largest, dtype)
         self.tuning: Tuning | None = None

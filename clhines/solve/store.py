@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
@@ -41,16 +40,6 @@ class Entry(TypedDict):
 
 _SCHEMA = 1  # of the store's files
 _MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a plan takes
-
-
-def store_folder() -> Path:
-    """Folder of the store: ``CLHINES_CACHE_DIR``, or else clhines' in the user's cache folder."""
-    named = os.environ.get("CLHINES_CACHE_DIR")
-    if named:
-        return Path(named)
-    from platformdirs import user_cache_dir  # not needed where the folder is named
-
-    return Path(user_cache_dir("clhines", appauthor=False))
 
 
 def store_key(
@@ -135,12 +124,12 @@ def clear() -> int:
 
 
 def _files(pattern: str) -> list[Path]:
-    return sorted(store_folder().glob(pattern))
+    return sorted(files.cache_folder().glob(pattern))
 
 
 def _path(key: Key) -> Path:
     text = json.dumps(key, sort_keys=True)
-    return store_folder() / f"tuned-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+    return files.cache_folder() / f"tuned-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
 def _read(path: Path) -> Entry | None:

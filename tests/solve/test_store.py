@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from clhines import Forest
+from clhines import Forest, files
 from clhines.cells.shapes import chain, star
 from clhines.plan.auto import Candidate
 from clhines.solve import store, tune
@@ -130,7 +130,7 @@ def test_a_failed_write_leaves_the_old_entry_and_no_rest(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store.os, "replace", full)
+    monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
         store.save(KEY, tune.Tuning(TUNING.rows, *[Candidate("flat")] * 2))
     assert store.load(KEY) == TUNING.best
@@ -175,4 +175,4 @@ def test_processes_write_at_once():
 
 def test_the_users_cache_folder_is_the_default(monkeypatch):
     monkeypatch.delenv("CLHINES_CACHE_DIR")
-    assert store.store_folder().name == "clhines"
+    assert files.cache_folder().name == "clhines"

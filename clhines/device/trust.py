@@ -1,0 +1,427 @@
+"""Trust: a device has to give known answers before it is used.
+
+At the first use of a family of kernels on a device, `clhines.simulate.known_answers` solves a small
+problem of that family in a process of its own, which may hang or crash. Where that is wrong with
+vectors, narrower ones are tried, then scalars. The outcome is kept in clhines' cache folder, one
+file per device, driver, version of clhines, family and precision; a file that `_save` could not
+have written is ignored. Simulators are trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import DTypeLike
+
+import clhines
+from clhines import files
+from clhines.device import devices, pocl
+from clhines.device.templates import digest
+from clhines.device.watch import watching
+from clhines.errors import DeviceError, InputError, warn_caller
+from clhines.plan.plan import Limits
+
+SWITCH = "CLHINES_TRUST"  # any value but "" and "0" leaves the checks out
+FAMILIES = {
+    "solve": "solves in vectors",
+    "steps": "channels from texts, by steps",
+    "epochs": "channels from texts, by epochs",
+    "nmodl-steps": "channels from NMODL, by steps",
+    "nmodl-blocks": "channels from NMODL, by blocks of cells",
+    "nmodl-epochs": "channels from NMODL, by epochs",
+}  # joined by "+": one after another in one process
+PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three
+MEMORY = 4 << 30  # bytes that a problem may take on a CPU
+_OF_THREAD = 128 << 20  # addresses that a thread may reserve
+SECONDS = 180.0  # of wall time, where a process waits and does not compute
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from clhines.simulate.known_answers import main; main(sys.argv[2:])"
+)
+_WORD = "clhines-known-answers: "  # begins the lines that the child says
+_SCHEMA = 1  # of the files
+_log = logging.getLogger(__name__)
+_LOCK = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a device has solved the problem of a family.
+
+    Attributes
+    ----------
+    family : str
+        Of `FAMILIES`, or several.
+    dtype : str
+    widest : int
+        Bytes of the widest vectors that were right, from the device's own on; 0 if none were.
+    seconds : float
+        Wall time of all tries.
+    said : tuple of str
+        What went wrong with wider ones, in turn.
+    """
+
+    family: str
+    dtype: str
+    widest: int
+    seconds: float
+    said: tuple[str, ...] = ()
+
+
+class _Process:
+    """Facts about this process."""
+
+    forced = 0  # bytes of vectors, in a child; 0: the device's own
+    known: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
+    used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  engine -> itself, after another
+    wrong: set[tuple[cl.Device, str]] = set()  # noqa: RUF012  engines
+
+
+def switched_off() -> bool:
+    """Whether the environment leaves the checks out."""
+    return os.environ.get(SWITCH, "") not in ("", "0")
+
+
+def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
+    """Return the limits of a device for a family of kernels, checked before its first use.
+
+    Parameters
+    ----------
+    device : pyopencl.Device
+    family : str
+        Of `FAMILIES`.
+    dtype : float64 or float32
+
+    Raises
+    ------
+    DeviceError
+        The device gives wrong answers, or none, whatever the width of vectors.
+    """
+    own = devices.limits(device)
+    if _Process.forced:
+        return _narrowed(own, _Process.forced)
+    if switched_off() or devices.is_simulator(device):
+        return own
+    if family.startswith("nmodl") and not devices.has_fp64(device):
+        return own  # it is refused, whatever its answers
+    whole = devices.whole_device(device)
+    asked = family if family == "solve" else _after_another(whole, family)
+    found = _outcome(whole, asked, np.dtype(dtype).name)
+    if found is not None and not found.widest:
+        _Process.wrong.add((whole, family))
+        raise DeviceError(
+            f"{devices.label(device)} is wrong in known answers ({title(asked)}, {found.dtype}): "
+            f"{found.said[-1]}; expected another device, driver or runtime ('clhines doctor' "
+            f"checks again, {SWITCH}=1 uses it all the same)"
+        )
+    narrower = found is not None and found.widest < own.vector_bytes
+    return _narrowed(own, found.widest) if found is not None and narrower else own
+
+
+def _after_another(device: cl.Device, family: str) -> str:
+    """Return an engine's family, after that of another engine if this process has used one."""
+    used = _Process.used.setdefault(device, {})
+    if family not in used:
+        right = [name for name in used if (device, name) not in _Process.wrong]
+        used[family] = "+".join([*right[-1:], family])
+    return used[family]
+
+
+def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
+    """Whether `limits` takes a family, for a choice among several; one that is wrong is logged.
+
+    Blocks of cells are vectors of instances: they have no scalar kernels.
+    """
+    try:
+        found = limits(device, family, dtype)
+    except DeviceError as error:
+        _log.info("%s", error)
+        return False
+    if family == "nmodl-blocks" and found.vector_bytes <= np.dtype(dtype).itemsize:
+        _Process.wrong.add((devices.whole_device(device), family))
+        return False
+    return True
+
+
+def title(family: str) -> str:
+    """Return a family's description, or those of several."""
+    return ", then ".join(FAMILIES[name] for name in family.split("+"))
+
+
+def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
+    """Check a device now, whatever is known of it, and keep the outcome.
+
+    Returns
+    -------
+    Outcome or None
+        None where it cannot be checked: no process can be started, or there is too little memory.
+    """
+    device, dtype = devices.whole_device(device), np.dtype(dtype).name
+    index = next((index for index, d in devices.all_devices() if d == device), None)
+    if index is None:
+        return None
+    found = _tried(device, index, family, dtype)
+    _Process.known[device, family, dtype] = found
+    if found is not None:
+        _save(_key(device, family, dtype), found)
+    return found
+
+
+def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
+    """Return the outcome that is kept for a device; None where there is none."""
+    return _load(_key(devices.whole_device(device), family, np.dtype(dtype).name))
+
+
+def families(device: cl.Device) -> list[str]:
+    """Return the families that a device is used for, and its engines in turn."""
+    left = {"nmodl-epochs" if devices.is_cpu(device) else "nmodl-blocks"}
+    if not devices.has_fp64(device):  # which NMODL needs
+        left |= {name for name in FAMILIES if name.startswith("nmodl")}
+    found = [name for name in FAMILIES if name not in left]
+    return [*found, "+".join(found[1:])]
+
+
+def forget() -> None:
+    """Forget what this process knows; files stay."""
+    with _LOCK:
+        _Process.known, _Process.used, _Process.wrong = {}, {}, set()
+
+
+def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
+    """Bytes of vectors to be tried, widest first: the device's own, halves of it, and scalars."""
+    own, scalar = devices.limits(device), np.dtype(dtype).itemsize
+    if not own.is_cpu:
+        return (own.vector_bytes,)
+    halves = [own.vector_bytes >> k for k in range(8)]
+    least = 2 * scalar if family == "nmodl-blocks" else scalar
+    return tuple(width for width in halves if width >= 16 or width == least)
+
+
+# ------------------------------------------------------------------------- in the child's process
+
+
+def force(width: int) -> None:
+    """Use vectors of so many bytes in this process."""
+    _Process.forced = width
+
+
+def say(text: str) -> None:
+    """Tell the process that has started this one."""
+    print(_WORD + text, flush=True)
+
+
+def limit_process(seconds: int, memory: bool) -> None:
+    """End this process after so many seconds on processors, where the system can do that.
+
+    With `memory` it gets some GiB from now on: a compiler that does not end may take all there is.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    with suppress(OSError, ValueError):
+        if memory:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + MEMORY + (os.cpu_count() or 1) * _OF_THREAD
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+# ------------------------------------------------------------------------------------------ asking
+
+
+def _narrowed(own: Limits, width: int) -> Limits:
+    if width == own.vector_bytes:
+        return own
+    return replace(own, vector_bytes=width, trusted_bytes=width)
+
+
+def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
+    """Return what is known, in this process or in the cache, or else check now."""
+    place = device, family, dtype
+    with _LOCK:
+        if place in _Process.known:
+            return _Process.known[place]
+        key = _key(device, family, dtype)
+        found = _load(key)
+        if found is None:
+            with _one_process():
+                found = _load(key)  # of another process, for which this one has waited
+                if found is None:
+                    found = examine(device, family, dtype)
+                    _warn(device, found)
+        _Process.known[place] = found
+        return found
+
+
+def _warn(device: cl.Device, found: Outcome | None) -> None:
+    if found is not None and found.said and found.widest:
+        warn_caller(
+            f"{devices.label(device)} is wrong in known answers ({title(found.family)}, "
+            f"{found.dtype}), {'; '.join(found.said)}; from now on vectors have {found.widest} "
+            "bytes there",
+            UserWarning,
+        )
+
+
+def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | None:
+    """Try widths in turn until one is right; None where that cannot be said."""
+    _log.info("known answers of %s: %s, %s", devices.label(device), title(family), dtype)
+    begin, said = time.perf_counter(), list[str]()
+    for width in widths(device, family, dtype):
+        with watching(f"the check of {devices.label(device)} ({title(family)}, {dtype})", SWITCH):
+            answer = _answer(command(index, family, dtype, width))
+        if answer is None:
+            _log.info("%s could not be checked (%s)", devices.label(device), title(family))
+            return None
+        seconds = round(time.perf_counter() - begin, 3)
+        if answer == "right":
+            _log.info("known answers: right in %.2f s", seconds)
+            return Outcome(family, dtype, width, seconds, tuple(said))
+        said.append(f"vectors of {width} bytes: {answer}")
+        _log.info("known answers: %s", said[-1])
+    return Outcome(family, dtype, 0, seconds, tuple(said))
+
+
+def command(index: str, family: str, dtype: str, width: int) -> list[str]:
+    """Command of the process that solves one problem; it imports what this one would."""
+    path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
+    numbers = str(width), str(PROCESSOR_SECONDS)
+    return [sys.executable, "-c", _PROGRAM, json.dumps(path), index, family, dtype, *numbers]
+
+
+def _answer(arguments: Sequence[str]) -> str | None:
+    """Run a process and return ``right`` or what is wrong; None where it could not begin."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="clhines-") as folder:
+            # A killed build leaves PoCL's cache unusable; and what is checked is the compiler.
+            own = {SWITCH: "1", "POCL_CACHE_DIR": folder, "PYOPENCL_NO_CACHE": "1"}
+            out, code = _run(arguments, {**os.environ, **own, "CLHINES_DUMP": ""})
+    except OSError as error:
+        _log.info("no process could be started: %s", error)
+        return None
+    words = [line[len(_WORD) :] for line in out.splitlines() if line.startswith(_WORD)]
+    if not words or words[-1] == "unsure":
+        return None
+    if words[-1] == "right":
+        return "right"
+    if words[-1].startswith("wrong: "):
+        return words[-1][len("wrong: ") :]
+    if code is None:
+        return f"no answer within {SECONDS:.0f} s"
+    if code in (-getattr(signal, "SIGXCPU", 0), -getattr(signal, "SIGKILL", 0)):
+        return f"no answer within {PROCESSOR_SECONDS} s of processor time"
+    return f"the process ended with code {code}" if code >= 0 else f"a crash (signal {-code})"
+
+
+def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, int | None]:
+    """Return the output and exit code of a process; None as the code where it takes too long."""
+    with subprocess.Popen(
+        arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True, errors="replace",
+    ) as process:  # fmt: skip
+        try:
+            out, _ = process.communicate(timeout=SECONDS)
+            return out, process.returncode
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.communicate()[0], None
+        except BaseException:
+            process.kill()
+            raise
+
+
+# ---------------------------------------------------------------------------------------- the store
+
+
+def _key(device: cl.Device, family: str, dtype: str) -> dict[str, object]:
+    """Return all that an outcome depends on."""
+    return {
+        "platform": device.platform.name.strip(),
+        "platform_version": device.platform.version.strip(),
+        "device": device.name.strip(),
+        "version": device.version.strip(),
+        "driver": device.driver_version,
+        "workaround": not pocl.switched_off(),
+        "clhines": clhines.__version__,
+        "kernels": _kernels(),
+        "family": family,
+        "dtype": dtype,
+    }
+
+
+@cache
+def _kernels() -> str:
+    return digest()
+
+
+def _path(key: dict[str, object]) -> Path:
+    text = json.dumps(key, sort_keys=True)
+    return files.cache_folder() / f"trust-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def _save(key: dict[str, object], found: Outcome) -> None:
+    """Keep an outcome; where that cannot be, each process checks for itself."""
+    path = _path(key)
+    text = json.dumps({"schema": _SCHEMA, "key": key, "outcome": asdict(found)}, indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_text(path, text, part="trust-{}.tmp")
+    except (OSError, InputError) as error:
+        _log.info("what is known of the device is not kept: %s", error)
+
+
+def _load(key: dict[str, object]) -> Outcome | None:
+    """Return an outcome, or None for anything but a file that `_save` could have written."""
+    try:
+        entry = files.read_json(_path(key))
+    except InputError:
+        return None
+    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA or entry.get("key") != key:
+        return None
+    given = entry.get("outcome")
+    if not isinstance(given, dict) or set(given) != set(Outcome.__dataclass_fields__):
+        return None
+    widest, seconds, said = given["widest"], given["seconds"], given["said"]
+    good = type(widest) is int and 0 <= widest <= 128 and type(seconds) in (int, float)
+    if not good or not isinstance(said, list) or not all(isinstance(s, str) for s in said):
+        return None
+    if (given["family"], given["dtype"]) != (key["family"], key["dtype"]) or not (widest or said):
+        return None
+    return Outcome(given["family"], given["dtype"], widest, float(seconds), tuple(said))
+
+
+@contextmanager
+def _one_process() -> Iterator[None]:
+    """Let one process of this machine check at a time, of all ranks; the others wait for it."""
+    try:
+        import fcntl
+
+        folder = files.cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / "trust.lock", "a", encoding="utf-8")
+    except (ImportError, OSError):  # Windows; a folder that cannot be written
+        yield
+        return
+    with file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

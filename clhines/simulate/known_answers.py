@@ -1,0 +1,174 @@
+"""Small problems with known answers, one for each family of kernels; see `clhines.device.trust`.
+
+``main`` runs in a process of its own, which `trust` starts and limits in time: it prints
+``started`` once the device is open, and then one line that says how the problem ended.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyopencl as cl
+
+from clhines import reference
+from clhines.device import devices, trust
+from clhines.forest import Forest
+
+if TYPE_CHECKING:
+    from clhines.mechanisms.mechanism import Mechanism
+    from clhines.network.network import Network
+
+CELLS = 17  # more than fit into any vector
+STEPS = 30
+ROUNDINGS = 64  # of a voltage in a step, at most: a solve of 12 nodes, two currents, an exponential
+_DT = 0.025  # ms
+_CHANNEL = """
+    density known
+    parameter g = 0.001
+    state m = 0.1
+    dm/dt = (1/(1 + exp(-(v + 40)/5)) - m)/2
+    current i = g*m*(v + 70)
+"""
+_NMODL = """
+    NEURON { SUFFIX known  NONSPECIFIC_CURRENT i  RANGE g }
+    PARAMETER { g = 0.001 }
+    ASSIGNED { v  i }
+    STATE { m }
+    INITIAL { m = 0.1 }
+    BREAKPOINT { SOLVE states METHOD cnexp  i = g*m*(v + 70) }
+    DERIVATIVE states { m' = (1/(1 + exp(-(v + 40)/5)) - m)/2 }
+"""
+
+
+class UnsureError(Exception):
+    """The device runs other kernels than those that the problem is for."""
+
+
+def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Solve cells of 40 nodes in vectors of cells, and in vectors of branches.
+
+    Rows are dominant by 2 at least of 4, so that the condition is at most 3, and the elimination
+    makes fewer than 20 roundings of any entry.
+    """
+    from clhines.solve.solver import Solver
+
+    forest = Forest.from_cells([np.array([-1, *(k // 2 for k in range(39))])] * CELLS)
+    n = forest.num_nodes
+    children = np.bincount(forest.parent[forest.parent >= 0], minlength=n)
+    d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))
+    expected = reference.solve_serial(forest, d, u, b)
+    for method in ("block_interleaved", "fine"):
+        found = Solver(forest, method, dtype, queue=queue).solve(d.astype(dtype), u.astype(dtype),
+                                                                 b.astype(dtype))  # fmt: skip
+        said = _compared(method, found, expected, 64)
+        if said:
+            return said
+    return ""
+
+
+def steps(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance cells with a channel from a text by steps."""
+    return _network(queue, dtype, "steps", _CHANNEL)
+
+
+def epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance the same by epochs; on CPUs in vectors of cells."""
+    return _network(queue, dtype, "epochs", _CHANNEL)
+
+
+def nmodl_steps(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance cells with a channel from NMODL by steps; on CPUs in vectors of instances."""
+    return _network(queue, dtype, "steps", _NMODL)
+
+
+def nmodl_blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance the same by blocks of cells, on CPUs; not in scalars, which blocks do not have."""
+    if not trust.is_right(queue.device, "nmodl-blocks", dtype):
+        return ""
+    return _network(queue, dtype, "auto", _NMODL)
+
+
+def nmodl_epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance the same by epochs."""
+    return _network(queue, dtype, "epochs", _NMODL)
+
+
+PROBLEMS: dict[str, Callable[[cl.CommandQueue, np.dtype], str]] = {
+    "solve": solve,
+    "steps": steps,
+    "epochs": epochs,
+    "nmodl-steps": nmodl_steps,
+    "nmodl-blocks": nmodl_blocks,
+    "nmodl-epochs": nmodl_epochs,
+}
+
+
+def _compared(what: str, found: np.ndarray, expected: np.ndarray, roundings: float) -> str:
+    """Say how far numbers are from their reference, where that is too far; else nothing."""
+    largest = float(np.abs(expected).max())
+    difference = float(np.abs(found - expected).max()) / largest
+    limit = roundings * float(np.finfo(found.dtype).eps)
+    if difference <= limit:  # False for NaN
+        return ""
+    return f"{what} differs by {difference:.1e} from the reference; expected at most {limit:.1e}"
+
+
+def _network(queue: cl.CommandQueue, dtype: np.dtype, engine: str, text: str) -> str:
+    """Advance cells that excite each other, and compare all voltages with the host's.
+
+    Errors of a step are damped by the next ones: cells are passive but for a slow, weak channel.
+    """
+    from clhines.mechanisms.mechanism import Mechanism
+    from clhines.simulate.extended_blocks import ExtendedBlocks
+    from clhines.simulate.simulation import Simulation
+
+    made = Mechanism.from_nmodl(text) if text is _NMODL else Mechanism(text)
+    known = Simulation(_cells(made), _DT, engine="reference")
+    known.run(STEPS * _DT)
+    method = "flat" if engine == "steps" else "auto"  # soon compiled; `solve` is about others
+    run = Simulation(_cells(made), _DT, dtype, queue=queue, engine=engine, method=method)
+    if engine == "auto" and not isinstance(run.runner, ExtendedBlocks):
+        raise UnsureError
+    run.run(STEPS * _DT)
+    return _compared(run.engine, run.voltages(), known.voltages(), STEPS * ROUNDINGS)
+
+
+def _cells(made: Mechanism) -> Network:
+    """Return a ring of cells with a channel and a synapse each, all of which get an event."""
+    from clhines.cells.cable import discretise
+    from clhines.cells.synthetic import ring_cell
+    from clhines.network.network import Network
+
+    net = Network([discretise(ring_cell(3, 0.6, 3, seed=1), max_length=90.0)], CELLS)
+    net.insert(made, "soma")
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    each = np.arange(CELLS)
+    net.event(synapses, each, 0.025 * (each % 4), 0.02)
+    net.connect(each, synapses, (each + 1) % CELLS, np.full(CELLS, 0.02), np.full(CELLS, 0.25))
+    net.threshold = -50.0
+    return net
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Work on one problem: index of the device, family, dtype, bytes of vectors, seconds."""
+    index, family, dtype, width, seconds = arguments
+    queue = devices.make_queue(dict(devices.all_devices())[index])
+    trust.limit_process(int(seconds), devices.is_cpu(queue.device))
+    trust.say("started")
+    trust.force(int(width))
+    try:
+        answers = (PROBLEMS[name](queue, np.dtype(dtype)) for name in family.split("+"))
+        said = next((answer for answer in answers if answer), "")
+    except (UnsureError, MemoryError, cl.MemoryError):
+        trust.say("unsure")
+        return
+    except Exception as error:  # whatever a wrong compiler leads to
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    trust.say(f"wrong: {said}" if said else "right")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
