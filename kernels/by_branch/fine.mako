@@ -24,6 +24,8 @@ typedef ${spec.real} real;
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define WORK_GROUP ${spec.work_group}
+#define AHEAD ${max(1, spec.ahead // spec.rhs)}   // rows of a branch that are read at once
+#define NEIGHBOURS 32
 % if local:
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define FACTOR(place) kept[(place) - start]
@@ -61,15 +63,9 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         for (int k = lane; k < width; k += WORK_GROUP) {
             const int branch = first + k;
             const int root = start + level_offset[top + level] + k;   // end nearest the root
+            const int length = branch_length[branch];
             real sum_d = 0, sum_b[RHS];
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
-            // values are read a node ahead: memory answers while a pivot is computed
-            int next = root + (branch_length[branch] - 1) * width;
-            real next_d = d[next], next_u = u[next], next_b[RHS];
-% if not spec.symmetric:
-            real next_l = l[next];
-% endif
-            for (int r = 0; r < RHS; ++r) next_b[r] = b[next + (long)r * num_values];
             for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
                 const int child = start + child_first[c];
                 const real coupling = u[child];
@@ -77,34 +73,47 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
                 for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * SOLUTION(child, r);
             }
             int bad = 0;
-            for (int j = branch_length[branch] - 1; j >= 0; --j) {
-                const int place = next;
-                const real pivot = next_d - sum_d;
-                const real coupling = level + j ? next_u : (real)0;
+            // neighbours go through rows together, from that of the longest of them on, so that
+            // they read side by side
+            for (int j = branch_length[first + ${"k / NEIGHBOURS * NEIGHBOURS" if spec.uniform else "k"}] - 1; j >= 0; j -= AHEAD) {
+                real row_d[AHEAD], row_u[AHEAD], row_b[RHS * AHEAD];
 % if not spec.symmetric:
-                const real below = level + j ? next_l : (real)0;
+                real row_l[AHEAD];
 % endif
-                real right[RHS];
-                for (int r = 0; r < RHS; ++r) right[r] = next_b[r];
-                if (j) {
-                    next -= width;
-                    next_d = d[next];
-                    next_u = u[next];
+                __attribute__((opencl_unroll_hint))
+                for (int s = 0; s < AHEAD; ++s) {   // memory answers to all of them at once
+                    const int place = root + (j - s) * width;
+                    if (j - s >= 0 && j - s < length) {
+                        row_d[s] = d[place];
+                        row_u[s] = u[place];
 % if not spec.symmetric:
-                    next_l = l[next];
+                        row_l[s] = l[place];
 % endif
-                    for (int r = 0; r < RHS; ++r) next_b[r] = b[next + (long)r * num_values];
+                        for (int r = 0; r < RHS; ++r)
+                            row_b[RHS * s + r] = b[place + (long)r * num_values];
+                    }
                 }
-                const real inverse = (real)1 / pivot;
-                const real f = ${"coupling" if spec.symmetric else "below"} * inverse;
-                FACTOR(place) = f;
-                sum_d = coupling * f;
-                for (int r = 0; r < RHS; ++r) {
-                    const real g = (right[r] - sum_b[r]) * inverse;
-                    SOLUTION(place, r) = g;
-                    sum_b[r] = coupling * g;
+                __attribute__((opencl_unroll_hint))
+                for (int s = 0; s < AHEAD; ++s) {
+                    if (j - s < 0 || j - s >= length) continue;
+                    const int place = root + (j - s) * width;
+                    const real pivot = row_d[s] - sum_d;
+                    const real coupling = level + j - s ? row_u[s] : (real)0;
+% if not spec.symmetric:
+                    const real below = level + j - s ? row_l[s] : (real)0;
+% endif
+                    const real inverse = (real)1 / pivot;
+                    const real f = ${"coupling" if spec.symmetric else "below"} * inverse;
+                    FACTOR(place) = f;
+                    sum_d = coupling * f;
+                    for (int r = 0; r < RHS; ++r) {
+                        const real g = (row_b[RHS * s + r] - sum_b[r]) * inverse;
+                        SOLUTION(place, r) = g;
+                        sum_b[r] = coupling * g;
+                    }
+                    if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0)
+                        bad = j - s + 1;
                 }
-                if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0) bad = j + 1;
             }
             if (bad)   // the deepest bad node of the cell wins, whoever finds it first
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
@@ -121,23 +130,27 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             const int branch = first + k;
             const int root = start + level_offset[top + level] + k;
             const int parent = branch_parent[branch];
+            const int length = branch_length[branch];
             for (int r = 0; r < RHS; ++r) {
-                int next = root;
-                real next_f = FACTOR(next), next_g = SOLUTION(next, r);
                 real above = parent < 0 ? (real)0 : SOLUTION(start + parent, r);
-                for (int j = branch_length[branch] - 1; j >= 0; --j) {
-                    const int place = next;
-                    const real f = next_f, g = next_g;
-                    if (j) {
-                        next += width;
-                        next_f = FACTOR(next);
-                        next_g = SOLUTION(next, r);
-                    }
-                    above = g - f * above;
-                    SOLUTION(place, r) = above;
+                for (int j = 0; j < length; j += AHEAD) {
+                    real row_f[AHEAD], row_g[AHEAD];
+                    __attribute__((opencl_unroll_hint))
+                    for (int s = 0; s < AHEAD; ++s)
+                        if (j + s < length) {
+                            row_f[s] = FACTOR(root + (j + s) * width);
+                            row_g[s] = SOLUTION(root + (j + s) * width, r);
+                        }
+                    __attribute__((opencl_unroll_hint))
+                    for (int s = 0; s < AHEAD; ++s)
+                        if (j + s < length) {
+                            const int place = root + (j + s) * width;
+                            above = row_g[s] - row_f[s] * above;
+                            SOLUTION(place, r) = above;
 % if local:
-                    x[place + (long)r * num_values] = above;
+                            x[place + (long)r * num_values] = above;
 % endif
+                        }
                 }
             }
         }

@@ -60,6 +60,11 @@ class FineSpec(KernelSpec):
         "branch_rank",
     )
     capacity: int
+    ahead: int = 4
+    uniform: bool = True
+
+
+AHEAD, UNIFORM = 4, True
 
 
 def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
@@ -118,6 +123,8 @@ def _plan_levels(
         rhs=1,
         work_group=work_group,
         capacity=capacity,
+        ahead=AHEAD,
+        uniform=UNIFORM,
     )
     part = Part(
         spec=spec,

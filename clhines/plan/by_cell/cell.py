@@ -24,6 +24,8 @@ from clhines.plan.plan import (
     work_group_size,
 )
 
+AHEAD = 4
+
 
 @dataclass(frozen=True)
 class CellSpec(KernelSpec):
@@ -44,6 +46,9 @@ class CellSpec(KernelSpec):
     rhs_local : int
         Values of a right-hand side that a work-group (one block) holds in local memory;
         0 leaves them in global memory.
+    ahead : int
+        Nodes of a cell that are read at once, where a work-item has one cell and one right-hand
+        side.
     """
 
     template: ClassVar[str] = "by_cell/cell"
@@ -64,6 +69,7 @@ class CellSpec(KernelSpec):
     same_shape: bool
     codes_in_order: bool
     rhs_local: int
+    ahead: int
 
     @property
     def codes_by_shape(self) -> bool:
@@ -156,6 +162,7 @@ def _plan_columns(
         codes_in_order=not per_shape,
         work_group=work_group,
         rhs_local=rhs_local,
+        ahead=AHEAD,
     )
     items = len(lanes) // vector
     gather = layout.column_gather(forest, columns)
