@@ -226,6 +226,9 @@ class KernelSpec(TemplateSpec):
         It can read and write natural order.
     phase : str
         See `Part.phase`; a field of specs with several phases.
+    variant : str
+        What the kernel was written for, where a template has kernels for some batches and one for
+        any; for reading.
     """
 
     first_argument: ClassVar[str] = "num_blocks"
@@ -244,10 +247,15 @@ class KernelSpec(TemplateSpec):
     keeps_factors: ClassVar[bool] = False
     takes_natural: ClassVar[bool] = False
     phase = "solve"
+    variant = ""
     real: str
     symmetric: bool
     rhs: int
     work_group: int
+
+    def general(self) -> KernelSpec:
+        """Return the spec of the kernel for any batch; slower, but one for all."""
+        return self
 
     @property
     def unsymmetric(self) -> bool:
