@@ -11,6 +11,8 @@ from clhines.arrays import ranges
 from clhines.forest import Forest
 from clhines.plan.plan import Part, Plan
 
+MOST_PROGRAMS = 4  # of a solver
+
 
 def plan_by_kind(
     forest: Forest,
@@ -35,6 +37,16 @@ def plan_by_kind(
     if len(plans) == 1:
         return replace(plans[0][1], method=method)
     return _combine(forest, method, plans)
+
+
+def with_few_programs(plans: list[Plan]) -> list[Plan]:
+    """Return plans of one solver with few kernels: general ones in place of many others."""
+    if len({part.spec for plan in plans for part in plan.parts}) <= MOST_PROGRAMS:
+        return plans
+    return [
+        replace(plan, parts=tuple(replace(p, spec=p.spec.general()) for p in plan.parts))
+        for plan in plans
+    ]
 
 
 def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:

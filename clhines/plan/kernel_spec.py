@@ -229,6 +229,9 @@ class KernelSpec(TemplateSpec):
         In natural order it adds `NOT_FINITE` to the status of a cell where x is not finite.
     phase : str
         See `Part.phase`; a field of specs with several phases.
+    variant : str
+        What the kernel was written for, where a template has kernels for some batches and one for
+        any; for reading.
     """
 
     first_argument: ClassVar[str] = "num_blocks"
@@ -249,10 +252,15 @@ class KernelSpec(TemplateSpec):
     finds_infinite: ClassVar[bool] = False
     not_finite: ClassVar[int] = NOT_FINITE
     phase = "solve"
+    variant = ""
     real: str
     symmetric: bool
     rhs: int
     work_group: int
+
+    def general(self) -> KernelSpec:
+        """Return the spec of the kernel for any batch; slower, but one for all."""
+        return self
 
     @property
     def unsymmetric(self) -> bool:

@@ -317,7 +317,8 @@ class Plan:
         ]
         lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
         for part in self.parts:
-            lines.append(f"kernel            {part.spec.template.rpartition('/')[2]}")
+            names = [part.spec.template.rpartition("/")[2], part.spec.variant]
+            lines.append(f"kernel            {', '.join(filter(None, names))}")
             lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
             for name, text in part.shown_statistics().items():
                 lines.append(f"  {name:<16}{text}")

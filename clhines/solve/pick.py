@@ -18,6 +18,7 @@ from clhines.errors import (
     warn_caller,
 )
 from clhines.forest import Forest
+from clhines.plan.combine import with_few_programs
 from clhines.plan.methods import candidate_plans, make_plan
 from clhines.plan.plan import Option, Plan
 from clhines.solve.engine import Engine
@@ -102,7 +103,8 @@ class Pick:
         def make(part: Forest) -> Plan:
             return make_plan(part, method, self.dtype, self.limits, **options)
 
-        return self.room.plan(self.forest, make)
+        plans, bounds = self.room.plan(self.forest, make)
+        return with_few_programs(plans), bounds
 
     def _tune(self, mode: str) -> None:
         """Plan again with the winner, stored or measured now, where it is another row."""

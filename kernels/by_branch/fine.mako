@@ -2,7 +2,145 @@
 <%
     local = spec.capacity > 0
     fence = "CLK_LOCAL_MEM_FENCE" if local else "CLK_GLOBAL_MEM_FENCE"
+    ahead = max(1, spec.ahead // spec.rhs)
+
+    # What is known of a level, or how it is read; `level` is None in a loop over all levels.
+    def number(level):
+        return "level" if level is None else str(level)
+
+    def first_branch(level):
+        above = spec.levels[:level] if level is not None else [None]
+        if all(known and known.width for known in above):
+            return f"level_branches[top] + {sum(known.width for known in above)}"
+        return f"level_branches[top + {number(level)}]"
+
+    def width_of(level):
+        if level is None:
+            return "level_branches[top + level + 1] - first"
+        if spec.levels[level].width:
+            return str(spec.levels[level].width)
+        read = f"level_branches[top + {level + 1}] - first"
+        return read if spec.levels[level].everywhere else f"levels > {level} ? {read} : 0"
+
+    def offset_of(level):
+        if level is not None and spec.levels[level].offset >= 0:
+            return str(spec.levels[level].offset)
+        return f"level_offset[top + {number(level)}]"
+
+    def length_of(level):
+        if level is not None and spec.levels[level].length:
+            return str(spec.levels[level].length)
+        return "branch_length[branch]"
+
+    def branches(level):   # a work-item takes several only where some block has more
+        if level is None or spec.levels[level].passes:
+            return "for (int k = lane; k < width; k += WORK_GROUP)"
+        return "const int k = lane; if (k < width)"
+
+    def inner(level, node, value):   # 0 at the root, which has no parent
+        if level is None:
+            return f"level + {node} ? {value} : (real)0"
+        return value if level else f"{node} ? {value} : (real)0"
 %>\
+<%def name="eliminate(level)">\
+        const int first = ${first_branch(level)}, width = ${width_of(level)};
+        ${branches(level)} {
+            const int branch = first + k, length = ${length_of(level)};
+            const int root = start + ${offset_of(level)} + k;   // end nearest the root
+            real sum_d = 0, sum_b[RHS];
+            for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
+% if level is None or level + 1 < len(spec.levels):
+            for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
+                const int child = start + child_first[c];
+                const real coupling = u[child];
+                sum_d += coupling * FACTOR(child);
+                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * SOLUTION(child, r);
+            }
+% endif
+            int bad = 0;
+            for (int j = length - 1; j >= 0; j -= AHEAD) {
+                real row_d[AHEAD], row_u[AHEAD], row_b[RHS * AHEAD];
+% if not spec.symmetric:
+                real row_l[AHEAD];
+% endif
+                __attribute__((opencl_unroll_hint))
+                for (int s = 0; s < AHEAD; ++s) {   // memory answers to all of them at once
+                    const int place = root + (j - s) * width;
+                    if (j - s >= 0) {
+                        row_d[s] = d[place];
+                        row_u[s] = u[place];
+% if not spec.symmetric:
+                        row_l[s] = l[place];
+% endif
+                        for (int r = 0; r < RHS; ++r)
+                            row_b[RHS * s + r] = b[place + (long)r * num_values];
+                    }
+                }
+                __attribute__((opencl_unroll_hint))
+                for (int s = 0; s < AHEAD; ++s) {
+                    if (j - s < 0) continue;
+                    const int place = root + (j - s) * width;
+                    const real pivot = row_d[s] - sum_d;
+                    const real coupling = ${inner(level, "j - s", "row_u[s]")};
+% if not spec.symmetric:
+                    const real below = ${inner(level, "j - s", "row_l[s]")};
+% endif
+                    const real inverse = (real)1 / pivot;
+                    const real f = ${"coupling" if spec.symmetric else "below"} * inverse;
+                    FACTOR(place) = f;
+                    sum_d = coupling * f;
+                    for (int r = 0; r < RHS; ++r) {
+                        const real g = (row_b[RHS * s + r] - sum_b[r]) * inverse;
+                        SOLUTION(place, r) = g;
+                        sum_b[r] = coupling * g;
+                    }
+                    if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0)
+                        bad = j - s + 1;
+                }
+            }
+            if (bad)   // the deepest bad node of the cell wins, whoever finds it first
+                atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
+                           branch_rank[branch] + bad);
+        }
+</%def>\
+<%def name="substitute(level)">\
+        const int first = ${first_branch(level)}, width = ${width_of(level)};
+        ${branches(level)} {
+            const int branch = first + k, length = ${length_of(level)};
+            const int root = start + ${offset_of(level)} + k;
+% if level != 0:
+            const int parent = branch_parent[branch];
+% endif
+            for (int r = 0; r < RHS; ++r) {
+% if level == 0:
+                real above = 0;
+% elif level is None:
+                real above = parent < 0 ? (real)0 : SOLUTION(start + parent, r);
+% else:
+                real above = SOLUTION(start + parent, r);
+% endif
+                for (int j = 0; j < length; j += AHEAD) {
+                    real row_f[AHEAD], row_g[AHEAD];
+                    __attribute__((opencl_unroll_hint))
+                    for (int s = 0; s < AHEAD; ++s)
+                        if (j + s < length) {
+                            row_f[s] = FACTOR(root + (j + s) * width);
+                            row_g[s] = SOLUTION(root + (j + s) * width, r);
+                        }
+                    __attribute__((opencl_unroll_hint))
+                    for (int s = 0; s < AHEAD; ++s)
+                        if (j + s < length) {
+                            const int place = root + (j + s) * width;
+                            above = row_g[s] - row_f[s] * above;
+                            SOLUTION(place, r) = above;
+% if local:
+                            x[place + (long)r * num_values] = above;
+% endif
+                        }
+                }
+            }
+        }
+</%def>\
 // Fine-grained Hines solver (Huber 2018): one work-group a block of cells, one work-item a
 // branch, a barrier a level.
 // spec: ${spec}
@@ -24,6 +162,7 @@ typedef ${spec.real} real;
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define WORK_GROUP ${spec.work_group}
+#define AHEAD ${ahead}   // nodes of a branch that are read at once
 % if local:
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define FACTOR(place) kept[(place) - start]
@@ -52,95 +191,40 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
         status[cell_number[c]] = 0;
     barrier(CLK_GLOBAL_MEM_FENCE);
 
+% if spec.levels:
+    // backward sweep: from the tips to the root, deepest level first
+% for level in reversed(range(len(spec.levels))):
+    {   // level ${level}
+${eliminate(level)}\
+    }
+% if level:
+    barrier(${fence});
+% endif
+% endfor
+    // no barrier: a work-item goes on with the branches at the root that it has eliminated
+
+    // forward sweep: from the root to the tips
+% for level in range(len(spec.levels)):
+    {   // level ${level}
+${substitute(level)}\
+    }
+% if level + 1 < len(spec.levels):
+    barrier(${fence});
+% endif
+% endfor
+% else:
     // backward sweep: from the tips to the root, deepest level first
     int level = levels;
     do {   // at least once: PoCL takes far longer to build loops that may not reach a barrier
         --level;
-        const int first = level_branches[top + level];
-        const int width = level_branches[top + level + 1] - first;
-        for (int k = lane; k < width; k += WORK_GROUP) {
-            const int branch = first + k;
-            const int root = start + level_offset[top + level] + k;   // end nearest the root
-            real sum_d = 0, sum_b[RHS];
-            for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
-            // values are read a node ahead: memory answers while a pivot is computed
-            int next = root + (branch_length[branch] - 1) * width;
-            real next_d = d[next], next_u = u[next], next_b[RHS];
-% if not spec.symmetric:
-            real next_l = l[next];
-% endif
-            for (int r = 0; r < RHS; ++r) next_b[r] = b[next + (long)r * num_values];
-            for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
-                const int child = start + child_first[c];
-                const real coupling = u[child];
-                sum_d += coupling * FACTOR(child);
-                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * SOLUTION(child, r);
-            }
-            int bad = 0;
-            for (int j = branch_length[branch] - 1; j >= 0; --j) {
-                const int place = next;
-                const real pivot = next_d - sum_d;
-                const real coupling = level + j ? next_u : (real)0;
-% if not spec.symmetric:
-                const real below = level + j ? next_l : (real)0;
-% endif
-                real right[RHS];
-                for (int r = 0; r < RHS; ++r) right[r] = next_b[r];
-                if (j) {
-                    next -= width;
-                    next_d = d[next];
-                    next_u = u[next];
-% if not spec.symmetric:
-                    next_l = l[next];
-% endif
-                    for (int r = 0; r < RHS; ++r) next_b[r] = b[next + (long)r * num_values];
-                }
-                const real inverse = (real)1 / pivot;
-                const real f = ${"coupling" if spec.symmetric else "below"} * inverse;
-                FACTOR(place) = f;
-                sum_d = coupling * f;
-                for (int r = 0; r < RHS; ++r) {
-                    const real g = (right[r] - sum_b[r]) * inverse;
-                    SOLUTION(place, r) = g;
-                    sum_b[r] = coupling * g;
-                }
-                if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0) bad = j + 1;
-            }
-            if (bad)   // the deepest bad node of the cell wins, whoever finds it first
-                atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
-                           branch_rank[branch] + bad);
-        }
+${eliminate(None)}\
         barrier(${fence});
     } while (level > 0);
 
     // forward sweep: from the root to the tips
     do {
-        const int first = level_branches[top + level];
-        const int width = level_branches[top + level + 1] - first;
-        for (int k = lane; k < width; k += WORK_GROUP) {
-            const int branch = first + k;
-            const int root = start + level_offset[top + level] + k;
-            const int parent = branch_parent[branch];
-            for (int r = 0; r < RHS; ++r) {
-                int next = root;
-                real next_f = FACTOR(next), next_g = SOLUTION(next, r);
-                real above = parent < 0 ? (real)0 : SOLUTION(start + parent, r);
-                for (int j = branch_length[branch] - 1; j >= 0; --j) {
-                    const int place = next;
-                    const real f = next_f, g = next_g;
-                    if (j) {
-                        next += width;
-                        next_f = FACTOR(next);
-                        next_g = SOLUTION(next, r);
-                    }
-                    above = g - f * above;
-                    SOLUTION(place, r) = above;
-% if local:
-                    x[place + (long)r * num_values] = above;
-% endif
-                }
-            }
-        }
+${substitute(None)}\
         barrier(${fence});
     } while (++level < levels);
+% endif
 }

@@ -4,6 +4,7 @@
     lanes = 1 if vector > 1 else spec.vector_width
     value = spec.real + (str(vector) if vector > 1 else "")
     mask = ("long" if spec.real == "double" else "int") + (str(vector) if vector > 1 else "")
+    ahead = max(1, spec.ahead // spec.rhs) if spec.vector_width == 1 else 1
     code = "codes[place]" if spec.codes_in_order else "codes[code_start[cell] + i]"
 
     def rhs(node, place):   # where node `node` of this cell keeps its right-hand side
@@ -41,6 +42,9 @@ typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is 
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+% if ahead > 1:
+#define AHEAD ${ahead}   // nodes of a cell that are read at once
+% endif
 #define LANES ${lanes}   // cells that a work-item takes one after another within each step
 % if spec.rhs_local:
 #define ROOM ${spec.rhs_local}
@@ -84,48 +88,79 @@ void solve(${signature(spec)})
     }
 
     // backward sweep: from the tips to the root
-    for (int i = longest - 1; i >= 0; --i) {
+    for (int i = longest - 1; i >= 0; ${"--i" if ahead == 1 else "i -= AHEAD"}) {
+% if ahead > 1:
+        // AHEAD nodes are read at once: memory answers to all of them in the time of one
+        int codes_read[AHEAD];
+        value d_read[AHEAD], u_read[AHEAD], b_read[AHEAD][RHS]${"" if spec.symmetric else ", l_read[AHEAD]"};
+        const int cell = item, stride = ${spec.stride or "cell_stride[cell]"};
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < AHEAD; ++k) {
+            if (i - k < 0) continue;
+            const int place = cell_start[cell] + (i - k) * stride;
+            codes_read[k] = ${code.replace("+ i", "+ i - k")};
+            d_read[k] = load(d, place);
+            u_read[k] = load(u, place);
+% if not spec.symmetric:
+            l_read[k] = load(l, place);
+% endif
+            for (int r = 0; r < RHS; ++r) b_read[k][r] = load(b, place + (long)r * num_values);
+        }
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < AHEAD; ++k) {
+            const int lane = 0, at = i - k;
+            if (at < 0) continue;
+            const int place = cell_start[cell] + at * stride;
+            const int code = codes_read[k];
+% else:
         for (int lane = 0; lane < LANES; ++lane) {
-            const int cell = item + lane;
+            const int cell = item + lane, at = i;
 % if lanes > 1:
             if (i >= cell_size[cell]) continue;
 % endif
             const int stride = ${spec.stride or "cell_stride[cell]"};
             const int place = cell_start[cell] + i * stride;
             const int code = ${code};
+% endif
             const int parent = ${spec.step.read("parent", "code")}, waiting = ${spec.step.read("waiting", "code")}, first = ${spec.step.read("first", "code")};
             const int up = cell_start[cell] + parent * stride;
 
+% if ahead > 1:
+            const value pivot = (waiting ? load(factor, place) : d_read[k]) - sum_d[lane];
+% else:
             const value pivot = load(waiting ? factor : d, place) - sum_d[lane];
+% endif
             const value inverse = (real)1 / pivot;
-            const value coupling = i ? load(u, place) : (value)(0);
+            const value coupling = at ? ${"u_read[k]" if ahead > 1 else "load(u, place)"} : (value)(0);
 % if spec.symmetric:
             const value f = coupling * inverse;
 % else:
-            const value f = (i ? load(l, place) : (value)(0)) * inverse;
+            const value f = (at ? ${"l_read[k]" if ahead > 1 else "load(l, place)"} : (value)(0)) * inverse;
 % endif
             store(factor, place, f);
             sum_d[lane] = coupling * f;
             for (int r = 0; r < RHS; ++r) {
                 const long shift = (long)r * num_values;
-% if spec.rhs_local:
-                const value right = waiting ? ${rhs("i", "place")} : load(b, place + shift);
+% if ahead > 1:
+                const value right = waiting ? ${rhs("at", "place")} : b_read[k][r];
+% elif spec.rhs_local:
+                const value right = waiting ? ${rhs("at", "place")} : load(b, place + shift);
 % else:
                 const value right = load(waiting ? x : b, place + shift);
 % endif
                 const value g = (right - sum_b[lane][r]) * inverse;
-                ${put_rhs("i", "place", "g")}
+                ${put_rhs("at", "place", "g")}
                 sum_b[lane][r] = coupling * g;
             }
 % if vector > 1:
             const ${mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)INFINITY));
-            bad[lane] = (wrong & (bad[lane] == 0)) ? (${mask})(i + 1) : bad[lane];
+            bad[lane] = (wrong & (bad[lane] == 0)) ? (${mask})(at + 1) : bad[lane];
 % else:
             if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad[lane] == 0)
-                bad[lane] = i + 1;
+                bad[lane] = at + 1;
 % endif
 
-            if (parent != i - 1) {
+            if (parent != at - 1) {
                 store(factor, up, load(first ? d : factor, up) - sum_d[lane]);
                 sum_d[lane] = 0;
                 for (int r = 0; r < RHS; ++r) {
@@ -143,23 +178,47 @@ void solve(${signature(spec)})
     }
 
     // forward sweep: from the root to the tips
-    for (int i = 0; i < longest; ++i) {
+    for (int i = 0; i < longest; ${"++i" if ahead == 1 else "i += AHEAD"}) {
+% if ahead > 1:
+        int codes_read[AHEAD];
+        value f_read[AHEAD], x_read[AHEAD][RHS];
+        const int cell = item, stride = ${spec.stride or "cell_stride[cell]"};
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < AHEAD; ++k) {
+            if (i + k >= longest) continue;
+            const int place = cell_start[cell] + (i + k) * stride;
+            codes_read[k] = ${code.replace("+ i", "+ i + k")};
+            f_read[k] = load(factor, place);
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+                x_read[k][r] = ${rhs("(i + k)", "place")};
+            }
+        }
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < AHEAD; ++k) {
+            const int lane = 0, at = i + k;
+            if (at >= longest) continue;
+            const int place = cell_start[cell] + at * stride;
+            const int parent = ${spec.step.read("parent", "codes_read[k]")};
+            const value f = f_read[k];
+% else:
         for (int lane = 0; lane < LANES; ++lane) {
-            const int cell = item + lane;
+            const int cell = item + lane, at = i;
 % if lanes > 1:
             if (i >= cell_size[cell]) continue;
 % endif
             const int stride = ${spec.stride or "cell_stride[cell]"};
             const int place = cell_start[cell] + i * stride;
             const int parent = ${spec.step.read("parent", code)};
-            const int up = cell_start[cell] + parent * stride;
             const value f = load(factor, place);
+% endif
+            const int up = cell_start[cell] + parent * stride;
             for (int r = 0; r < RHS; ++r) {
                 const long shift = (long)r * num_values;
-                if (parent != i - 1) above[lane][r] = ${rhs("parent", "up")};
-                above[lane][r] = ${rhs("i", "place")} - f * above[lane][r];
+                if (parent != at - 1) above[lane][r] = ${rhs("parent", "up")};
+                above[lane][r] = ${"x_read[k][r]" if ahead > 1 else rhs("at", "place")} - f * above[lane][r];
 % if spec.rhs_local:
-                ${put_rhs("i", "place", "above[lane][r]")}
+                ${put_rhs("at", "place", "above[lane][r]")}
 % endif
                 store(x, place + shift, above[lane][r]);
             }

@@ -27,7 +27,35 @@ from clhines.plan.plan import (
     work_group_size,
 )
 
+AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+MOST_LEVELS = 10  # of a kernel that is written for their number
+LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
 CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
+
+
+@dataclass(frozen=True)
+class Level:
+    """What all blocks of a kernel have in common at one level.
+
+    Attributes
+    ----------
+    width : int
+        Branches in each block; 0 where blocks differ.
+    offset : int
+        Values of the levels before it in each block; -1 where blocks differ.
+    length : int
+        Nodes of each branch; 0 where branches differ.
+    passes : bool
+        Some block has more branches than work-items.
+    everywhere : bool
+        Each block has this level.
+    """
+
+    width: int
+    offset: int
+    length: int
+    passes: bool
+    everywhere: bool
 
 
 @dataclass(frozen=True)
@@ -41,6 +69,11 @@ class FineSpec(KernelSpec):
     capacity : int
         Values of the largest block, for which local memory holds the factors and the
         intermediate solution; 0 leaves them in global memory.
+    ahead : int
+        Nodes of a branch that are read at once, with one right-hand side.
+    levels : tuple of Level
+        Of the blocks with the most levels, the roots' first; empty for a kernel that loops over
+        any number of levels.
     """
 
     template: ClassVar[str] = "by_branch/fine"
@@ -60,6 +93,18 @@ class FineSpec(KernelSpec):
         "branch_rank",
     )
     capacity: int
+    ahead: int
+    levels: tuple[Level, ...]
+
+    @property
+    def variant(self) -> str:
+        """See `KernelSpec.variant`."""
+        count = len(self.levels)
+        return f"written for {count or 'any number of'} level{'s' * (count != 1)}"
+
+    def general(self) -> FineSpec:
+        """See `KernelSpec.general`."""
+        return replace(self, levels=())
 
 
 def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
@@ -94,9 +139,9 @@ def _plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
 ) -> Plan:
     """`fine` with one work-item per branch, in blocks of `room` values in local memory if not 0."""
-    work_group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
     enough_blocks = 4 * limits.compute_units
     most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
+    work_group = work_group_size(options, limits, _usual_group(forest, limits, most))
     shaped = _pack(forest, options, work_group, most)
     levels, places = _levels(shaped, work_group)
     while room and 2 * (needed := int(places.template_size.max())) > room:
@@ -118,6 +163,8 @@ def _plan_levels(
         rhs=1,
         work_group=work_group,
         capacity=capacity,
+        ahead=1 if limits.is_cpu else AHEAD,
+        levels=() if limits.is_cpu else _common_levels(levels, places, work_group),
     )
     part = Part(
         spec=spec,
@@ -129,6 +176,40 @@ def _plan_levels(
         max_rhs=min(MAX_RHS, room // capacity - 1) if room else MAX_RHS,
     )
     return Plan(forest, method, places.gather(shaped.forest), (part,))
+
+
+def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
+    """Work-items of a group; many where blocks of `max_cells` fill twice as many on a level."""
+    if limits.is_cpu:
+        return 16
+    widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
+    return LARGE_GROUP if max_cells * widest >= 2 * LARGE_GROUP else 64
+
+
+def _common_levels(
+    levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
+) -> tuple[Level, ...]:
+    """Levels of a kernel that is written for their number, up to `MOST_LEVELS`; otherwise none."""
+    counts = np.diff(levels.level_start)
+    if counts.max() > MOST_LEVELS:
+        return ()
+    found = []
+    ends = np.append(levels.branch_start[1:], levels.branch_start[-1]) - 1
+    for k in range(int(counts.max())):
+        at = levels.level_start[:-1][counts > k] + k
+        width, offset = levels.width[at], places.level_offset[at]
+        longest, shortest = levels.longest[at], levels.length[ends[at]]
+        everywhere = bool(counts.min() > k)
+        found.append(
+            Level(
+                width=int(width[0]) if everywhere and (width == width[0]).all() else 0,
+                offset=int(offset[0]) if (offset == offset[0]).all() else -1,
+                length=int(longest[0]) if longest.max() == shortest.min() else 0,
+                passes=bool(width.max() > work_group),
+                everywhere=everywhere,
+            )
+        )
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,8 @@ from clhines.plan.plan import (
     work_group_size,
 )
 
+AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+
 
 @dataclass(frozen=True)
 class CellSpec(KernelSpec):
@@ -44,6 +46,9 @@ class CellSpec(KernelSpec):
     rhs_local : int
         Values of a right-hand side that a work-group (one block) holds in local memory;
         0 leaves them in global memory.
+    ahead : int
+        Nodes of a cell that are read at once, where a work-item has one cell and one right-hand
+        side.
     """
 
     template: ClassVar[str] = "by_cell/cell"
@@ -64,6 +69,7 @@ class CellSpec(KernelSpec):
     same_shape: bool
     codes_in_order: bool
     rhs_local: int
+    ahead: int
 
     @property
     def codes_by_shape(self) -> bool:
@@ -75,7 +81,8 @@ def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: 
     """Plan methods with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
-    return _plan_columns(forest, method, real, vector, block, work_group)
+    ahead = 1 if limits.is_cpu else AHEAD
+    return _plan_columns(forest, method, real, vector, block, work_group, ahead)
 
 
 def plan_block_local(
@@ -96,7 +103,8 @@ def plan_block_local(
         values = block * int(part.sizes.max())
         values = min(local_size(values, room, limits.is_cpu), room)
         most = min(MAX_RHS, room // values)
-        return _plan_columns(part, method, real, 1, block, block, values, most)
+        ahead = 1 if limits.is_cpu else AHEAD
+        return _plan_columns(part, method, real, 1, block, block, ahead, values, most)
 
     plan = plan_by_kind(forest, method, forest.sizes > room, plan_some)
     parts = [
@@ -133,6 +141,7 @@ def _plan_columns(
     vector: int,
     block: int,
     work_group: int,
+    ahead: int,
     rhs_local: int = 0,
     max_rhs: int = MAX_RHS,
 ) -> Plan:
@@ -156,6 +165,7 @@ def _plan_columns(
         codes_in_order=not per_shape,
         work_group=work_group,
         rhs_local=rhs_local,
+        ahead=ahead,
     )
     items = len(lanes) // vector
     gather = layout.column_gather(forest, columns)

@@ -1,11 +1,15 @@
 """Solves by `fine` with each of its options, on every device."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from systems import dissimilar, families, make_system
 
 from clhines import Forest, PivotError, Solver
-from clhines.cells.shapes import caterpillar, chain, star
+from clhines.cells.shapes import caterpillar, chain, complete_binary, star
+from clhines.device import devices
+from clhines.plan.by_branch import fine
 
 SHAPED = {
     "split_mean": {"split": "mean"},
@@ -40,3 +44,37 @@ def test_every_option_solves_and_names_bad_pivots(queue, name):
         solver.solve(**system.arrays)
     plain.solve(**system.arrays, check=False)
     assert np.array_equal(solver.status(), plain.status())
+
+
+BATCHES = {
+    "1": [chain(37)] * 9,
+    "2": [star(40)] * 5 + [chain(3)] * 2,
+    "3": [complete_binary(3)] * 9,
+    "5, some fewer": [complete_binary(5)] * 3 + [complete_binary(2), chain(1), star(7)],
+    "many": [*dissimilar(9), star(90)],
+}
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_kernels_written_for_their_levels(queue, monkeypatch, batch):
+    """On any device as on GPUs: the solutions and bad pivots of the kernel for any number."""
+    forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
+    gpu = replace(known, is_cpu=False)
+    monkeypatch.setattr(devices, "limits", lambda device: gpu)
+    solvers = []
+    for most in (0, 30):
+        monkeypatch.setattr(fine, "MOST_LEVELS", most)
+        options = {"work_group": 8, "max_cells": 2}
+        solvers.append(Solver(forest, "fine", np.float32, queue=queue, **options))
+        (part,) = solvers[-1].plan.parts
+        assert bool(part.spec.levels) == bool(most)
+    for rows, symmetric in ((None, True), (5, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        for solver in solvers:
+            system.assert_solved(solver.solve(**system.arrays))
+    system = make_system(forest, np.float32)
+    system.d[np.random.default_rng(3).choice(forest.num_nodes, 6, replace=False)] = -1
+    for solver in solvers:
+        solver.solve(**system.arrays, check=False)
+    assert np.array_equal(solvers[0].status(), solvers[1].status())
+    assert solvers[0].status().any()

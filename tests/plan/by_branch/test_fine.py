@@ -10,9 +10,12 @@ from clhines import Forest, InputError, draw, make_plan
 from clhines.cells.shapes import caterpillar, chain, complete_binary, random_binary_tree, star
 from clhines.plan import packing, transforms
 from clhines.plan.by_branch import schedule
+from clhines.plan.by_branch.fine import LARGE_GROUP, MOST_LEVELS, Level
+from clhines.plan.combine import MOST_PROGRAMS, with_few_programs
 from clhines.plan.plan import Limits
 
 CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
+GPU = Limits(max_work_group=1024)
 SHAPED = {
     "split_mean": {"split": "mean"},
     "split_block": {"split": "block"},
@@ -340,3 +343,63 @@ def test_what_cannot_be_drawn(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"a plot needs matplotlib: pip install 'clhines\[plot\]'"):
         plan.plot()
+
+
+# ------------------------------------------------- kernels written for a number of levels
+
+
+def fork(*lengths):
+    """A root of two nodes with a branch of each length."""
+    parent = [-1, 0]
+    for length in lengths:
+        parent += [1, *range(len(parent), len(parent) + length - 1)]
+    return parent
+
+
+def levels_of(cells, limits=GPU, **options):
+    (part,) = make_plan(Forest.from_cells(cells), "fine", "float64", limits, **options).parts
+    return part.spec.levels
+
+
+def test_what_blocks_have_in_common_by_hand():
+    """Numbers of all blocks are in the kernel; others are read."""
+    alike = levels_of([fork(3, 3)] * 3, max_cells=1)
+    assert alike == (Level(1, 0, 2, False, True), Level(2, 2, 3, False, True))
+    assert levels_of([fork(3, 2)] * 3, max_cells=1)[1] == Level(2, 2, 0, False, True)
+    two = levels_of([fork(3, 3), fork(3, 3, 3), fork(3, 3)], max_cells=1, packing="sorted")
+    assert two == (Level(1, 0, 2, False, True), Level(0, 2, 3, False, True))
+    shorter = levels_of([fork(3, 3), chain(2), fork(3, 3)], max_cells=1, packing="sorted")
+    assert shorter == (Level(1, 0, 2, False, True), Level(0, 2, 3, False, False))
+    crowded = levels_of([fork(*[1] * 9)] * 3, max_cells=1, work_group=8)
+    assert crowded == (Level(1, 0, 2, False, True), Level(9, 2, 1, True, True))
+
+
+def test_few_levels_have_kernels_of_their_own():
+    for count in (1, 5, MOST_LEVELS):
+        cells = [complete_binary(count)] * 4 if count > 1 else [chain(7)] * 4
+        assert len(levels_of(cells)) == count
+        plan = make_plan(Forest.from_cells(cells), "fine", limits=GPU)
+        assert f"kernel            fine, written for {count} level" in plan.describe()
+    deep = [caterpillar(60)] * 4
+    assert levels_of(deep) == levels_of(deep, work_group=8) == ()
+    assert (
+        "fine, written for any number of levels"
+        in make_plan(Forest.from_cells(deep), "fine", limits=GPU).describe()
+    )
+    assert levels_of([fork(3, 3)] * 3, CPU, work_group=4) == ()  # no faster there
+
+
+def test_slices_share_few_kernels():
+    """More kinds of blocks than `MOST_PROGRAMS` take the kernel for any."""
+    cells = [[complete_binary(k)] * 3 for k in (2, 3, 4, 5, 6)]
+    plans = [make_plan(Forest.from_cells(c), "fine", limits=GPU, max_cells=1) for c in cells]
+    assert with_few_programs(plans[:MOST_PROGRAMS]) == plans[:MOST_PROGRAMS]
+    (spec,) = {part.spec for plan in with_few_programs(plans) for part in plan.parts}
+    assert spec.levels == ()
+
+
+def test_many_cells_take_large_groups():
+    tree = random_binary_tree(64, 15, 1)
+    few, many = (Forest.repeated([tree], n) for n in (500, 60_000))
+    small, large = (make_plan(f, "fine", limits=GPU).parts[0].spec.work_group for f in (few, many))
+    assert (small, large) == (64, LARGE_GROUP)
