@@ -15,6 +15,7 @@ MEASURES = {
     "reach": "measures.reach",
     "methods": "measures.methods",
     "options": "measures.options",
+    "levels": "measures.levels",
     "accuracy": "measures.accuracy",
     "plan": "measures.plan",
     "tune": "measures.tune",

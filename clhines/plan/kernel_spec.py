@@ -229,9 +229,6 @@ class KernelSpec(TemplateSpec):
         In natural order it adds `NOT_FINITE` to the status of a cell where x is not finite.
     phase : str
         See `Part.phase`; a field of specs with several phases.
-    variant : str
-        What the kernel was written for, where a template has kernels for some batches and one for
-        any; for reading.
     """
 
     first_argument: ClassVar[str] = "num_blocks"
@@ -252,11 +249,15 @@ class KernelSpec(TemplateSpec):
     finds_infinite: ClassVar[bool] = False
     not_finite: ClassVar[int] = NOT_FINITE
     phase = "solve"
-    variant = ""
     real: str
     symmetric: bool
     rhs: int
     work_group: int
+
+    @property
+    def variant(self) -> str:
+        """What the kernel was written for, where others of its template serve any batch."""
+        return ""
 
     def general(self) -> KernelSpec:
         """Return the spec of the kernel for any batch; slower, but one for all."""

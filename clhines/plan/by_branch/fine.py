@@ -29,6 +29,7 @@ from clhines.plan.plan import (
 
 AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
 MOST_LEVELS = 10  # of a kernel that is written for their number
+MOST_LEVELS_CPU = 0  # of one on a CPU, where that was no faster
 LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
 CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
 
@@ -164,7 +165,9 @@ def _plan_levels(
         work_group=work_group,
         capacity=capacity,
         ahead=1 if limits.is_cpu else AHEAD,
-        levels=() if limits.is_cpu else _common_levels(levels, places, work_group),
+        levels=_common_levels(
+            levels, places, work_group, MOST_LEVELS_CPU if limits.is_cpu else MOST_LEVELS
+        ),
     )
     part = Part(
         spec=spec,
@@ -187,11 +190,11 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 
 
 def _common_levels(
-    levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int
+    levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int, most: int
 ) -> tuple[Level, ...]:
-    """Levels of a kernel that is written for their number, up to `MOST_LEVELS`; otherwise none."""
+    """Levels of a kernel that is written for their number, up to `most`; otherwise none."""
     counts = np.diff(levels.level_start)
-    if counts.max() > MOST_LEVELS:
+    if counts.max() > most:
         return ()
     found = []
     ends = np.append(levels.branch_start[1:], levels.branch_start[-1]) - 1

@@ -59,7 +59,7 @@ BATCHES = {
 def test_kernels_written_for_their_levels(queue, monkeypatch, batch):
     """On any device as on GPUs: the solutions and bad pivots of the kernel for any number."""
     forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
-    gpu = replace(known, is_cpu=False)
+    gpu = replace(known, is_cpu=False)  # several nodes at once
     monkeypatch.setattr(devices, "limits", lambda device: gpu)
     solvers = []
     for most in (0, 30):
