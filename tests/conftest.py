@@ -33,6 +33,7 @@ def found():
 
 
 _queues = {}
+SHORT = pytest.StashKey()  # cases of methods of the literature that stay in every run
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +58,26 @@ def pytest_addoption(parser):
         action="store_true",
         help="run every combination of three and more parameters; default: every pair of values",
     )
+
+
+LITERATURE = {"dhs", "cr", "pcr", "cr_pcr"}  # methods that are there to be compared with
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    """Mark cases of the literature's methods on a device `slow`, but for the first of each type.
+
+    `tests/kernels/test_oclgrind.py` runs every kernel of theirs all the same.
+    """
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    named = [value for value in given.values() if isinstance(value, str) and value in LITERATURE]
+    if not named or not {"queue", "fast_queue"} & set(item.fixturenames):
+        return
+    case = item.nodeid.partition("[")[0], *named, str(given.get("dtype"))
+    short = item.session.stash.setdefault(SHORT, set())
+    if case in short:
+        item.add_marker(pytest.mark.slow)
+    short.add(case)
 
 
 def pytest_configure(config):
@@ -95,13 +116,18 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_generate_tests(metafunc):
-    """Give `queue` every device; `fast_queue` every device but simulators."""
-    for fixture in ("queue", "fast_queue"):
+    """Give `every_queue` every device, `fast_queue` and `queue` every device but simulators.
+
+    Where there is nothing but simulators, `queue` has them.
+    """
+    for fixture in ("every_queue", "queue", "fast_queue"):
         if fixture not in metafunc.fixturenames:
             continue
-        parameters = [_parameter(pair) for pair in found()[0]]
-        if fixture == "fast_queue":
-            parameters = [p for p in parameters if not p.marks]
+        parameters = every = [_parameter(pair) for pair in found()[0]]
+        if fixture != "every_queue":
+            parameters = [p for p in every if not p.marks]
+        if fixture == "queue":
+            parameters = parameters or every
         metafunc.parametrize(
             fixture,
             parameters or [pytest.param(None, id="no-device")],
@@ -119,12 +145,26 @@ def _queue(pair):
     return _queues[index]
 
 
+def _must_have(pair):
+    """Queue on a device; no device at all is a failure, not a skip."""
+    if pair is None:
+        pytest.fail(f"the tests need an OpenCL device: {found()[1]}", pytrace=False)
+    return _queue(pair)
+
+
 @pytest.fixture(scope="session")
 def queue(request):
-    """Queue on one of all devices; no device at all is a failure, not a skip."""
-    if request.param is None:
-        pytest.fail(f"the tests need an OpenCL device: {found()[1]}", pytrace=False)
-    return _queue(request.param)
+    """Queue on one of the devices that are not simulators, if there are any: for numbers.
+
+    Kernels run on the simulator Oclgrind in `tests/kernels/test_oclgrind.py`, with all its checks.
+    """
+    return _must_have(request.param)
+
+
+@pytest.fixture(scope="session")
+def every_queue(request):
+    """Queue on one of all devices: for what concerns several platforms."""
+    return _must_have(request.param)
 
 
 @pytest.fixture(scope="session")

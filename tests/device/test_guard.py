@@ -296,7 +296,6 @@ print("all well")
 """
 
 
-@pytest.mark.slow
 def test_devices_with_small_work_groups(fast_queue):
     """PoCL states whatever limit it is given, and refuses what is larger."""
     if "Portable" not in fast_queue.device.platform.name:

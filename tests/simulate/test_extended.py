@@ -33,7 +33,7 @@ class InNeuron:
     """Two cells with one of each mechanism, and everything that is recorded of them."""
 
     def __init__(self):
-        h = self.h = mod_files.loaded("ext_")
+        h = self.h = mod_files.loaded()
         h.celsius = CELSIUS
         self.cells = [self._cell(c) for c in range(2)]
         self.segments = [s for soma, dend in self.cells for s in (soma(0.5), *dend)]

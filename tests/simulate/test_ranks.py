@@ -239,7 +239,6 @@ def ranks(one_process):
     return run
 
 
-@pytest.mark.slow
 @pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize("count", [4])
@@ -275,7 +274,6 @@ def check_differing(texts):
             assert one.endswith("on rank 0; expected the same on all ranks")
 
 
-@pytest.mark.slow
 @pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize("count", [2, 3, 4])
