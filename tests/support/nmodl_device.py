@@ -39,9 +39,9 @@ def values_of(m, a, rng, tables):
 def on_device(queue, cases, real="double", width=1):
     """Yield what NumPy twins give, what the device gives, and how large the numbers are.
 
-    `cases` are pairs of a mechanism and a block. All are in one program, a kernel each: to build one
-    of each case takes far longer. Of several instances at once where `width` is more than 1, some
-    of which have odd voltages.
+    `cases` are pairs of a mechanism and a block. All are in one program, a kernel each, since a
+    program for each takes far longer. Of several instances at once where `width` is more than 1,
+    some of which have odd voltages.
     """
     made = [Case(m, block, real, width) for m, block in cases]
     head = [
