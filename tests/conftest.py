@@ -36,10 +36,14 @@ _queues = {}
 SHORT = pytest.StashKey()  # cases of methods of the literature that stay in every run
 
 
+_stores = itertools.count()
+
+
 @pytest.fixture(autouse=True)
-def _own_store(tmp_path, monkeypatch):
+def _own_store(tmp_path_factory, monkeypatch):
     """Keep every test away from the user's store of tuned winners."""
-    monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path / "store"))
+    folder = tmp_path_factory.getbasetemp() / f"store-{next(_stores)}"  # not made for each test
+    monkeypatch.setenv("CLHINES_CACHE_DIR", str(folder))
 
 
 def _parameter(pair):
@@ -101,10 +105,16 @@ def pytest_collection_modifyitems(config, items):
     """Of tests with three and more parameters, keep those that have a new pair of values."""
     if config.getoption("--all-cases"):
         return
-    seen, kept, left_out = set(), [], []
+    seen, kept, left_out, known = set(), [], [], {}
+
+    def text(value):  # the same objects come again and again, some of them long to print
+        if id(value) not in known:
+            known[id(value)] = _text(value)
+        return known[id(value)]
+
     for item in items:
         given = getattr(item, "callspec", None)
-        values = sorted((n, _text(v)) for n, v in given.params.items()) if given else []
+        values = sorted((n, text(v)) for n, v in given.params.items()) if given else []
         test = item.nodeid.partition("[")[0]
         pairs = {(test, *pair) for pair in itertools.combinations(values, 2)}
         new = len(values) < 3 or not pairs <= seen
