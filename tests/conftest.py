@@ -197,3 +197,18 @@ def needs():
             pytest.skip(f"{queue.device.name.strip()} has no float64")
 
     return check
+
+
+@pytest.fixture
+def unoptimised(monkeypatch):
+    """Let PoCL compile without optimisation, which is faster: where bits and speed do not matter.
+
+    What was built so is forgotten afterwards; PoCL's cache tells the two apart.
+    """
+    from clhines.device import program
+
+    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
+    built = len(program.build_seconds)
+    yield
+    if len(program.build_seconds) != built:
+        program.forget()
