@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
@@ -41,8 +42,11 @@ MEASURES = {
 
 
 def first_line(module: str) -> str:
-    """Return the first line of the docstring of a module, without importing it."""
-    source = BENCH.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+    """Return the first line of the docstring of a module, without importing it itself."""
+    found = find_spec(f"bench.{module}")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(f"there is no module bench.{module}")
+    source = Path(found.origin).read_text("utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
 
 

@@ -33,16 +33,21 @@ def found():
 
 
 _queues = {}
+SHORT = pytest.StashKey()  # cases of methods of the literature that stay in every run
+
+
+_stores = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def _own_store(tmp_path, monkeypatch):
+def _own_store(tmp_path_factory, monkeypatch):
     """Keep every test away from the user's store of tuned winners and of known answers.
 
     In such an empty folder, every test and every process of a test would check its device first:
     CLHINES_TRUST leaves that out, except in the tests of known answers, which delete it.
     """
-    monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path / "store"))
+    folder = tmp_path_factory.getbasetemp() / f"store-{next(_stores)}"  # not made for each test
+    monkeypatch.setenv("CLHINES_CACHE_DIR", str(folder))
     monkeypatch.setenv("CLHINES_TRUST", "1")
 
 
@@ -62,6 +67,26 @@ def pytest_addoption(parser):
         action="store_true",
         help="run every combination of three and more parameters; default: every pair of values",
     )
+
+
+LITERATURE = {"dhs", "cr", "pcr", "cr_pcr"}  # methods that are there to be compared with
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    """Mark cases of the literature's methods on a device `slow`, but for the first of each type.
+
+    `tests/kernels/test_oclgrind.py` runs every kernel of theirs all the same.
+    """
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    named = [value for value in given.values() if isinstance(value, str) and value in LITERATURE]
+    if not named or not {"queue", "fast_queue"} & set(item.fixturenames):
+        return
+    case = item.nodeid.partition("[")[0], *named, str(given.get("dtype"))
+    short = item.session.stash.setdefault(SHORT, set())
+    if case in short:
+        item.add_marker(pytest.mark.slow)
+    short.add(case)
 
 
 def pytest_configure(config):
@@ -85,10 +110,16 @@ def pytest_collection_modifyitems(config, items):
     """Of tests with three and more parameters, keep those that have a new pair of values."""
     if config.getoption("--all-cases"):
         return
-    seen, kept, left_out = set(), [], []
+    seen, kept, left_out, known = set(), [], [], {}
+
+    def text(value):  # the same objects come again and again, some of them long to print
+        if id(value) not in known:
+            known[id(value)] = _text(value)
+        return known[id(value)]
+
     for item in items:
         given = getattr(item, "callspec", None)
-        values = sorted((n, _text(v)) for n, v in given.params.items()) if given else []
+        values = sorted((n, text(v)) for n, v in given.params.items()) if given else []
         test = item.nodeid.partition("[")[0]
         pairs = {(test, *pair) for pair in itertools.combinations(values, 2)}
         new = len(values) < 3 or not pairs <= seen
@@ -100,13 +131,18 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_generate_tests(metafunc):
-    """Give `queue` every device; `fast_queue` every device but simulators."""
-    for fixture in ("queue", "fast_queue"):
+    """Give `every_queue` every device, `fast_queue` and `queue` every device but simulators.
+
+    Where there is nothing but simulators, `queue` has them.
+    """
+    for fixture in ("every_queue", "queue", "fast_queue"):
         if fixture not in metafunc.fixturenames:
             continue
-        parameters = [_parameter(pair) for pair in found()[0]]
-        if fixture == "fast_queue":
-            parameters = [p for p in parameters if not p.marks]
+        parameters = every = [_parameter(pair) for pair in found()[0]]
+        if fixture != "every_queue":
+            parameters = [p for p in every if not p.marks]
+        if fixture == "queue":
+            parameters = parameters or every
         metafunc.parametrize(
             fixture,
             parameters or [pytest.param(None, id="no-device")],
@@ -124,12 +160,26 @@ def _queue(pair):
     return _queues[index]
 
 
+def _must_have(pair):
+    """Queue on a device; no device at all is a failure, not a skip."""
+    if pair is None:
+        pytest.fail(f"the tests need an OpenCL device: {found()[1]}", pytrace=False)
+    return _queue(pair)
+
+
 @pytest.fixture(scope="session")
 def queue(request):
-    """Queue on one of all devices; no device at all is a failure, not a skip."""
-    if request.param is None:
-        pytest.fail(f"the tests need an OpenCL device: {found()[1]}", pytrace=False)
-    return _queue(request.param)
+    """Queue on one of the devices that are not simulators, if there are any: for numbers.
+
+    Kernels run on the simulator Oclgrind in `tests/kernels/test_oclgrind.py`, with all its checks.
+    """
+    return _must_have(request.param)
+
+
+@pytest.fixture(scope="session")
+def every_queue(request):
+    """Queue on one of all devices: for what concerns several platforms."""
+    return _must_have(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -152,3 +202,18 @@ def needs():
             pytest.skip(f"{queue.device.name.strip()} has no float64")
 
     return check
+
+
+@pytest.fixture
+def unoptimised(monkeypatch):
+    """Let PoCL compile without optimisation, which is faster: where bits and speed do not matter.
+
+    What was built so is forgotten afterwards; PoCL's cache tells the two apart.
+    """
+    from clhines.device import program
+
+    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
+    built = len(program.build_seconds)
+    yield
+    if len(program.build_seconds) != built:
+        program.forget()

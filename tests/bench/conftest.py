@@ -11,6 +11,11 @@ if not (ROOT / "bench").is_dir():
 sys.path.append(str(ROOT))  # behind an installed clhines
 
 
+@pytest.fixture(autouse=True)
+def _quick(unoptimised):
+    """What is measured here is thrown away: compiled without optimisation."""
+
+
 @pytest.fixture
 def measured_on(fast_queue, monkeypatch):
     """The queue that every measure takes, whatever device is asked for."""

@@ -28,10 +28,10 @@ def test_plan_is_drawn(cli, tmp_path):
     assert cli("plan", "--method", "fine", "--plot", "plan.bmp").code == 2
 
 
-def test_plan_for_a_device(cli, queue):
-    result = cli("plan", "--device", index_of(queue), "--dtype", "float32")
+def test_plan_for_a_device(cli, every_queue):
+    result = cli("plan", "--device", index_of(every_queue), "--dtype", "float32")
     assert (result.code, result.err) == (0, "")
-    assert queue.device.name.strip()[:40] in result.out
+    assert every_queue.device.name.strip()[:40] in result.out
 
 
 def test_plan_without_opencl(cli, tmp_path):

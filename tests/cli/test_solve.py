@@ -54,9 +54,9 @@ def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
     assert table["check"] == "good"
 
 
-def test_solve_on_every_device(cli, queue, swc):
+def test_solve_on_every_device(cli, every_queue, swc):
     """Simulators too."""
-    where = ["--device", index_of(queue), "--dtype", "float32"]
+    where = ["--device", index_of(every_queue), "--dtype", "float32"]
     result = cli("solve", swc(), "--steps", 2, "--cells", 3, *where)
     assert (result.code, result.err) == (0, "")
     assert result.table()["check"] == "good"

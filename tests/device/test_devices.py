@@ -124,8 +124,8 @@ def test_no_platform_says_what_to_install(monkeypatch):
         devices.all_devices()
 
 
-def test_real_devices(queue):
-    device = queue.device
+def test_real_devices(every_queue):
+    device = every_queue.device
     assert devices.choose(device, "float32") == device
     limits = devices.limits(device)
     assert limits.max_work_group == device.max_work_group_size >= 1
@@ -137,31 +137,33 @@ def test_real_devices(queue):
 # ------------------------------------------------------------------------------------ building
 
 
-def test_build_error_shows_the_numbered_source(queue):
+def test_build_error_shows_the_numbered_source(every_queue):
     source = "__kernel void k(__global int *a)\n{\n    a[0] = undeclared_name;\n}"
     spec = FloorSpec("float", 1)
     with pytest.raises(BuildError) as caught:
-        program.build(queue.context, spec, source=source)
+        program.build(every_queue.context, spec, source=source)
     message = str(caught.value)
-    assert message.startswith(f"kernel of {spec} did not build on {queue.device.name.strip()}\n")
+    assert message.startswith(
+        f"kernel of {spec} did not build on {every_queue.device.name.strip()}\n"
+    )
     assert message.endswith(
         "   1  __kernel void k(__global int *a)\n   2  {\n"
         "   3      a[0] = undeclared_name;\n   4  }"
     )
 
 
-def test_programs_are_built_once_per_context_and_spec(queue):
+def test_programs_are_built_once_per_context_and_spec(every_queue):
     spec = FloorSpec("float", 2)
-    built = program.build(queue.context, spec)
+    built = program.build(every_queue.context, spec)
     count = len(program.build_seconds)
-    assert program.build(queue.context, FloorSpec("float", 2)) is built
+    assert program.build(every_queue.context, FloorSpec("float", 2)) is built
     assert len(program.build_seconds) == count
-    assert program.build(queue.context, spec, source=render(spec)) is not built
+    assert program.build(every_queue.context, spec, source=render(spec)) is not built
     assert len(program.build_seconds) == count + 1
 
 
-def test_dump_writes_what_is_built(queue, tmp_path, monkeypatch):
-    fresh = devices.make_queue(queue.device)
+def test_dump_writes_what_is_built(every_queue, tmp_path, monkeypatch):
+    fresh = devices.make_queue(every_queue.device)
     monkeypatch.setenv("CLHINES_DUMP", str(tmp_path / "dump"))
     solver = Solver(Forest(star(5)), "fine", "float32", queue=fresh)
     written = {f.name.split("-")[0]: f.read_text("utf-8") for f in (tmp_path / "dump").iterdir()}
@@ -264,10 +266,10 @@ def test_a_queue_that_has_lost_its_context_is_refused(fast_queue):
         Solver(Forest(chain(3)), dtype="float32", queue=queue)
 
 
-def test_a_queue_keeps_its_context(queue):
-    fresh = devices.make_queue(queue.device)
+def test_a_queue_keeps_its_context(every_queue):
+    fresh = devices.make_queue(every_queue.device)
     gc.collect()
-    assert fresh.context.devices == [queue.device]
+    assert fresh.context.devices == [every_queue.device]
 
 
 # ---------------------------------------------------------------------------------------- PoCL
@@ -320,6 +322,6 @@ def test_records_that_look_otherwise_are_left_alone(record, options):
     assert bytes(record) == before
 
 
-def test_real_devices_build_after_naming(queue):
-    program.build(queue.context, FloorSpec("float", 1))
-    assert pocl.name_processor(queue.device) is None
+def test_real_devices_build_after_naming(every_queue):
+    program.build(every_queue.context, FloorSpec("float", 1))
+    assert pocl.name_processor(every_queue.device) is None

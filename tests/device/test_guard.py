@@ -163,18 +163,18 @@ def every_error():
 
 
 @pytest.mark.parametrize("error", every_error(), ids=lambda e: type(e).__name__)
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_errors_can_be_pickled(error, protocol):
-    again = pickle.loads(pickle.dumps(error, protocol))
-    assert type(again) is type(error)
-    assert str(again) == str(error) == "what was got"
-    assert vars(again).keys() == vars(error).keys()
-    for name, value in vars(error).items():
-        other = getattr(again, name)
-        if name == "errors":
-            assert (other[1].cell, other[1].node, str(other[1])) == (3, 14, "a pivot")
-        else:
-            assert np.array_equal(other, value)
+def test_errors_can_be_pickled(error):
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(error, protocol))
+        assert type(again) is type(error)
+        assert str(again) == str(error) == "what was got"
+        assert vars(again).keys() == vars(error).keys()
+        for name, value in vars(error).items():
+            other = getattr(again, name)
+            if name == "errors":
+                assert (other[1].cell, other[1].node, str(other[1])) == (3, 14, "a pivot")
+            else:
+                assert np.array_equal(other, value)
 
 
 def test_arrays_on_a_device_stay_where_they_are(fast_queue):
@@ -296,7 +296,6 @@ print("all well")
 """
 
 
-@pytest.mark.slow
 def test_devices_with_small_work_groups(fast_queue):
     """PoCL states whatever limit it is given, and refuses what is larger."""
     if "Portable" not in fast_queue.device.platform.name:

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "sup
 import extended_cells
 import mod_files
 from networks import blocks
-from systems import forest_for, make_system, updates_for
+from systems import families, forest_for, make_system, updates_for
 
 from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver
 from clhines.analysis import Features
@@ -101,7 +101,7 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
 
 
 def factor_case(queue, forest, dtype, symmetric):
-    """Factors of a good matrix, and of one with bad pivots in two cells."""
+    """Factors of a good matrix, and of one with bad pivots in several cells."""
     solver = Solver(forest, "contraction", dtype, queue=queue)
     system = make_system(forest, dtype, symmetric, 2)
     factors = solver.factor(system.d, system.u, l=system.l)
@@ -113,8 +113,11 @@ def factor_case(queue, forest, dtype, symmetric):
     arrays = {k: cla.to_device(queue, a) for k, a in system.arrays.items() if a is not None}
     x = solver.solve(**arrays, overwrite=True)  # in natural order, into b
     system.assert_solved(x.get())
-    system.d[[2, 3, -1]] = -1
-    assert (solver.factor(system.d, system.u, l=system.l, check=False).status() >= 0).sum() == 2
+    bad = np.array([2, 3, forest.num_nodes - 1])
+    system.d[bad] = -1
+    cells = np.unique(np.searchsorted(forest.cell_offsets, bad, "right"))
+    found = solver.factor(system.d, system.u, l=system.l, check=False).status() >= 0
+    assert found.sum() == len(cells) > 1
 
 
 def in_place_case(queue, config, forest):
@@ -338,7 +341,8 @@ def extended_epochs_case(queue, dtype):
 def extended_blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
     planned = extended_choice.plan_blocks
-    extended_choice.devices = extended.devices = SimpleNamespace(is_cpu=lambda _: True)
+    cpu = SimpleNamespace(**{**vars(devices), "is_cpu": lambda _: True})
+    extended_choice.devices = extended.devices = cpu
     extended_choice.plan_blocks = lambda model, wires, _: blocks_of(
         model, wires, work_of(model), extended_cells.CELLS, 1.0
     )
@@ -390,6 +394,13 @@ def clean_cases():
                 yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
+    # Vectors of cells whose codes are not in order; trees of more places than a group's values.
+    for config, name in (("vector", "few_shapes"), ("contraction", "caterpillar")):
+        forest = forest_for(CONFIGS[config][0], families()[name])
+        for dtype, symmetric in ((np.float64, False), (np.float32, True)):
+            label = f"{config}: {name}, {np.dtype(dtype).name}"
+            arguments = config, forest, dtype, symmetric, 1
+            yield label, lambda queue, a=arguments: solve_case(queue, *a)
     engines = ("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)
     for engine, lanes in engines:
         for dtype in ("float64", "float32"):
@@ -413,7 +424,9 @@ def clean_cases():
             label = f"long chains: {method}, {np.dtype(dtype).name}, {symmetric}"
             arguments = method, dtype, symmetric
             yield label, lambda queue, a=arguments: long_chains_case(queue, *a)
-    for name, forest in (("mixed", mixed_forest()), ("equal", equal_forest())):
+    caterpillars = forest_for("contraction", families()["caterpillar"])
+    forests = {"mixed": mixed_forest(), "equal": equal_forest(), "caterpillar": caterpillars}
+    for name, forest in forests.items():
         for dtype, symmetric in ((np.float64, True), (np.float32, False)):
             label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
             arguments = forest, dtype, symmetric

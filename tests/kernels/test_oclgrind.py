@@ -28,7 +28,7 @@ from clhines import make_plan
 from clhines.device import devices
 from clhines.plan.by_branch import fine_vector
 
-pytestmark = [pytest.mark.oclgrind, pytest.mark.slow]
+pytestmark = pytest.mark.oclgrind
 
 REPORTS = {
     "race": "data race at",

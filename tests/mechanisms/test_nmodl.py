@@ -15,6 +15,7 @@ import pytest
 from nmodl_cases import CASES
 from nmodl_compare import OWN, mechanism, simulated, wheel
 
+from clhines.device.devices import limits
 from clhines.errors import InputError
 from clhines.mechanisms import Mechanism
 from clhines.mechanisms.nmodl import NmodlError, rejections
@@ -44,7 +45,7 @@ def reference(tmp_path_factory):
         for case in CASES
     ]
     (folder / "specs.json").write_text(json.dumps(specs))
-    library = mod_files.compiled([*sorted(OWN.glob("*.mod")), *sorted(OWN.glob("*.inc"))])
+    library = mod_files.compiled()
     given = [str(folder / name) for name in ("specs.json", "out.npz")]
     done = subprocess.run(
         [sys.executable, str(ORACLE), *given], cwd=library, capture_output=True, text=True
@@ -224,36 +225,42 @@ def test_tables_between_their_ends():
     assert "table" not in {a.role for a in without.calls("current")}
 
 
-@pytest.mark.parametrize("path", sorted(OWN.glob("*.mod")), ids=lambda p: p.stem)
-def test_opencl_as_numpy(path, fast_queue):
+def all_blocks(wanted):
+    """Mechanism and block of all files of this folder, of the blocks that are wanted."""
+    made = [mechanism(path.stem) for path in sorted(OWN.glob("*.mod"))]
+    return [(m, block) for m in made for block in m.program.blocks if wanted(m, block)]
+
+
+def assert_close(case, expected, found, size, bound):
+    """300 operations, of exponentials within 3 units, on numbers as large as `size`."""
+    name = case[0].name, case[1]
+    assert np.array_equal(np.isnan(expected), np.isnan(found)), name
+    assert np.nanmax(np.abs(expected - found) / size, initial=0) < bound, name
+
+
+def test_opencl_as_numpy(fast_queue):
     """Each function compiles, and gives what its NumPy twin gives."""
     from nmodl_device import on_device
 
-    m = mechanism(path.stem)
-    for block in m.program.blocks:
-        outputs = tuple(q.name for q in m.program.outputs)
-        expected, found, size = on_device(fast_queue, m, block, outputs)
-        assert np.array_equal(np.isnan(expected), np.isnan(found))
-        # 300 operations, of exponentials within 3 units, on numbers as large as `size`
-        assert np.nanmax(np.abs(expected - found) / size, initial=0) < 1e-11, block
+    cases = all_blocks(lambda *_: True)
+    assert len(cases) > 100
+    for case, compared in zip(cases, on_device(fast_queue, cases), strict=True):
+        assert_close(case, *compared, 1e-11)
 
 
-@pytest.mark.parametrize(("real", "width"), [("double", 8), ("float", 16)])
-@pytest.mark.parametrize("path", sorted(OWN.glob("*.mod")), ids=lambda p: p.stem)
-def test_opencl_of_several_instances_as_numpy(path, real, width, fast_queue):
+@pytest.mark.parametrize(("real", "bound"), [("double", 1e-11), ("float", 1e-11 * 2.0**29)])
+def test_opencl_of_several_instances_as_numpy(real, bound, fast_queue):
     """The functions that CPUs call for several instances at once: tables and loops, too."""
-    from nmodl_device import on_device
+    from nmodl_device import on_device, outputs_of
 
-    m = mechanism(path.stem)
-    for block in ("current", "advance"):
-        outputs = tuple(q.name for q in m.program.outputs)
-        if not in_vectors(m, block, outputs):
-            continue
-        expected, found, size = on_device(fast_queue, m, block, outputs, real=real, width=width)
-        assert np.array_equal(np.isnan(expected), np.isnan(found))
-        # as in `test_opencl_as_numpy`, in units of the precision
-        apart = np.nanmax(np.abs(expected - found) / size, initial=0)
-        assert apart < 1e-11 * (1 if real == "double" else 2.0**29), block
+    size = {"double": 8, "float": 4}[real]
+    width = min(64, limits(fast_queue.device).trusted_bytes) // size
+    cases = all_blocks(
+        lambda m, block: block in ("current", "advance") and in_vectors(m, block, outputs_of(m))
+    )
+    assert len(cases) > 30
+    for case, compared in zip(cases, on_device(fast_queue, cases, real, width), strict=True):
+        assert_close(case, *compared, bound)
 
 
 @needs_neuron

@@ -19,7 +19,7 @@ REJECTED = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from support.mod_files import loaded
-loaded("vec_")
+loaded()
 soma = h.Section(name="soma")
 soma.insert("hh")
 soma.insert("extracellular")
@@ -433,7 +433,7 @@ import sys
 sys.path.insert(0, TESTS)
 import numpy as np
 from support.mod_files import loaded
-h = loaded("ext_pulse")
+h = loaded()
 import clhines
 soma = h.Section(name="soma")
 soma.insert("hh")

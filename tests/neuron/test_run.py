@@ -63,7 +63,6 @@ STEPS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("case", "engine"), STEPS)
 def test_vectors_are_those_of_neuron(case, engine):
     found = result_of(case, engine)
@@ -75,7 +74,6 @@ def test_vectors_are_those_of_neuron(case, engine):
             assert difference <= TOLERANCE * max(scale, 1e-6), (way, got)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "dt"), [("reference", 0.025), ("steps", 0.1), ("epochs", 0.025)]
 )

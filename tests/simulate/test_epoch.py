@@ -228,7 +228,6 @@ def test_equal_cells_share_lists():
     assert len(np.unique(every)) == len(every)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
 def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     """Other segments change the order of elimination, and so the last bits only."""
@@ -244,7 +243,6 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     np.testing.assert_allclose(found[0], v, atol=1e-7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("hh", ["soma", "all"])
 def test_cells_by_size(fast_queue, needs, hh):
     """Cells of few and of many lanes in launches of their own, where the device is small."""

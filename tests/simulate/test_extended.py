@@ -33,7 +33,7 @@ class InNeuron:
     """Two cells with one of each mechanism, and everything that is recorded of them."""
 
     def __init__(self):
-        h = self.h = mod_files.loaded("ext_")
+        h = self.h = mod_files.loaded()
         h.celsius = CELSIUS
         self.cells = [self._cell(c) for c in range(2)]
         self.segments = [s for soma, dend in self.cells for s in (soma(0.5), *dend)]
@@ -260,15 +260,15 @@ def test_repeated_runs_have_the_same_bits(truth, fast_queue):
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
 
 
-def test_kernels_on_every_device(truth, queue, needs):
+def test_kernels_on_every_device(truth, every_queue, needs):
     """A few steps with events from the start, on simulators too."""
-    needs(queue, "float64")
+    needs(every_queue, "float64")
     net, groups, _ = our_network(truth)
     trains = net.trains([[0.05, 0.16], [0.11]])
     net.connect(trains, groups["ext_fire"], weight=1.3, delay=0.02)
     found = {}
     for path in ("reference", "steps"):
-        sim = Simulation(net, 0.1, queue=queue, engine=path)
+        sim = Simulation(net, 0.1, queue=every_queue, engine=path)
         number = sim.record("v", np.arange(12)), sim.record("m", groups["ext_fire"])
         result = sim.run(0.6)
         found[path] = [result[k] for k in number], result.spike_time

@@ -76,9 +76,9 @@ def test_repeated_cells_follow_the_reference(fast_queue, needs, method, dtype):
         np.testing.assert_allclose(b, a, rtol=64 * np.finfo(dtype).eps)
 
 
-def test_all_devices(queue):
+def test_all_devices(every_queue):
     """Simulators too: a few steps of two small cells."""
-    cells = PassiveCells(SMALL, 3, dtype="float32", queue=queue)
+    cells = PassiveCells(SMALL, 3, dtype="float32", queue=every_queue)
     cells.advance(range(2))
     assert_voltages(cells, SMALL, 2)
 

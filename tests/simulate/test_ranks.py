@@ -274,7 +274,6 @@ def check_differing(texts):
             assert one.endswith("on rank 0; expected the same on all ranks")
 
 
-@pytest.mark.slow
 @pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize("count", [2, 3, 4])

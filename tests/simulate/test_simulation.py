@@ -73,11 +73,11 @@ def test_a_state_goes_from_engine_to_engine(fast_queue, needs, tmp_path):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-def test_all_devices(queue):
+def test_all_devices(every_queue):
     """Simulators too: a few steps by each executor."""
     for engine in ENGINES:
         net, _ = simple_network(3, delay=0.1)
-        sim = Simulation(net, 0.1, "float32", queue=queue, engine=engine)
+        sim = Simulation(net, 0.1, "float32", queue=every_queue, engine=engine)
         result = sim.run(0.4)
         reference = Simulation(net, 0.1, engine="reference")
         reference.run(0.4)

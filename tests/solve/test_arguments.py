@@ -128,12 +128,12 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
         solver.unpack(rows, out=natural)
 
 
-def test_arrays_of_another_context(queue):
+def test_arrays_of_another_context(every_queue):
     forest = Forest(chain(3))
-    solver = make_solver(queue, forest, dtype=np.float32)
-    stranger = cl.CommandQueue(cl.Context([queue.device]))
+    solver = make_solver(every_queue, forest, dtype=np.float32)
+    stranger = cl.CommandQueue(cl.Context([every_queue.device]))
     theirs = cla.to_device(stranger, np.ones(3, np.float32))
-    mine = cla.to_device(queue, np.ones(3, np.float32))
+    mine = cla.to_device(every_queue, np.ones(3, np.float32))
     with pytest.raises(InputError, match="u lives in another OpenCL context than the solver"):
         solver.solve(mine, theirs, mine)
     packed = solver.pack(mine)

@@ -196,24 +196,25 @@ def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
     assert reference.residual(forest, system.d, system.u, system.b, x) <= residual_bound(x.dtype)
 
 
-def test_several_solvers_share_a_queue(queue):
+def test_several_solvers_share_a_queue(every_queue):
     forests = [Forest.from_cells(dissimilar(4, seed=s)) for s in range(3)]
     systems = [make_system(f, np.float32) for f in forests]
-    solvers = [make_solver(queue, f, dtype=np.float32) for f in forests]
+    solvers = [make_solver(every_queue, f, dtype=np.float32) for f in forests]
     found = [
-        s.solve(**on_device(queue, y), check=False) for s, y in zip(solvers, systems, strict=True)
+        s.solve(**on_device(every_queue, y), check=False)
+        for s, y in zip(solvers, systems, strict=True)
     ]
     for system, x in zip(systems, found, strict=True):
         system.assert_solved(x.get())
 
 
-def test_device_by_name_and_own_queue(queue):
+def test_device_by_name_and_own_queue(every_queue):
     forest = Forest(chain(4))
     system = make_system(forest, np.float32)
-    solver = Solver(forest, dtype=np.float32, device=queue.device)
-    assert solver.device == queue.device
-    assert solver.queue != queue
-    assert solver.queue.context == queue.context  # one a device
+    solver = Solver(forest, dtype=np.float32, device=every_queue.device)
+    assert solver.device == every_queue.device
+    assert solver.queue != every_queue
+    assert solver.queue.context == every_queue.context  # one a device
     system.assert_solved(solver.solve(**system.arrays))
 
 

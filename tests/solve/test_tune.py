@@ -208,7 +208,6 @@ def test_a_stored_winner_that_does_not_build_is_ignored(fast_queue, monkeypatch)
         Solver(FOREST, "fine", "float32", queue=fast_queue, work_group=4)
 
 
-@pytest.mark.slow
 def test_measuring_a_batch_that_is_solved_in_slices(fast_queue):
     forest = Forest.repeated([random_binary_tree(50, 7, k) for k in range(2)], 60)
     solver = Solver(forest, dtype="float32", queue=fast_queue, tune="measure", max_memory=80_000)

@@ -60,7 +60,7 @@ def built(h, rng, artificial):
 def compared(engine, dt, mode=1):
     """Largest differences of all Vectors, for a run in one piece and in turns with NEURON."""
 
-    h = loaded("ext_pulse")
+    h = loaded()
     h.dt, h.steps_per_ms = dt, 1 / dt
     vectors, kept = built(h, np.random.default_rng(SEED), engine != "epochs")
     h.CVode().queue_mode(mode, 0)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 from clhines import Mechanism
@@ -16,14 +17,13 @@ FOLDER = Path(__file__).parents[1] / "mod"
 
 
 @functools.cache
-def loaded(prefix):
-    """NEURON's h, with the mechanisms of all files whose names begin with a prefix."""
+def loaded():
+    """NEURON's h, with the mechanisms of all files."""
     from neuron import h
 
     h.load_file("stdrun.hoc")  # cvode
-    paths = files(prefix)
-    if not any(hasattr(h, path.stem) for path in paths):
-        h.nrn_load_dll(str(next(compiled(paths).rglob("libnrnmech.so"))))
+    if not hasattr(h, "ext_cad"):
+        h.nrn_load_dll(str(library()))
     return h
 
 
@@ -41,18 +41,25 @@ def in_turns(parts, engine):
             h.continuerun(until)
 
 
-def compiled(paths):
-    """Folder in which nrnivmodl has compiled these files; made by the first process that asks.
+def library():
+    """Library of the mechanisms of all files, in a folder that nrnivmodl has made."""
+    return next(compiled().rglob("libnrnmech.so"))
 
-    ``CLHINES_TEST_BUILDS`` names the folder that the processes of a run share (`conftest`).
+
+def compiled():
+    """Folder in which nrnivmodl has compiled all files; made by the first process that asks.
+
+    ``CLHINES_TEST_BUILDS`` names the folder that the processes of a run share (`conftest`); it may
+    be kept from run to run: its folders are named by the files, NEURON and the compiler.
     """
-    texts = b"".join(path.name.encode() + path.read_bytes() for path in paths)
+    paths = [p for f in (FOLDER, FOLDER / "nmodl") for p in sorted(f.iterdir()) if p.is_file()]
     shared = Path(os.environ.get("CLHINES_TEST_BUILDS") or tempfile.mkdtemp())
-    folder = shared / hashlib.sha256(texts).hexdigest()[:16]
+    folder = shared / _digest(paths)
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+    with open(folder / "lock", "w") as lock:  # notes the last use, too
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not list(folder.rglob("libnrnmech.so")):
+        os.utime(folder)
+        if not (folder / "done").is_file():
             for path in paths:
                 shutil.copy(path, folder)
             beside = Path(sys.executable).with_name("nrnivmodl")
@@ -63,12 +70,17 @@ def compiled(paths):
                 capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr[-2000:]
+            (folder / "done").touch()
     return folder
 
 
-def files(prefix, folder=FOLDER):
-    """Files whose names begin with a prefix."""
-    return sorted(folder.glob(f"{prefix}*.mod"))
+def _digest(paths):
+    """Name of a build: texts of the files, NEURON's version and the compiler's."""
+    texts = [path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in paths]
+    for command in (["c++", "--version"], ["uname", "-m"]):
+        texts.append(subprocess.run(command, capture_output=True, check=True).stdout)
+    texts.append(f"{version('neuron')} {sys.version}".encode())
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
 
 
 @functools.cache

@@ -76,7 +76,7 @@ def named():
     """A mechanism that is called like its ion, in the second of two sections with the ion."""
     from support.mod_files import loaded
 
-    loaded("na")
+    loaded()
     soma, dendrite = section("soma", 1, 30, 20), section("dendrite", 3, 100, 2, "pas")
     dendrite.insert("na")
     dendrite.connect(soma(1))
@@ -156,7 +156,7 @@ def gaps():
     """Voltages that ParallelContext transfers."""
     from support.mod_files import loaded
 
-    loaded("imp_")
+    loaded()
     a, b = section("a", 3, 40, 10), section("b", 1, 20, 8)
     pc = h.ParallelContext()
     for number, (own, other) in enumerate(((a(0.2), b(0.5)), (b(0.5), a(0.2)))):
@@ -196,7 +196,7 @@ def watched():
     """WATCH conditions, of which some are armed later; events of them; a self event moved."""
     from support.mod_files import loaded
 
-    loaded("ext_")
+    loaded()
     soma = section("soma", 1, 20, 20)
     watches = [h.ext_watch(soma(0.5)) for _ in range(3)]
     for k, watch in enumerate(watches):
@@ -222,7 +222,7 @@ def trains():
     """Events at the times of Vectors: one in the place of a variable, one behind a POINTER."""
     from support.mod_files import loaded
 
-    loaded("vec_")
+    loaded()
     soma = section("soma", 1, 20, 20)
     found = recorded(soma(0.5)._ref_v)
     for k, stim in enumerate((h.vec_inside(), h.vec_pointer(), h.vec_inside(), h.vec_pointer())):
@@ -261,7 +261,7 @@ def second(order=1):
     """Secondorder: methods that take half a step, and ion currents, which only 2 changes."""
     from support.mod_files import loaded
 
-    loaded("ext_")
+    loaded()
     h.secondorder = order
     soma = section("soma", 1, 20, 20)
     soma.insert("ext_second")
@@ -277,7 +277,7 @@ def late():
     """Events due in the last half step before a run ends; an ion style that one segment has."""
     from support.mod_files import loaded
 
-    loaded("ext_")
+    loaded()
     soma = section("soma", 2, 30, 20)
     for name in ("ext_ca", "ext_cad"):
         soma.insert(name)
@@ -303,7 +303,7 @@ def common():
     """Variables of all instances that INITIAL sets; from NEURON also where they were changed."""
     from support.mod_files import loaded
 
-    loaded("ext_")
+    loaded()
     soma = section("soma", 3, 30, 20)
     soma.insert("ext_common")
     clamp(soma(0.5))

@@ -36,90 +36,113 @@ def values_of(m, a, rng, tables):
     return rng.uniform(low, high, COUNT)
 
 
-def on_device(queue, m, block, outputs=(), seed=5, real="double", width=1):
-    """Return what the NumPy twin gives, what the device gives, and how large the numbers are.
+def on_device(queue, cases, real="double", width=1):
+    """Yield what NumPy twins give, what the device gives, and how large the numbers are.
 
-    Of several instances at once where `width` is more than 1, some of which have odd voltages.
+    `cases` are pairs of a mechanism and a block. All are in one program, a kernel each, since a
+    program for each takes far longer. Of several instances at once where `width` is more than 1,
+    some of which have odd voltages.
     """
-    rng = np.random.default_rng(seed)
-    arguments = m.calls(block, outputs)
-    host = Cell([Instance(m)], 0.025)
-    tables = {t.name: host.table(host.instances[0], t.name) for t in m.program.tables}
-    given = [values_of(m, a, rng, tables) for a in arguments if a.direction != "out"]
-    into = [a for a in arguments if a.direction != "out"]
-    if width > 1:
-        for a, values in zip(into, given):
-            if a.role in ("t", "dt"):
-                values[:] = values[0]  # one for all
-            elif a.role == "v":
-                values[[3, 14, 17]] = np.nan, 150, -150
-    number = np.float64 if real == "double" else np.float32
-    given = [a.astype(number).astype(float) if a.dtype == float else a for a in given]
-    with np.errstate(all="ignore"):
-        twin = m.twin(block, outputs)(*given)
-    expected = np.array([np.broadcast_to(x, COUNT) for x in twin], float).reshape(-1, COUNT)
-    body, inputs = [], iter(range(len(given)))
-    for k, a in enumerate(arguments):
-        if a.direction != "out":
-            where = next(inputs)
-            at = f"in{where}" if a.role == "table" else f"in{where}[k]"
-            if width > 1 and a.role != "table":
-                single = a.role in ("t", "dt")
-                at = f"in{where}[0]" if single else f"vload{width}(k, in{where})"
-        body.append((a, k, at if a.direction != "out" else None))
-
-    def sort_of(a):
-        return _type(a) if width == 1 else f"real{width}"
-
-    lines = [
-        f"    {sort_of(a)} x{k}{f' = {at}' if at else ''};"
-        for a, k, at in body
-        if a.direction != "in"
+    made = [Case(m, block, real, width) for m, block in cases]
+    head = [
+        "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
+        f"typedef {real} real;\ntypedef {real}{width if width > 1 else 2} real{max(width, 2)};",
     ]
-    shown = [at if a.direction == "in" else f"&x{k}" for a, k, at in body]
-    out = [k for a, k, _ in body if a.direction != "in"]
-    declared = [f"__global const {_type(a)} *in{j}" for j, a in enumerate(into)]
-    name = m.name if width == 1 else f"{m.name}__v{width}"
-    call = f"{name}_{block}({', '.join(shown)});"
-    stores = [
-        f"    out[{j} * {COUNT} + k] = x{k};"
-        if width == 1
-        else f"    vstore{width}(x{k}, k, out + {j * COUNT});"
-        for j, k in enumerate(out)
-    ]
-    functions = (
-        m.functions(real, outputs)
-        if width == 1
-        else vectors_of(m.text, m.nmodl, (block,), real, tuple(outputs), width, ())
-    )
-    source = "\n".join(
-        [
-            "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
-            f"typedef {real} real;\ntypedef {real}{width if width > 1 else 2} real{max(width, 2)};",
-            functions,
-            f"__kernel void run({', '.join([*declared, '__global real *out'])})",
-            "{\n    const int k = get_global_id(0);",
-            *lines,
-            "    " + call,
-            *stores,
-            "}",
+    functions = [_functions(m, [b for n, b in cases if n is m], real, width) for m in dict(cases)]
+    source = "\n".join([*head, *functions, *(c.kernel(f"k{k}") for k, c in enumerate(made))])
+    program = cl.Program(queue.context, source).build()
+    for k, case in enumerate(made):
+        yield case.compared(queue, cl.Kernel(program, f"k{k}"))
+
+
+def _functions(m, blocks, real, width):
+    outputs = outputs_of(m)
+    if width == 1:
+        return m.functions(real, outputs)
+    return vectors_of(m.text, m.nmodl, tuple(blocks), real, outputs, width, ())
+
+
+def outputs_of(m):
+    """Names of what a mechanism computes for others to read."""
+    return tuple(q.name for q in m.program.outputs)
+
+
+class Case:
+    """A block of a mechanism with values of its own for each instance."""
+
+    def __init__(self, m, block, real, width, seed=5):
+        rng = np.random.default_rng(seed)
+        self.m, self.block, self.real, self.width = m, block, real, width
+        self.arguments = m.calls(block, outputs_of(m))
+        host = Cell([Instance(m)], 0.025)
+        tables = {t.name: host.table(host.instances[0], t.name) for t in m.program.tables}
+        self.into = [a for a in self.arguments if a.direction != "out"]
+        given = [values_of(m, a, rng, tables) for a in self.into]
+        if width > 1:
+            for a, values in zip(self.into, given):
+                if a.role in ("t", "dt"):
+                    values[:] = values[0]  # one for all
+                elif a.role == "v":
+                    values[[3, 14, 17]] = np.nan, 150, -150
+        self.number = np.float64 if real == "double" else np.float32
+        self.given = [a.astype(self.number).astype(float) if a.dtype == float else a for a in given]
+
+    def kernel(self, name):
+        """Source of a kernel that calls the block for each instance."""
+        width, body, inputs = self.width, [], iter(range(len(self.given)))
+        for k, a in enumerate(self.arguments):
+            at = None
+            if a.direction != "out":
+                where = next(inputs)
+                at = f"in{where}" if a.role == "table" else f"in{where}[k]"
+                if width > 1 and a.role != "table":
+                    single = a.role in ("t", "dt")
+                    at = f"in{where}[0]" if single else f"vload{width}(k, in{where})"
+            body.append((a, k, at))
+        lines = [
+            f"    {_type(a) if width == 1 else f'real{width}'} x{k}{f' = {at}' if at else ''};"
+            for a, k, at in body
+            if a.direction != "in"
         ]
-    )
-    context = queue.context
-    program = cl.Program(context, source).build()
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    buffers = [
-        cl.Buffer(context, flags, hostbuf=np.ascontiguousarray(x, _DTYPES.get(a.role, number)))
-        for a, x in zip(into, given, strict=True)
-    ]
-    found = np.empty_like(expected, number)
-    target = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, max(found.nbytes, 8))
-    cl.Kernel(program, "run")(queue, (COUNT // width,), None, *buffers, target)
-    if found.size:
-        cl.enqueue_copy(queue, found, target).wait()
-    finite = np.where(np.isfinite(expected), np.abs(expected), 0)
-    size = np.maximum(finite.max(axis=1, initial=0), 1.0)[:, None]
-    assert all(name_of(a) for a in arguments)
-    infinite = np.isinf(expected)
-    assert np.array_equal(infinite, np.isinf(found))
-    return np.where(infinite, 0, expected), np.where(infinite, 0, found), size
+        shown = [at if a.direction == "in" else f"&x{k}" for a, k, at in body]
+        declared = [f"__global const {_type(a)} *in{j}" for j, a in enumerate(self.into)]
+        called = self.m.name if width == 1 else f"{self.m.name}__v{width}"
+        stores = [
+            f"    out[{j} * {COUNT} + k] = x{k};"
+            if width == 1
+            else f"    vstore{width}(x{k}, k, out + {j * COUNT});"
+            for j, k in enumerate(k for a, k, _ in body if a.direction != "in")
+        ]
+        return "\n".join(
+            [
+                f"__kernel void {name}({', '.join([*declared, '__global real *out'])})",
+                "{\n    const int k = get_global_id(0);",
+                *lines,
+                f"    {called}_{self.block}({', '.join(shown)});",
+                *stores,
+                "}",
+            ]
+        )
+
+    def compared(self, queue, kernel):
+        """Numbers of the twin, of the kernel, and how large they are."""
+        with np.errstate(all="ignore"):
+            twin = self.m.twin(self.block, outputs_of(self.m))(*self.given)
+        expected = np.array([np.broadcast_to(x, COUNT) for x in twin], float).reshape(-1, COUNT)
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        kinds = [_DTYPES.get(a.role, self.number) for a in self.into]
+        buffers = [
+            cl.Buffer(queue.context, flags, hostbuf=np.ascontiguousarray(x, kind))
+            for kind, x in zip(kinds, self.given, strict=True)
+        ]
+        found = np.empty_like(expected, self.number)
+        target = cl.Buffer(queue.context, cl.mem_flags.WRITE_ONLY, max(found.nbytes, 8))
+        kernel(queue, (COUNT // self.width,), None, *buffers, target)
+        if found.size:
+            cl.enqueue_copy(queue, found, target).wait()
+        finite = np.where(np.isfinite(expected), np.abs(expected), 0)
+        size = np.maximum(finite.max(axis=1, initial=0), 1.0)[:, None]
+        assert all(name_of(a) for a in self.arguments)
+        infinite = np.isinf(expected)
+        assert np.array_equal(infinite, np.isinf(found))
+        return np.where(infinite, 0, expected), np.where(infinite, 0, found), size

@@ -33,7 +33,6 @@ def planted_rows(costs):
     return rows
 
 
-@pytest.mark.slow
 def test_a_fit_finds_planted_costs(monkeypatch, tmp_path, capsys):
     costs = {
         "flat": {"launch": 3e-5, "nodes": 4e-9},

@@ -190,7 +190,6 @@ def barely_dominant(forest, dtype, kind, seed=0):
     return d, u, rng.uniform(-1, 1, n).astype(dtype)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["barely", "graded"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_what_is_lost_is_said(fast_queue, needs, dtype, kind):

@@ -1,8 +1,10 @@
 """The checks against NEURON in small sizes, and that they can fail."""
 
 import json
+import shutil
 from dataclasses import replace
 
+import mod_files
 import numpy as np
 import pytest
 from real_cells import FOLDER, needs_folder
@@ -26,12 +28,11 @@ def settings(fast_queue, needs):
 
 
 @pytest.fixture
-def compiled(tmp_path_factory):
-    """NEURON's mechanisms of tests/mod, compiled once for all processes of these tests."""
-    try:
-        common.load_mechanisms(tmp_path_factory.getbasetemp().parent)
-    except MissingError as error:
-        pytest.skip(str(error))
+def compiled():
+    """NEURON's mechanisms of tests/mod, compiled once for all tests."""
+    if shutil.which("c++") is None:
+        pytest.skip("needs a C++ compiler")
+    mod_files.loaded()
 
 
 def assert_passed(outcomes):
@@ -45,6 +46,14 @@ def test_random_networks(settings):
     outcomes = networks.networks(settings)
     assert_passed(outcomes)
     assert outcomes[0].figures["spikes in NEURON"] > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in command.CHECKS if name != "cells"])
+def test_whole_checks(fast_queue, needs, compiled, name):
+    """As many cases as `python -m bench checks` makes, by every engine."""
+    needs(fast_queue, "float64")
+    assert_passed(command.CHECKS[name](common.Settings(fast_queue)))
 
 
 def test_delays_and_events(settings):

@@ -46,14 +46,27 @@ def check(case):
 @pytest.mark.parametrize("target", CASES)
 def test_nothing_is_found(target):
     """The cases of one seed: neither tracebacks, hangs, memory nor anything wrong."""
-    command = [sys.executable, str(BENCH), "fuzz", "--only", target, "--no-shrink"]
-    command += ["--cases", str(CASES[target]), "--minutes", "2", "--seed", "14"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts = re.search(rf"^ *{target} +(\d+) +(\d+) +(\d+)", done.stdout, re.M)
-    cases, accepted, refused = map(int, counts.groups())
+    cases, accepted, refused = fuzz(target, 14, 2, "--cases", CASES[target])
     assert cases == CASES[target] == accepted + refused
     assert min(accepted, refused) > 3  # both kinds of input are among them
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", CASES)
+def test_nothing_is_found_in_two_minutes(target):
+    cases, accepted, refused = fuzz(target, 1, 2)
+    assert cases == accepted + refused
+    assert min(accepted, refused) > CASES[target]
+
+
+def fuzz(target, seed, minutes, *more):
+    """Counts of the cases, of those that were accepted, and of those that were refused."""
+    command = [sys.executable, str(BENCH), "fuzz", "--only", target, "--no-shrink"]
+    command += ["--minutes", str(minutes), "--seed", str(seed), *map(str, more)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60 * minutes + 160)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = re.search(rf"^ *{target} +(\d+) +(\d+) +(\d+)", done.stdout, re.M)
+    return map(int, counts.groups())
 
 
 @pytest.fixture
