@@ -32,8 +32,8 @@ LEAST, MOST, SECONDS = 15, 300, 6.0  # rounds, and time for one row
 Call = Callable[[], object]
 
 
-def medians(calls: dict[str, Call]) -> dict[str, float]:
-    """Median wall time of calls that take turns [s]; a call may return a time of its own."""
+def in_turns(calls: dict[str, Call]) -> dict[str, list[float]]:
+    """Wall times of calls that take turns [s]; a call may return a time of its own."""
     for call in calls.values():
         call()
     taken: dict[str, list[float]] = {name: [] for name in calls}
@@ -47,7 +47,7 @@ def medians(calls: dict[str, Call]) -> dict[str, float]:
             wall = time.perf_counter() - begin
             taken[name].append(own if isinstance(own, float) else wall)
             del own  # before the next call makes a result
-    return {name: float(np.median(some)) for name, some in taken.items()}
+    return taken
 
 
 def in_device_order(solver: clhines.Solver, d: Any, u: Any, b: Any) -> dict[str, Call]:
@@ -140,7 +140,8 @@ def measure(
     apart = not copies.shares_memory(queue.device)
     calls |= bus(queue, b.nbytes) if apart else {}
     calls |= scipy_calls(d, u, b) if kind == "chains" else {}
-    times = medians(calls)
+    taken = in_turns(calls)
+    times = {name: float(np.median(some)) for name, some in taken.items()}
     aims = {}
     for name in CALLS:
         carried = times[f"bus {name.removesuffix(' out')}"] + LATENCY / FACTOR if apart else 0.0
@@ -152,6 +153,7 @@ def measure(
         "dtype": dtype,
         "method": solver.plan.method,
         "seconds": times,
+        "least_seconds": {name: min(some) for name, some in taken.items()},
         "aim_seconds": aims,
         "times_aim": {name: times[name] / aims[name] for name in CALLS},
     }

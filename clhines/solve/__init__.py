@@ -10,8 +10,9 @@ Who owns what
     checks arrays. `pick` plans, tunes and makes the engine. `engine`: the protocols. Engines:
     `whole` (a batch in one piece), `sliced` (in slices), `mixed` (float32 elimination with float64
     refinement), `several` (several devices, each with a plain `Solver`). `loaded`: a plan on a
-    queue, with its tables and kernels. `repeated`: calls with the same arrays, prepared once.
-    `transfer`: copies and packing. `factors`: `Factors`.
+    queue, with its tables and kernels. `repeated`: calls with the same arrays, prepared once;
+    `hosted`: calls with NumPy arrays, prepared for their number of rows. `transfer`: copies.
+    `factors`: `Factors`.
     `gradient`: `Gradients`, of a solve with respect to d, u, l and b.
     `memory`: the memory budget and what a batch needs. `accuracy`: warnings about methods that
     may lose accuracy. `tune` times candidates and `store` keeps the winners. `tridiagonal`:

@@ -13,7 +13,7 @@ brings values, launches, and waits once. Three ways:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -21,8 +21,9 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import copies
+from clhines.plan.plan import Plan
 from clhines.solve.loaded import Resident, Slot
-from clhines.solve.memory import Buffer, Buffers, pin_buffers
+from clhines.solve.memory import Buffer, Buffers
 from clhines.solve.transfer import Transfer
 
 SHARED_VALUES = 8192  # of b in device order, at most: beyond it the host takes longer than kernels
@@ -75,6 +76,30 @@ def solves_by_values(resident: Resident) -> bool:
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
     return ready and copies.lends_all(resident.queue.device)
+
+
+def pin_buffers(
+    plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
+) -> list[Buffer]:
+    """Pinned memory of the host for operands `names`, the solution and the status.
+
+    Parameters
+    ----------
+    staged : callable
+        Whether values of that many bytes, which come together, go through `copies.Pinned` instead.
+        In natural order all operands come together, else each comes alone.
+    """
+    n, item = plan.forest.num_nodes, dtype.itemsize
+    sizes = {name: n * (rows if name == "b" else 1) for name in names}
+    together = sum(sizes.values()) * item
+    found = [
+        Buffer(name, size, dtype)
+        for name, size in sizes.items()
+        if not staged(together if plan.takes_natural else size * item)
+    ]
+    if not staged(n * rows * item):
+        found.append(Buffer("x", n * rows, dtype))
+    return [*found, Buffer("status", plan.forest.num_cells, np.dtype(np.int32))]
 
 
 class Shared:

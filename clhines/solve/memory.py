@@ -175,30 +175,6 @@ def value_buffers(
     return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
 
 
-def pin_buffers(
-    plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
-) -> list[Buffer]:
-    """Pinned memory of the host for operands `names`, the solution and the status.
-
-    Parameters
-    ----------
-    staged : callable
-        Whether values of that many bytes, which come together, go through `copies.Pinned` instead.
-        In natural order all operands come together, else each comes alone.
-    """
-    n, item = plan.forest.num_nodes, dtype.itemsize
-    sizes = {name: n * (rows if name == "b" else 1) for name in names}
-    together = sum(sizes.values()) * item
-    found = [
-        Buffer(name, size, dtype)
-        for name, size in sizes.items()
-        if not staged(together if plan.takes_natural else size * item)
-    ]
-    if not staged(n * rows * item):
-        found.append(Buffer("x", n * rows, dtype))
-    return [*found, Buffer("status", plan.forest.num_cells, _INT)]
-
-
 def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
     """Values of a matrix that is eliminated once, and of solves with it."""
     listed = value_buffers(plan, dtype, operands, rows, False)

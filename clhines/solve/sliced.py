@@ -197,8 +197,7 @@ class Sliced:
             bad_cells, bad_nodes = one.bad_pivots()
             found.append(bad_cells + cells[0])
             where.append(bad_nodes + nodes.start)
-            del one
-            self.transfer.keep(None)
+            del one  # with its buffers, before the next one takes others
         return np.concatenate(found), np.concatenate(where)
 
 

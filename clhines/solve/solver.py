@@ -181,10 +181,7 @@ class Solver:
 
     @property
     def memory(self) -> list[Memory]:
-        """Largest memory use of solves, one item per device.
-
-        CPUs keep it between solves, other devices that of solves of device arrays.
-        """
+        """Largest memory use of solves, one item per device; it is kept between solves."""
         return self.engine.memory
 
     @property

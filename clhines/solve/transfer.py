@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pyopencl as cl
@@ -12,9 +12,7 @@ import pyopencl.array as cla
 
 from clhines.device import copies
 from clhines.solve.loaded import only_event
-from clhines.solve.memory import Buffer, Buffers
-
-_EXACT = 8  # leading bits of a size that a pool keeps: at most 0.4 % too much
+from clhines.solve.memory import Buffers
 
 
 class Transfer:
@@ -28,25 +26,6 @@ class Transfer:
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
-        self._kept: object = None
-
-    def buffers(self, listed: Sequence[Buffer]) -> Buffers:
-        """Device memory for values that are gone when a solve has ended."""
-        self.keep(tuple(listed))
-        return Buffers(listed, self.queue, self.pool)
-
-    @functools.cached_property
-    def pool(self) -> cl.tools.MemoryPool | None:
-        """Buffers of a CPU kept between solves; new ones would page-fault in every solve."""
-        if not copies.shares_memory(self.device):
-            return None
-        return cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue), _EXACT)
-
-    def keep(self, what: object) -> None:
-        """Free the kept buffers unless they are of the same list."""
-        if self.pool is not None and what != self._kept:
-            self.pool.free_held()
-            self._kept = what
 
     def bring(self, a: np.ndarray, taken: Buffers, name: str) -> cla.Array:
         """Return values on the device: lent until the solve has ended, or copied to a buffer."""

@@ -20,6 +20,7 @@ from clhines.solve.hosted import (
     Hosted,
     HostSolve,
     Shared,
+    pin_buffers,
     prefers_shared,
     solves_by_values,
 )
@@ -34,7 +35,6 @@ from clhines.solve.memory import (
     factor_buffers,
     memory_errors,
     most_buffers,
-    pin_buffers,
     total,
     value_buffers,
 )
@@ -410,6 +410,16 @@ class HostFactors:
             self.engine.queue.finish()  # the arrays may have been lent
             self.arrays = {}
         return self._on_device
+
+    @property
+    def matrix(self) -> list[cla.Array]:
+        """See `WholeFactors`."""
+        return self.on_device.matrix
+
+    @property
+    def bad(self) -> cla.Array:
+        """See `WholeFactors`."""
+        return self.on_device.bad
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""

@@ -257,7 +257,8 @@ def test_factors_keep_what_the_others_solved(halves, monkeypatch):
     def broken(*_, **__):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
-    monkeypatch.setattr(solver.parts[1].solver.engine, "solve_values", broken)
+    for name in ("solve_values", "solve_factored"):  # by the kind of factors
+        monkeypatch.setattr(solver.parts[1].solver.engine, name, broken)
     for given in (out, None):
         with pytest.raises(ShareError, match=r"devices\[1\]") as caught:
             factors.solve(system.b, out=given)
@@ -323,7 +324,7 @@ def test_only_solves_say_what_is_solved(halves, monkeypatch):
         solver.factor(system.d, system.u)
     assert caught.value.result[0] is not None
     assert not caught.value.solved.any()
-    monkeypatch.setattr(solver.parts[0].solver.engine, "factor", broken)
+    monkeypatch.setattr(solver.parts[0].solver.engine, "solve_values", broken)
     with pytest.raises(ShareError, match="OUT_OF_RESOURCES$"):
         solver.solve(**system.arrays)
 
