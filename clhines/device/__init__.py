@@ -12,8 +12,9 @@ Who owns what
     `BoundKernel`, readable build errors, ``CLHINES_DUMP``. `copies`: `Pinned`, `Direct`
     and mapped copies. `arrays`: checks of arrays and events on devices. `timing`: medians,
     candidates that take turns, the floor. `guard`: one thread at a time, and no use of OpenCL after
-    a fork. `pocl`: the processor that PoCL should name to its compiler. `health`: what can be
-    wrong with the OpenCL of a machine, and what to do.
+    a fork. `pocl`: the processor that PoCL should name to its compiler. `caches`: caches on disk
+    that are spoiled, full or read-only. `health`: what can be wrong with the OpenCL of a machine,
+    and what to do.
 
 An index pair or a part of a name chooses a device, otherwise ``CLHINES_DEVICE``, ``PYOPENCL_CTX``,
 the first GPU, a CPU. What a kernel needs to know about it is a `Limits`:

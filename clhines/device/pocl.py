@@ -21,7 +21,6 @@ import ctypes
 import os
 import re
 import struct
-from pathlib import Path
 
 import pyopencl as cl
 
@@ -93,23 +92,6 @@ def name_processor(device: cl.Device) -> str | None:
 def switched_off() -> bool:
     """Whether the environment turns the workaround off."""
     return os.environ.get(SWITCH, "") not in ("", "0")
-
-
-def cache_problem() -> str | None:
-    """Say what to do where PoCL has no cache that it can write to: it then shows no device."""
-    named = os.environ.get("POCL_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(named) if named else Path(home, "pocl")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)  # as PoCL does
-        if os.access(folder, os.W_OK | os.X_OK):
-            return None
-    except OSError:
-        pass
-    return (
-        f"PoCL, where it is installed, cannot write its cache, {folder}: set POCL_CACHE_DIR to a "
-        "folder that is writable"
-    )
 
 
 def _find_name(record: int, triple: bytes) -> int | None:
