@@ -135,7 +135,7 @@ def drop_last() -> int:
 
     Its folder stays, into which another process may be writing.
     """
-    used = {e: _changed(e + "/last_accessed") for e in _entries(pocl_folder())}
+    used = {e: _changed(e + "/last_accessed", 0.0) for e in _entries(pocl_folder())}
     last = max(used.values(), default=0.0)
     return sum(_unlink(f) for e, time in used.items() if time == last for f in _files(e))
 
@@ -162,11 +162,11 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _changed(path: str) -> float:
+def _changed(path: str, otherwise: float = float("inf")) -> float:
     try:
         return os.stat(path).st_mtime
-    except OSError:
-        return float("inf")  # of an entry that was begun and not ended
+    except OSError:  # of an entry that was begun and not ended, when a build was killed
+        return otherwise
 
 
 def _unlink(path: str) -> int:

@@ -94,8 +94,8 @@ def switched_off() -> bool:
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 
-def _find_name(record: int, triple: bytes) -> int | None:
-    """Address of the pointer to ``generic`` that follows the pointer to the target triple."""
+def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | None:
+    """Address of the pointer to a processor's name that follows the pointer to the target triple."""
     with open("/proc/self/mem", "rb", buffering=0) as memory:  # refuses bad addresses
 
         def text(address: int, size: int) -> bytes:
@@ -108,7 +108,7 @@ def _find_name(record: int, triple: bytes) -> int | None:
         words = struct.unpack(f"{_RECORD_BYTES // 8}Q", text(record, _RECORD_BYTES))
         for k, (first, second) in enumerate(zip(words[:-1], words[1:], strict=True)):
             wanted = triple + b"\0"
-            if text(first, len(wanted)) == wanted and text(second, 8) == b"generic\0":
+            if text(first, len(wanted)) == wanted and text(second, len(name) + 1) == name + b"\0":
                 return record + 8 * (k + 1)
     return None
 
