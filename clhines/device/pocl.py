@@ -11,8 +11,8 @@ An LLVM that knows no name near the processor answers ``generic``, which its own
 refuses, so that no kernel builds at all
 (PoCL issue 1049; the PoCL wheel on PyPI carries LLVM 14 of 2022). PoCL has no setting for the
 name, so it is replaced in the device's record in memory, by the x86-64 level that the processor
-reports, and vectors have 32 bytes at most. Nothing happens where the record does not look exactly
-as expected.
+reports, and vectors are as wide as the registers of that level, 32 bytes at most. Nothing happens
+where the record does not look exactly as expected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REGISTERS: dict[int, frozenset[str]] = {
     16: frozenset("x86-64 x86-64-v2 nehalem westmere core2 penryn k8 amdfam10 btver1".split()),
 }
 _UNNAMED = re.compile(r"-(x86_64-[\w-]+)-generic\s*$")
-_OTHER = 32  # also where the name is replaced
+_OTHER = 32
 SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # any value but "" and "0" turns `name_processor` off
 _RECORD_BYTES = 1024  # the names lie in the first part of PoCL's device record
 _NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # must outlive the devices
@@ -56,6 +56,8 @@ def register_bytes(device: cl.Device) -> int | None:
     if "Portable Computing" not in device.platform.name:
         return None
     version = device.version.strip()
+    if _UNNAMED.search(version):
+        return _level_bytes()
     sizes = [s for s, names in _REGISTERS.items() if any(version.endswith("-" + n) for n in names)]
     return sizes[0] if sizes else _OTHER
 
@@ -111,6 +113,19 @@ def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | No
             if text(first, len(wanted)) == wanted and text(second, len(name) + 1) == name + b"\0":
                 return record + 8 * (k + 1)
     return None
+
+
+def _level_bytes() -> int:
+    """Bytes of the vectors of the name that takes the place of ``generic``, 32 at most.
+
+    Processors without AVX2 can have AVX, for which PoCL reports vectors of 32 bytes; that name
+    has none.
+    """
+    try:
+        name = _LEVELS[_level()][0].decode()
+    except OSError:
+        return _OTHER
+    return min(32, next(size for size, names in _REGISTERS.items() if name in names))
 
 
 def _level() -> int:
