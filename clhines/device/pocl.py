@@ -97,7 +97,7 @@ def switched_off() -> bool:
 
 
 def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | None:
-    """Address of the pointer to a processor's name that follows the pointer to the target triple."""
+    """Address of the pointer to a processor's name that follows the one to the target triple."""
     with open("/proc/self/mem", "rb", buffering=0) as memory:  # refuses bad addresses
 
         def text(address: int, size: int) -> bytes:
