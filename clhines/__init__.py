@@ -64,9 +64,9 @@ _HOMES = {
     "cells.morphology": "Morphology",
     "cells.swc": "read_swc",
     "cells.synthetic": "sample_cells",
-    "errors": "AccuracyWarning BuildError CableError ClhinesError DeviceError DeviceMemoryError"
-    " ForestError HostMemoryError InputError MorphologyError PivotError RankError RefinementWarning"
-    " RepairWarning ShareError SimulationError SpikeOverflowError StoreWarning",
+    "errors": "AccuracyWarning BuildError CableError CacheWarning ClhinesError DeviceError"
+    " DeviceMemoryError ForestError HostMemoryError InputError MorphologyError PivotError RankError"
+    " RefinementWarning RepairWarning ShareError SimulationError SpikeOverflowError StoreWarning",
     "forest": "Forest",
     "mechanisms.mechanism": "Mechanism",
     "network.network": "Network",

@@ -20,6 +20,7 @@ from clhines.cells.synthetic import sample_cells as sample_cells
 from clhines.errors import AccuracyWarning as AccuracyWarning
 from clhines.errors import BuildError as BuildError
 from clhines.errors import CableError as CableError
+from clhines.errors import CacheWarning as CacheWarning
 from clhines.errors import ClhinesError as ClhinesError
 from clhines.errors import DeviceError as DeviceError
 from clhines.errors import DeviceMemoryError as DeviceMemoryError

@@ -181,6 +181,10 @@ class StoreWarning(UserWarning):
     """The winner of measuring could not be stored; the solver works all the same."""
 
 
+class CacheWarning(UserWarning):
+    """A cache of OpenCL cannot be used; it works without. The message says which, and why."""
+
+
 class AccuracyWarning(UserWarning):
     """A solution by cyclic reduction is inaccurate, by its componentwise backward error."""
 

@@ -273,24 +273,6 @@ def test_a_full_disk_and_a_reader_that_has_gone():
     assert in_shell("plan --cells 0 2>&1 | true")[2] == ""
 
 
-@posix
-def test_a_cache_that_cannot_be_written():
-    """PoCL then shows no device: no driver is missing."""
-    code, _, err = in_shell(
-        "solve --steps 1",
-        HOME="/proc/none",
-        XDG_CACHE_HOME="/proc/none",
-        POCL_CACHE_DIR="/proc/none",
-        CLHINES_DEVICE="",
-        PYOPENCL_CTX="",
-    )
-    if code == 0:
-        pytest.skip("there is a device besides PoCL")
-    assert "cannot write its cache, /proc/none: set POCL_CACHE_DIR" in err
-    assert "install a driver" not in err
-    assert len(err.splitlines()) == 1
-
-
 def test_warnings_have_no_place(capsys, monkeypatch):
     def warn(_):
         warnings.warn("the residual is 1", RefinementWarning, stacklevel=2)

@@ -2,6 +2,9 @@
 
 import configparser
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,24 @@ def test_every_package_and_its_data_are_listed(setup):
         if "kernels" not in path.parts
     }
     assert listed == found | {"clhines.kernels"}
+
+
+def test_a_build_installs_nothing_that_an_earlier_one_left(tmp_path):
+    """setuptools installs all that lies in build/lib, of whatever age."""
+    pytest.importorskip("setuptools")
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("clhines", "kernels", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    old = tmp_path / "build" / "lib"
+    (old / "clhines").mkdir(parents=True)
+    (old / "clhines" / "gone.py").write_text("")  # no longer in the package
+    (old / "clhines" / "errors.py").write_text("")  # newer than the package's
+    command = [sys.executable, "setup.py", "-q", "build"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert not (old / "clhines" / "gone.py").exists()
+    assert (old / "clhines" / "errors.py").read_text() == (ROOT / "clhines/errors.py").read_text()
+    assert list((old / "clhines" / "kernels").glob("*/*.mako"))
 
 
 def test_files_for_people_exist():

@@ -12,8 +12,9 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
+from clhines.device.caches import pocl_problem
 from clhines.device.guard import check_process
-from clhines.device.pocl import cache_problem, is_unnamed, register_bytes
+from clhines.device.pocl import is_unnamed, register_bytes
 from clhines.errors import DeviceError, InputError, meant, shown
 from clhines.plan.plan import WIDEST_VECTOR, Limits
 
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 def _hint() -> str:
     """Return advice for the case that no device was found."""
-    return cache_problem() or INSTALL_HINT
+    return pocl_problem() or INSTALL_HINT
 
 
 def all_devices() -> list[tuple[str, cl.Device]]:

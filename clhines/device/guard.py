@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
+from clhines.device.caches import prepare
 from clhines.errors import DeviceError
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -46,7 +47,9 @@ def check_process() -> None:
             "OpenCL; a forked process cannot use it: start processes with "
             "multiprocessing.get_context('spawn')"
         )
-    _Process.uses_opencl = True
+    if not _Process.uses_opencl:
+        _Process.uses_opencl = True
+        prepare()
 
 
 def lock_of(user: object) -> threading.RLock:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyopencl as cl
 
+from clhines.device import caches as kept
 from clhines.device import devices, pocl
 from clhines.errors import DeviceError
 
@@ -107,12 +108,12 @@ def processors() -> list[Finding]:
 
 
 def caches() -> list[Finding]:
-    """Check that PoCL can write its cache, without which it shows no device."""
-    problem = pocl.cache_problem()
-    if problem is None:
-        return []
-    what, _, advice = problem.rpartition(": ")
-    return [Finding(False, what, advice)]
+    """Check that PoCL, unless all devices are others', and PyOpenCL can write their caches."""
+    found = [d.platform.name for _, d in _all()]
+    pocls = not found or any("Portable Computing" in name for name in found)
+    problems = [kept.pocl_problem() if pocls else "", kept.pyopencl_problem()]
+    parted = [text.rpartition(": ") for text in problems if text]
+    return [Finding(False, what, advice) for what, _, advice in parted]
 
 
 def choice() -> list[Finding]:

@@ -11,8 +11,8 @@ An LLVM that knows no name near the processor answers ``generic``, which its own
 refuses, so that no kernel builds at all
 (PoCL issue 1049; the PoCL wheel on PyPI carries LLVM 14 of 2022). PoCL has no setting for the
 name, so it is replaced in the device's record in memory, by the x86-64 level that the processor
-reports, and vectors have 32 bytes at most. Nothing happens where the record does not look exactly
-as expected.
+reports, and vectors are as wide as the registers of that level, 32 bytes at most. Nothing happens
+where the record does not look exactly as expected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import ctypes
 import os
 import re
 import struct
-from pathlib import Path
 
 import pyopencl as cl
 
@@ -48,7 +47,7 @@ _REGISTERS: dict[int, frozenset[str]] = {
 _SIZES = {"double": 8, "real": 8, "long": 8, "ulong": 8, "float": 4, "int": 4, "uint": 4}
 _VECTOR = re.compile(rf"\b({'|'.join(_SIZES)})(2|4|8|16)\b")
 _UNNAMED = re.compile(r"-(x86_64-[\w-]+)-generic\s*$")
-_OTHER = 32  # also where the name is replaced
+_OTHER = 32
 SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # any value but "" and "0" turns `name_processor` off
 _RECORD_BYTES = 1024  # the names lie in the first part of PoCL's device record
 _NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # must outlive the devices
@@ -59,6 +58,8 @@ def register_bytes(device: cl.Device) -> int | None:
     if "Portable Computing" not in device.platform.name:
         return None
     version = device.version.strip()
+    if _UNNAMED.search(version):
+        return _level_bytes()
     sizes = [s for s, names in _REGISTERS.items() if any(version.endswith("-" + n) for n in names)]
     return sizes[0] if sizes else _OTHER
 
@@ -106,25 +107,8 @@ def switched_off() -> bool:
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 
-def cache_problem() -> str | None:
-    """Say what to do where PoCL has no cache that it can write to: it then shows no device."""
-    named = os.environ.get("POCL_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(named) if named else Path(home, "pocl")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)  # as PoCL does
-        if os.access(folder, os.W_OK | os.X_OK):
-            return None
-    except OSError:
-        pass
-    return (
-        f"PoCL, where it is installed, cannot write its cache, {folder}: set POCL_CACHE_DIR to a "
-        "folder that is writable"
-    )
-
-
-def _find_name(record: int, triple: bytes) -> int | None:
-    """Address of the pointer to ``generic`` that follows the pointer to the target triple."""
+def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | None:
+    """Address of the pointer to a processor's name that follows the one to the target triple."""
     with open("/proc/self/mem", "rb", buffering=0) as memory:  # refuses bad addresses
 
         def text(address: int, size: int) -> bytes:
@@ -137,9 +121,22 @@ def _find_name(record: int, triple: bytes) -> int | None:
         words = struct.unpack(f"{_RECORD_BYTES // 8}Q", text(record, _RECORD_BYTES))
         for k, (first, second) in enumerate(zip(words[:-1], words[1:], strict=True)):
             wanted = triple + b"\0"
-            if text(first, len(wanted)) == wanted and text(second, 8) == b"generic\0":
+            if text(first, len(wanted)) == wanted and text(second, len(name) + 1) == name + b"\0":
                 return record + 8 * (k + 1)
     return None
+
+
+def _level_bytes() -> int:
+    """Bytes of the vectors of the name that takes the place of ``generic``, 32 at most.
+
+    Processors without AVX2 can have AVX, for which PoCL reports vectors of 32 bytes; that name
+    has none.
+    """
+    try:
+        name = _LEVELS[_level()][0].decode()
+    except OSError:
+        return _OTHER
+    return min(32, next(size for size, names in _REGISTERS.items() if name in names))
 
 
 def _level() -> int:

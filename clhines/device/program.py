@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import logging
 import os
@@ -17,12 +18,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device import devices
+from clhines.device import caches, devices
 from clhines.device.guard import check_process
 from clhines.device.pocl import name_processor, warns_of_vectors
 from clhines.device.templates import Spec, render
 from clhines.device.watch import first_launch, watching
-from clhines.errors import BuildError, InputError
+from clhines.errors import BuildError, DeviceError, InputError
 
 Argument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
@@ -200,15 +201,14 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
         name = name_processor(device)
         if name is not None:
             _log.info("PoCL does not know this processor; kernels are built for %s", name)
+        caches.before_build(device)
     options = list(getattr(spec, "build_options", ()))
     if any(warns_of_vectors(device, source) for device in context.devices):
         options.append("-w")  # PoCL would count the warnings on stderr
     begin = time.perf_counter()
     try:
-        with warnings.catch_warnings():  # drivers chat even when all is well
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            with watching(f"the build of {_named(spec)} for {devices.label(context.devices[0])}"):
-                program = cl.Program(context, source).build(options)
+        with watching(f"the build of {_named(spec)} for {devices.label(context.devices[0])}"):
+            program = _build(context, source, options)
     except cl.Error as error:
         numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
         raise BuildError(
@@ -223,3 +223,23 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
             _log.debug("the compiler says: %s", said)
     _log.info("built kernel %s in %.3f s", _named(spec), build_seconds[-1])
     return program
+
+
+def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
+    """Build a program, and again where PoCL cannot read what its cache has of it."""
+    pocl = "PoCL" in context.devices[0].version
+    for _ in range(3):  # other processes use the cache, too
+        with warnings.catch_warnings():  # drivers chat even when all is well
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(context, source).build(options)
+        if not pocl or program.num_kernels:
+            return program
+        _log.info("removed a program from PoCL's cache, %s: unreadable", caches.pocl_folder())
+        _keep_for_ever(context)
+        caches.drop_last()
+    raise DeviceError(f"PoCL cannot read its cache, {caches.pocl_folder()}: remove that folder")
+
+
+def _keep_for_ever(context: cl.Context) -> None:
+    """Let a context outlive Python: PoCL aborts at its release where a program was unreadable."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))

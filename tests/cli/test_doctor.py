@@ -127,7 +127,8 @@ def test_the_workaround_for_pocl_has_a_switch(monkeypatch):
     assert pocl.name_processor(fake("cpu", "Portable Computing Language", version=UNKNOWN)) is None
 
 
-def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written(among, monkeypatch, tmp_path):
+    among(fake("cpu", "Portable Computing Language"))
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("POCL_CACHE_DIR", str(blocked / "cache"))

@@ -322,6 +322,15 @@ def test_records_that_look_otherwise_are_left_alone(record, options):
     assert bytes(record) == before
 
 
+@pytest.mark.parametrize(("level", "expected"), [(0, 32), (1, 32), (2, 16)])
+def test_vectors_of_a_processor_without_a_name(monkeypatch, level, expected):
+    """As wide as the registers of the level that it gets: the last has no AVX."""
+    monkeypatch.setattr(pocl, "_level", lambda: level)
+    assert pocl.register_bytes(pocl_device(Record())) == expected
+    assert pocl.register_bytes(pocl_device(Record(), "znver3")) == 32
+    assert pocl.register_bytes(pocl_device(Record(), platform="Another")) is None
+
+
 def test_real_devices_build_after_naming(every_queue):
     program.build(every_queue.context, FloorSpec("float", 1))
     assert pocl.name_processor(every_queue.device) is None
