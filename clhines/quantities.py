@@ -28,9 +28,14 @@ def _has_unit(kind: type) -> bool:
     return any(all(hasattr(kind, name) for name in names) for names in _MEMBERS)
 
 
+def _is_quantity(value: object) -> bool:
+    kind: type = type(value)
+    return _has_unit(kind)
+
+
 def has_unit(value: object) -> bool:
     """Whether a value has a unit, or a list, tuple or object array has one with a unit."""
-    if _has_unit(type(value)):
+    if _is_quantity(value):
         return True
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.reshape(-1).tolist()
@@ -63,7 +68,7 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
     """
     if not has_unit(value):
         return value
-    if _has_unit(type(value)):
+    if _is_quantity(value):
         return _converted(name, value, unit)
     if isinstance(value, np.ndarray):
         value = value.tolist()

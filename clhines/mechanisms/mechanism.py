@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -347,7 +348,7 @@ class Mechanism(Described):
             if noise is None:
                 raise InputError(f"mechanism {self.name} needs noise, one number per instance")
             more = [as_numbers("noise", noise)]  # type: ignore[list-item]
-        step = np.nan if dt is None else as_numbers("dt", dt, "ms")
+        step: Any = np.nan if dt is None else as_numbers("dt", dt, "ms")
         v, t = as_numbers("v", v, "mV"), as_numbers("t", t, "ms")  # type: ignore[assignment]
         given = generated.inputs(self.text, *map(self._without_units, (params, states)))
         i, g = generated.call(self.text, "current", v, t, step, *given, *more)

@@ -106,7 +106,7 @@ def of_arrays(
     soma: ArrayLike | None,
 ) -> Structure:
     """Return the structure of plain arrays; see `Network.from_arrays`."""
-    given = Forest(parent, cell_offsets)
+    given = Forest(parent, cell_offsets)  # type: ignore[arg-type]
     n, starts = given.num_nodes, given.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
     units = {"area": "um2", "g_axial": "uS", "capacitance": "nF"}

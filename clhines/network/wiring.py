@@ -88,7 +88,7 @@ class Wiring:
 
     def event(self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike) -> None:
         """Check and keep events from outside; see `Network.event`."""
-        weight = as_numbers("weight", weight, weight_unit(target))
+        weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
         times, weights = as_finite("time", arrays["time"]), as_finite("weight", arrays["weight"])

@@ -78,10 +78,10 @@ def read(
                 "simulation"
             )
         step = int(file.read("step", Member((), _SCALAR, 0, LAST_STEP)))
-        found = file.header("v")[1]
-        if found != dtype and found in (np.float64, np.float32):
+        other = file.header("v")[1]
+        if other != dtype and other in (np.float64, np.float32):
             raise InputError(
-                f"{file.name}: of a simulation in {found.name}; expected {dtype.name}, as this one"
+                f"{file.name}: of a simulation in {other.name}; expected {dtype.name}, as this one"
             )
         expected = members(model, dtype, step)
         unknown = sorted(set(file.names) - set(expected) - {"network", "step"})
