@@ -53,6 +53,7 @@ import extended_cells
 import extended_ranks
 
 FILE = Path(__file__).with_name("snapshots.json")
+PAGE = Path(__file__).parents[2] / "docs" / "how-it-works" / "generated.md"
 CPU = Limits(compute_units=4, max_work_group=1024, is_cpu=True, vector_bytes=32)
 GPU = Limits(compute_units=132, max_work_group=1024)
 SMALL = replace(GPU, local_bytes=4 << 10, max_work_group=64)  # cells do not fit: pieces of them
@@ -205,6 +206,15 @@ def hashes():
     return found
 
 
+def page(text):
+    """Return the page that shows a whole kernel with that kernel as it is now."""
+    tree = [-1, 0, 1, 2, 3, 1, 5, 6, 4, 8, 4, 10]  # as the page draws it
+    (part,) = make_plan(Forest.repeated([tree], 3), "fine", limits=GPU).parts
+    before, listing, after = text.partition("```c\n")
+    return before + listing + render(part.spec) + after[after.index("```") :]
+
+
 if __name__ == "__main__":
     FILE.write_text(json.dumps(hashes(), indent=1) + "\n", "utf-8")
-    print(f"written: {FILE}")
+    PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
+    print(f"written: {FILE}, {PAGE}")

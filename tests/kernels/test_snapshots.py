@@ -36,6 +36,12 @@ def test_all_kernels_are_those_of_the_snapshots():
     assert changed == [], "meant? then run: python tests/kernels/snapshots.py"
 
 
+def test_the_page_shows_a_kernel_as_it_is():
+    text = snapshots.PAGE.read_text("utf-8")
+    assert text == snapshots.page(text), "meant? then run: python tests/kernels/snapshots.py"
+    assert "{   // level 2" in text and "{   // level 3" not in text
+
+
 def test_every_template_is_rendered(every):
     folder = Path(str(files("clhines.kernels")))
     templates = {p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.mako")}
