@@ -327,8 +327,8 @@ def _answer(arguments: Sequence[str]) -> str | None:
         return words[-1][len("wrong: ") :]
     if code is None:
         return f"no answer within {SECONDS:.0f} s"
-    if code in (-getattr(signal, "SIGXCPU", 0), -getattr(signal, "SIGKILL", 0)):
-        return f"no answer within {PROCESSOR_SECONDS} s of processor time"
+    if -code in [getattr(signal, name, None) for name in ("SIGXCPU", "SIGKILL")]:
+        return f"no answer within {PROCESSOR_SECONDS} s of processor time, or with the memory left"
     return f"the process ended with code {code}" if code >= 0 else f"a crash (signal {-code})"
 
 
