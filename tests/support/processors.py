@@ -42,7 +42,8 @@ ROWS = (
     ("x86-64-v4", "avx512", 32),
     ("x86-64", "avx", None),
 )
-WRONG = ("znver3", "avx512", 64)  # must not end
+# Wider than the registers of the name, which the library uses: must not end.
+WRONG = (("x86-64", "avx", 32), ("znver3", "avx512", 64))
 MOD = """NEURON { SUFFIX na USEION na READ ena WRITE ina RANGE gbar }
 PARAMETER { gbar = 1e-3 (S/cm2) }
 ASSIGNED { v (mV) ena (mV) ina (mA/cm2) minf }
@@ -251,13 +252,13 @@ def main():
     print("| name | vectors | library | kernels | time | outcome |\n" + "| --- " * 6 + "|")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        for k, (name, library, width) in enumerate((*ROWS, WRONG)):
+        for k, (name, library, width) in enumerate((*ROWS, *WRONG)):
             if given.names and name not in given.names:
                 continue
             width = width or width_of(name)
             path = sources(width, folder)
             kernels, seconds, fault = compiled(name, library, path, folder / f"row-{k}")
-            bad += bool(fault) != ((name, library, width) == WRONG)
+            bad += bool(fault) != ((name, library, width) in WRONG)
             print(
                 f"| `{name}` | {width} bytes | {library} | {kernels} | {seconds:.0f} s | ", end=""
             )
