@@ -8,7 +8,7 @@ The map, two wings and a roof::
     neuron                                NEURON's memory -> network, and back
     analysis; torch, jax                  from results on; from solve on
     cli                                   on all
-    ground: errors arrays checks files forest reference
+    ground: errors arrays quantities checks files forest reference
 
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights

@@ -9,6 +9,7 @@ PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 GROUND = (
     "errors",
     "arrays",
+    "quantities",
     "checks",
     "files",
     "forest",
@@ -19,7 +20,7 @@ ALLOWED = {  # imports for types count
     "device": {*GROUND, "plan.plan", "plan.kernel_spec"},
     "solve": {*GROUND, "plan", "device"},
     "cells": {*GROUND},
-    "mechanisms": {"errors", "arrays", "checks"},
+    "mechanisms": {"errors", "arrays", "checks", "quantities"},
     "network": {*GROUND, "cells", "mechanisms"},
     "simulate": {*GROUND, "analysis", "plan", "device", "solve", "cells", "network", "mechanisms"},
     "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},

@@ -21,7 +21,8 @@ Who owns what
     `delivery_spec`, `delivery_tables` and `delivery_timing`. Its sums are in `state.incoming`: a
     ring buffer of event sums, row ``step % slots``, which executors clear. `plasticity`: weights.
     `engines`: names of the engines; `making` makes what advances a network. `result`: `Result`.
-    `saved`: files. `known_answers`: problems for `trust`. `changing`: values set on the way, on the
+    `saved`: files. `under_way`: spikes of the longest delay. `known_answers`: problems for `trust`.
+    `changing`: values set on the way, on the
     device by `device_changes` and `spread`; `constant_pivots` are eliminated once; `branching`
     copies a state. `reference`: the same in NumPy, the oracle. Processes: `mpi` (collectives,
     errors that all ranks raise), `partition` (which cells), `split_run` (advance and exchange),

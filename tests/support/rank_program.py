@@ -91,7 +91,7 @@ def run_cases(folder, before, comm=None):
         sim.record("v", sim.network.soma[[4, 1, 3]], reduce=features)
         found[name] = digests(sim.run(duration), sim)
         sim.save(folder / f"{name} {size}.npz")
-        if name == CASES[0][0]:  # events under way get other weights
+        if name == "busy auto":  # events under way get other weights
             sim.set(weight=sim.weights() * 0.75)
             found[name + ", other weights"] = digests(sim.run(duration), sim)
         later = simulation(build, comm, **options)
