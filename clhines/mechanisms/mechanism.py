@@ -133,10 +133,15 @@ class Mechanism(Described):
         return Mechanism, (self.text, self.nmodl)
 
     @property
-    def _equations(self) -> Equations:
+    def _own(self) -> str:
+        """The text, where it is none of NMODL."""
         if self.nmodl is not None:
             raise InputError(f"mechanism {self.name} is of NMODL; use calls(), twin(), functions()")
-        return meaning.known(self.text)
+        return self.text
+
+    @property
+    def _equations(self) -> Equations:
+        return meaning.known(self._own)
 
     # ---------------------------------------------------------------------------- what it is
 
@@ -313,9 +318,14 @@ class Mechanism(Described):
         v : array_like, mV
         params : mapping of str to array_like, optional
             Parameters by name; defaults for the others.
+
+        Raises
+        ------
+        InputError
+            The mechanism is of NMODL: see `twin`, which `current`, `advance` and `event` say, too.
         """
-        values = generated.call(self.text, "initial", v, *generated.parameters(self.text, params))
-        return generated.named_states(self.text, values, v)
+        values = generated.call(self._own, "initial", v, *generated.parameters(self._own, params))
+        return generated.named_states(self._own, values, v)
 
     def current(
         self,
@@ -339,8 +349,8 @@ class Mechanism(Described):
                 raise InputError(f"mechanism {self.name} needs noise, one number per instance")
             more = [noise]
         step = np.nan if dt is None else dt
-        given = generated.inputs(self.text, params, states)
-        i, g = generated.call(self.text, "current", v, t, step, *given, *more)
+        given = generated.inputs(self._own, params, states)
+        i, g = generated.call(self._own, "current", v, t, step, *given, *more)
         shape = np.broadcast(np.asarray(v), np.asarray(i), np.asarray(g)).shape
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
 
@@ -358,9 +368,9 @@ class Mechanism(Described):
         """
         if not self.states:
             return {}
-        given = generated.inputs(self.text, params, states)
-        values = generated.call(self.text, "advance", v, t, dt, *given)
-        return generated.named_states(self.text, values, v)
+        given = generated.inputs(self._own, params, states)
+        values = generated.call(self._own, "advance", v, t, dt, *given)
+        return generated.named_states(self._own, values, v)
 
     def event(
         self,
@@ -371,8 +381,8 @@ class Mechanism(Described):
         """Return the states after an event of this (summed) weight."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
-        given = generated.inputs(self.text, params, states)
-        values = generated.call(self.text, "event", weight, *given)
+        given = generated.inputs(self._own, params, states)
+        values = generated.call(self._own, "event", weight, *given)
         return dict(zip(self.states, map(np.asarray, values), strict=True))
 
 
