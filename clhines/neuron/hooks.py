@@ -50,8 +50,6 @@ def read_hooks(h: Hoc, memory: Memory, tree: Tree) -> list[Rejected]:
     found += _old_stimuli(memory)
     found += _listed(h, memory)
     found += _python_blocks(memory)
-    if memory.variable("nrn_multisplit_setup_"):
-        found.append(Rejected("", "ParallelContext.multisplit", "", 0, "leave it out"))
     found += _replaced(h, memory)
     return found
 

@@ -15,7 +15,7 @@ NAMES = {  # number of arguments
 }  # fmt: skip
 DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
-    "poisrand": "random_poisson", "set_seed": "", "setseed": "",
+    "poisrand": "", "set_seed": "", "setseed": "",
 }  # fmt: skip
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
