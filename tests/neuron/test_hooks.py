@@ -108,10 +108,12 @@ def forget():
     states = None
 
 look("plain")
-between("advance() of the model's own", redefine("proc advance() { fadvance() forall { v = v + 0.1 } }"),
+between("advance() of the model's own",
+        redefine("proc advance() { fadvance() forall { v = v + 0.1 } }"),
         redefine("proc advance() { fadvance() }"))
+own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"
 between("step() of the model's own", redefine("proc step() { advance() forall { v = v + 0.1 } }"),
-        redefine("proc step() {local i if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot() }"))
+        redefine("proc step() { local i " + own + " }"))
 between("rallbranch = 3 of section child", lambda: setattr(child, "rallbranch", 3),
         lambda: setattr(child, "rallbranch", 1))
 between("fstim", set_stimulus, lambda: h.fstim(0))
@@ -282,7 +284,8 @@ for netcon, weight in zip(netcons, (0.02, 0.003)):
     netcon.weight[0], netcon.delay = weight, 1
 rows = 300  # more than NEURON sends at once
 stim, v = h.PatternStim(), h.Vector().record(soma(0.5)._ref_v)
-stim.play(h.Vector(rows).indgen(0.1).add(0.05), h.Vector([3 + 2 * (k % 7 > 3) for k in range(rows)]))
+gids = h.Vector([3 + 2 * (k % 7 > 3) for k in range(rows)])
+stim.play(h.Vector(rows).indgen(0.1).add(0.05), gids)
 found = []
 for fake in (0, 1):
     stim.fake_output = fake
