@@ -258,7 +258,7 @@ def _mpi():
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=path)
     package = importlib.util.find_spec("mpi4py")
-    library = Path(str(package.origin)).parents[3] / "libmpi.so" if package else Path()
+    library = Path(str(package.origin)).parents[3] / "libmpi.so.12" if package else Path()
     if found is None or not library.is_file():
         pytest.skip("needs mpi4py and mpiexec: pip install '.[mpi]'")
     return [found, "-n", "2", "env", f"MPI_LIB_NRN_PATH={library}"]
