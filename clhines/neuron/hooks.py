@@ -176,4 +176,4 @@ def _is_same(memory: Memory, name: str, text: str) -> bool:
     """Whether a procedure of hoc is the one that a text makes."""
     example = f"{name}_as_in_stdrun_hoc"
     with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
-        return memory.procedure(name) == memory.procedure(example)
+        return memory.is_same(name, example)

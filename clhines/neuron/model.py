@@ -103,6 +103,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     try:
         memory = Memory(h)
         memory.settle()
+        hooks = read_hooks(h, memory, tree)
         slots = Slots(memory)
         read_styles(h, memory, contents)
         binned = int(h.CVode().queue_mode()) & 1
@@ -123,7 +124,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     trains = read_trains(h, memory, contents, pending, vectors)
     model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains, slots)
     model.lone, model.bins = lone, bins
-    model.rejected += [*_settings(h), *_structure(contents), *read_hooks(h, memory, tree)]
+    model.rejected += [*_settings(h), *_structure(contents), *hooks]
     for part in (reader, pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)

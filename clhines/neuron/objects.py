@@ -43,9 +43,14 @@ class Objects:
 
     # -- procedures of hoc ---------------------------------------------------------------------
 
-    def procedure(self, name: str) -> list[object]:
+    def is_same(self, name: str, example: str) -> bool:
+        """Whether a name of hoc is a procedure with the code of another one."""
+        kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
+        return kinds[0] == kinds[1] and self._code(name) == self._code(example)
+
+    def _code(self, name: str) -> list[object]:
         """Return the code of a procedure that hoc knows: equal for two with the same text."""
-        proc = words_at(self._procedure_symbol(name), 4)[_PROC]
+        proc = words_at(self._symbol_of(name), 4)[_PROC]
         begin, size, constants = words_at(proc, 3)
         known, readable = dict[int, object](), Readable(8)
         at = WORD.from_address(constants).value if constants else 0
@@ -64,7 +69,7 @@ class Objects:
         kept, here.value = here.value, top
         try:
             self._h(text)
-            symbol = self._procedure_symbol(name)
+            symbol = self._symbol_of(name)
             yield
             unlink = self.symbol("_Z17hoc_unlink_symbolP6SymbolP7Symlist")
             free = self.symbol("_Z17hoc_free_symspaceP6Symbol")
@@ -75,7 +80,7 @@ class Objects:
         finally:
             here.value = kept
 
-    def _procedure_symbol(self, name: str) -> int:
+    def _symbol_of(self, name: str) -> int:
         """Address of hoc's symbol of a name at its top level."""
         find = self.symbol("_Z16hoc_table_lookupPKcP7Symlist")
         find.argtypes, find.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_void_p
