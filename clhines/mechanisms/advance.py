@@ -233,8 +233,9 @@ def solved(
 ) -> dict[str, Node]:
     """Return the solution of a linear system whose entries are expressions.
 
-    Gaussian elimination without pivoting. The next unknown is the one whose row and column have
-    the fewest other entries (Markowitz), so that little is filled in.
+    Gaussian elimination. The next unknown is the one whose row and column have the fewest other
+    entries (Markowitz), so that little is filled in. Rows are exchanged only where all diagonal
+    entries that are left are 0, whatever the values of what they depend on.
 
     Parameters
     ----------
@@ -243,6 +244,11 @@ def solved(
     right : dict of str to Node
     named : callable
         Gives an expression a name, to be worked out once.
+
+    Raises
+    ------
+    ExpressionError
+        The system is singular, or too large.
     """
     _check_size(matrix)
     rows = {row: dict(entries) for row, entries in matrix.items()}
@@ -250,7 +256,8 @@ def solved(
     left: list[str] = list(rows)
     order: list[str] = []
     while left:
-        pivot = min(left, key=lambda n: _fill(rows, left, n))
+        able = [n for n in left if n in rows[n]] or [_exchanged(rows, b, left)]
+        pivot = min(able, key=lambda n: _fill(rows, left, n))
         left.remove(pivot)
         order.append(pivot)
         below = [row for row in left if pivot in rows[row]]
@@ -265,7 +272,11 @@ def solved(
                     continue
                 old = rows[row].get(column)
                 change = -(factor * entry)
-                rows[row][column] = named("_entry", change if old is None else old + change)
+                new = change if old is None else old + change
+                if new is new.graph.zero:
+                    rows[row].pop(column, None)
+                else:
+                    rows[row][column] = named("_entry", new)
             b[row] = named("_right", b[row] - factor * b[pivot])
     x: dict[str, Node] = {}
     for name in reversed(order):
@@ -273,6 +284,17 @@ def solved(
         above = b[name] - b[name].graph.add(others) if others else b[name]
         x[name] = named(f"_{name}_solved", above * rows[name][name] ** -1)
     return x
+
+
+def _exchanged(rows: Entries, b: dict[str, Node], left: Sequence[str]) -> str:
+    """Exchange two rows so that an unknown has an entry in its row, and return it."""
+    name = left[0]
+    row = next((r for r in left if name in rows[r]), None)
+    if row is None:
+        raise ExpressionError("a system of equations that is singular")
+    rows[name], rows[row] = rows[row], rows[name]
+    b[name], b[row] = b[row], b[name]
+    return name
 
 
 def _check_size(matrix: Entries) -> None:

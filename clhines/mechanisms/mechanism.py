@@ -135,10 +135,15 @@ class Mechanism(Described):
         return Mechanism, (self.text, self.nmodl)
 
     @property
-    def _equations(self) -> Equations:
+    def _own(self) -> str:
+        """The text, where it is none of NMODL."""
         if self.nmodl is not None:
             raise InputError(f"mechanism {self.name} is of NMODL; use calls(), twin(), functions()")
-        return meaning.known(self.text)
+        return self.text
+
+    @property
+    def _equations(self) -> Equations:
+        return meaning.known(self._own)
 
     # ---------------------------------------------------------------------------- what it is
 
@@ -315,10 +320,15 @@ class Mechanism(Described):
         v : array_like, mV
         params : mapping of str to array_like, optional
             Parameters by name; defaults for the others.
+
+        Raises
+        ------
+        InputError
+            The mechanism is of NMODL: see `twin`, which `current`, `advance` and `event` say, too.
         """
         v, params = as_numbers("v", v, "mV"), self._without_units(params)  # type: ignore[assignment]
-        values = generated.call(self.text, "initial", v, *generated.parameters(self.text, params))
-        return generated.named_states(self.text, values, v)
+        values = generated.call(self._own, "initial", v, *generated.parameters(self._own, params))
+        return generated.named_states(self._own, values, v)
 
     def _without_units(self, given: Mapping[str, ArrayLike] | None) -> dict[str, ArrayLike] | None:
         """Return parameters or states in their units."""
@@ -350,8 +360,8 @@ class Mechanism(Described):
             more = [as_numbers("noise", noise)]  # type: ignore[list-item]
         step: Any = np.nan if dt is None else as_numbers("dt", dt, "ms")
         v, t = as_numbers("v", v, "mV"), as_numbers("t", t, "ms")  # type: ignore[assignment]
-        given = generated.inputs(self.text, *map(self._without_units, (params, states)))
-        i, g = generated.call(self.text, "current", v, t, step, *given, *more)
+        given = generated.inputs(self._own, *map(self._without_units, (params, states)))
+        i, g = generated.call(self._own, "current", v, t, step, *given, *more)
         shape = np.broadcast(np.asarray(v), np.asarray(i), np.asarray(g)).shape
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
 
@@ -371,9 +381,9 @@ class Mechanism(Described):
             return {}
         v, t = as_numbers("v", v, "mV"), as_numbers("t", t, "ms")  # type: ignore[assignment]
         dt = as_numbers("dt", dt, "ms")  # type: ignore[assignment]
-        given = generated.inputs(self.text, *map(self._without_units, (params, states)))
-        values = generated.call(self.text, "advance", v, t, dt, *given)
-        return generated.named_states(self.text, values, v)
+        given = generated.inputs(self._own, *map(self._without_units, (params, states)))
+        values = generated.call(self._own, "advance", v, t, dt, *given)
+        return generated.named_states(self._own, values, v)
 
     def event(
         self,
@@ -385,8 +395,8 @@ class Mechanism(Described):
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
         weight = as_numbers("weight", weight)  # type: ignore[assignment]
-        given = generated.inputs(self.text, *map(self._without_units, (params, states)))
-        values = generated.call(self.text, "event", weight, *given)
+        given = generated.inputs(self._own, *map(self._without_units, (params, states)))
+        values = generated.call(self._own, "event", weight, *given)
         return dict(zip(self.states, map(np.asarray, values), strict=True))
 
 

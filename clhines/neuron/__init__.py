@@ -8,7 +8,8 @@ what cannot be simulated.
 Who owns what
     Reading: `session` (NEURON itself), `catalogue` (mechanisms and their texts), `tree`,
     `contents` (instances, ions), `objects`, `memory` (lists that the interpreter does not show,
-    by ctypes, found by example and never assumed; `raw`: its words and records), `places`
+    by ctypes, found by example and never assumed; `raw`: its words and records; `statics`: lists
+    of the library), `hooks` (what acts in each step beside the model), `names`, `places`
     (variables by place), `styles` (of ions), `wiring` (sources, NetCons), `queue` (events on their
     way), `played` (vectors that record or play), `gaps` (ParallelContext's transfers), `trains`
     (VecStim), `patterns` (PatternStim), `bins` (events of a step), `hidden` (variables that hoc

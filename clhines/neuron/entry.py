@@ -38,7 +38,10 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
     list of Rejected
         Empty where all can; each prints as a line.
     """
-    model = read_model(interpreter(), vectors or {})
+    try:
+        model = read_model(interpreter(), vectors or {})
+    except RejectedError as error:
+        return error.rejected
     if model.rejected:
         return model.rejected
     try:

@@ -302,9 +302,8 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
             a.role == "weight" and a.direction != "in" for a in group.mechanism.calls("receive")
         ):
             construct = "an event on its way whose NetCon has weights that events change"
-            raise RejectedError(
-                [Rejected(name, construct, "", 0, "start from h.finitialize()")]
-            )  # fmt: skip
+            way_out = "start from h.finitialize()" if model.h.t > 0 else "send it by a VecStim"
+            raise RejectedError([Rejected(name, construct, "", 0, way_out)])
         binned = model.bins is not None
         network.connect(
             network.trains([[before if binned else t] for _, t in chosen]),

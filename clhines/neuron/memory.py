@@ -16,6 +16,7 @@ from typing import Any
 from clhines.neuron.objects import Objects
 from clhines.neuron.raw import (
     WORD,
+    Place,
     Played,
     Queued,
     Readable,
@@ -29,6 +30,7 @@ from clhines.neuron.raw import (
 from clhines.neuron.session import Hoc, library_path
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
+_EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a statement, or 0
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
 _MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
 
@@ -109,6 +111,20 @@ class Memory(Objects):
             at.value, shape.value = first, own
         return found
 
+    def named(self, place: Place) -> tuple[str, str]:
+        """Return mechanism and name of a variable that has a row; empty of another one."""
+        reference = ref(self._h, "t")
+        words = [WORD.from_address(id(reference) + 8 * (self._reference + k)) for k in (0, 2, 3)]
+        kept = [word.value for word in words]
+        try:
+            for word, value in zip(words, (place.row, place.column, 1), strict=True):
+                word.value = value
+            found = _NAMED.match(repr(reference))
+        finally:
+            for word, value in zip(words, kept, strict=True):
+                word.value = value
+        return (found[1], found[2]) if found is not None else ("", "")
+
     def weight_address(self, netcon: Hoc) -> int:
         """Address of the first weight of a NetCon."""
         return self.place(ref(netcon, "weight", 2)).column
@@ -157,9 +173,14 @@ class Memory(Objects):
         """Return what records and plays."""
         found = []
         for address in self._entries():
-            words = words_at(address, 14)
-            what = self._classes.get(words[0], "unknown")
-            found.append(Played(what, self._place(words[1:5]), tuple(words[8:])))
+            words = words_at(address, 16)
+            what, calls = self._classes.get(words[0], "unknown"), False
+            if what in _EVENT:
+                event, statement = words[_EVENT[what] :][:2]
+                if self._events.get(words_at(event, 1)[0]) != "PlayRecordEvent":
+                    raise OSError("a Vector that plays is not as expected")
+                calls = bool(statement)
+            found.append(Played(what, self._place(words[1:5]), tuple(words[8:]), calls))
         return found
 
     # -- sources of events -----------------------------------------------------------------------

@@ -10,8 +10,9 @@ from clhines.neuron.bins import Bins, check_bins
 from clhines.neuron.catalogue import Catalogue
 from clhines.neuron.columns import Columns
 from clhines.neuron.contents import Contents, Instances, read_contents
-from clhines.neuron.convert import Rejected, converted
+from clhines.neuron.convert import Rejected, RejectedError, converted
 from clhines.neuron.gaps import Gap, read_gaps
+from clhines.neuron.hooks import read_hooks
 from clhines.neuron.memory import Memory
 from clhines.neuron.places import Places
 from clhines.neuron.played import PlayReader
@@ -84,7 +85,16 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     h : Hoc
     vectors : dict of Hoc -> Hoc
         Of each VecStim its Vector, where it cannot be found.
+
+    Raises
+    ------
+    RejectedError
+        The model is on several MPI ranks.
     """
+    ranks = int(h.ParallelContext().nhost())
+    if ranks > 1:
+        what = f"ParallelContext with nhost() of {ranks}: a model on several MPI ranks"
+        raise RejectedError([Rejected("", what, "", 0, "build it in one process")])
     catalogue, lone = Catalogue(h), None
     if next(iter(h.allsec()), None) is None and catalogue.has_artificial():
         lone = h.Section(name="lone")
@@ -93,6 +103,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     try:
         memory = Memory(h)
         memory.settle()
+        hooks = read_hooks(h, memory, tree)
         slots = Slots(memory)
         read_styles(h, memory, contents)
         binned = int(h.CVode().queue_mode()) & 1
@@ -113,7 +124,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     trains = read_trains(h, memory, contents, pending, vectors)
     model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains, slots)
     model.lone, model.bins = lone, bins
-    model.rejected += [*_settings(h), *_structure(contents)]
+    model.rejected += [*_settings(h), *_structure(contents), *hooks]
     for part in (reader, pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)
@@ -136,9 +147,6 @@ def _settings(h: Hoc) -> list[Rejected]:
         found.append(
             Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")
         )
-    for name in ("LinearMechanism",):
-        if len(list(h.List(name))):
-            found.append(Rejected(name, name))
     return found
 
 

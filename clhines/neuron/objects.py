@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from clhines.neuron.raw import WORD, Place, words_at
+from clhines.neuron.raw import WORD, Place, Readable, words_at
 from clhines.neuron.session import Hoc
 
 POINTER = 2  # word of a place that has an address, where it has one
+# of a symbol of hoc: the word that has its procedure or value, and how many words there are
+_PROC, _SYMBOL_WORDS = 2, 7
 
 
 class Objects:
     """The library; the base of `Memory`, which finds `_reference`."""
 
+    _h: Hoc
     _library: ctypes.CDLL
     _reference: int
 
@@ -31,6 +36,58 @@ class Objects:
             return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
         except ValueError as error:
             raise OSError(str(error)) from None
+
+    def variable(self, name: str) -> int:
+        """Return the word in a variable of NEURON's library."""
+        return WORD.from_address(self.address(name)).value
+
+    # -- procedures of hoc ---------------------------------------------------------------------
+
+    def is_same(self, name: str, example: str) -> bool:
+        """Whether a name of hoc is a procedure with the code of another one."""
+        kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
+        return kinds[0] == kinds[1] and self._code(name) == self._code(example)
+
+    def _code(self, name: str) -> list[object]:
+        """Return the code of a procedure that hoc knows: equal for two with the same text."""
+        proc = words_at(self._symbol_of(name), 4)[_PROC]
+        begin, size, constants = words_at(proc, 3)
+        known, readable = dict[int, object](), Readable(8)
+        at = WORD.from_address(constants).value if constants else 0
+        while at:  # numbers and strings have symbols of their own
+            words = words_at(at, _SYMBOL_WORDS)
+            value = words[_PROC]
+            known[at] = words[1] & 0xFFFF, words_at(value, 1)[0] if value in readable else value
+            at = words[-1]
+        return [known.get(word, word) for word in words_at(begin, size)]
+
+    @contextmanager
+    def example(self, name: str, text: str) -> Iterator[None]:
+        """Let hoc know a procedure for a while, at its top level; `text` defines it."""
+        here = WORD.from_address(self.address("hoc_symlist"))
+        top = self.variable("hoc_top_level_symlist")
+        kept, here.value = here.value, top
+        try:
+            self._h(text)
+            symbol = self._symbol_of(name)
+            yield
+            unlink = self.symbol("_Z17hoc_unlink_symbolP6SymbolP7Symlist")
+            free = self.symbol("_Z17hoc_free_symspaceP6Symbol")
+            unlink.argtypes, unlink.restype = [ctypes.c_void_p] * 2, None
+            free.argtypes, free.restype = [ctypes.c_void_p], None
+            unlink(symbol, top)
+            free(symbol)
+        finally:
+            here.value = kept
+
+    def _symbol_of(self, name: str) -> int:
+        """Address of hoc's symbol of a name at its top level."""
+        find = self.symbol("_Z16hoc_table_lookupPKcP7Symlist")
+        find.argtypes, find.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_void_p
+        found = find(name.encode(), self.variable("hoc_top_level_symlist"))
+        if not found:
+            raise OSError(f"hoc knows no {name}")
+        return int(found)
 
     # -- objects -------------------------------------------------------------------------------
 

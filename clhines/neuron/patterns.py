@@ -73,9 +73,6 @@ def read_patterns(
         if (name, k) not in waits or not 0 <= sent < count:
             found.append(Pattern(np.zeros(0), np.zeros(0, np.int64), info + _INDEX))
             continue
-        if thing.fake_output:
-            found.append(f"{thing}.fake_output is {thing.fake_output:g}; set it to 0")
-            continue
         t = np.array((ctypes.c_double * count).from_address(words_at(info + _TIMES, 1)[0]))
         gid = np.array((ctypes.c_int * count).from_address(words_at(info + _GIDS, 1)[0]))
         if (np.diff(t) < 0).any():

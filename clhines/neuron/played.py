@@ -9,9 +9,12 @@ import numpy as np
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
+from clhines.neuron.names import name_of
 from clhines.neuron.places import Places, Variable
 from clhines.neuron.raw import Place, Played
 from clhines.neuron.session import Hoc
+
+_RECORDED = "expected v, i_membrane_, t or a RANGE variable of a mechanism or an ion"
 
 
 @dataclass(eq=False)
@@ -75,7 +78,7 @@ class PlayReader:
     """
 
     def __init__(self, h: Hoc, memory: Memory, places: Places) -> None:
-        self._memory, self._places = memory, places
+        self._h, self._memory, self._places = h, memory, places
         self._vectors = {memory.inside(v): v for v in h.List("Vector")}
         self._time = memory.time_address
         self.recorders: list[Recorder] = []
@@ -89,6 +92,9 @@ class PlayReader:
         if played.what == "unknown":
             self._reject("a Graph or another object that records in each step")
             return
+        if played.is_called:
+            self._reject("Vector.play of a statement", "play into a variable")
+            return
         vector = self._vectors.get(played.words[0])
         if vector is None:
             self._reject(f"{what} with a Vector that is gone")
@@ -99,7 +105,11 @@ class PlayReader:
         is_time = not played.place.row and played.place.column == self._time
         variable = None if is_time else self._places.find(played.place)
         if variable is None and not is_time:
-            self._reject(f"{what} of a variable that is none of a section or a point process")
+            name = name_of(self._h, self._memory, played.place)
+            if "Play" in played.what:
+                self._reject(f"{what} into {name}", "expected a parameter of a mechanism")
+            else:
+                self._reject(f"{what} of {name}", _RECORDED)
             return
         if "Play" in played.what:
             assert variable is not None
@@ -129,5 +139,5 @@ class PlayReader:
         if count:
             self.players.append(Player(variable, t[:count], y[:count], continuous))
 
-    def _reject(self, construct: str) -> None:
-        self.rejected.append(Rejected("", construct))
+    def _reject(self, construct: str, way_out: str = "") -> None:
+        self.rejected.append(Rejected("", construct, "", 0, way_out))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 from clhines.neuron.session import Hoc
 
 WORD = ctypes.c_uint64
@@ -39,11 +41,14 @@ class Played:
     place : Place
     words : tuple of int
         What follows in the object: vectors, times, ...
+    is_called : bool
+        Whether `Vector.play` calls a statement.
     """
 
     what: str
     place: Place
     words: tuple[int, ...]
+    is_called: bool
 
 
 @dataclass(frozen=True)
@@ -153,17 +158,26 @@ def vector_at(address: int) -> list[int]:
 
 
 class Readable:
-    """Addresses that can be read, as Linux tells them; none elsewhere."""
+    """Addresses that can be read, as Linux tells them; none elsewhere.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    room : int
+        Bytes that can be read there.
+    """
+
+    def __init__(self, room: int = 4096) -> None:
+        self._room = room
         self._ranges: list[tuple[int, int]] = []
+        self._files: list[str] = []
         try:
             with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
                 for line in maps:
-                    where, rights = line.split(maxsplit=2)[:2]
+                    where, rights, *_, file = [*line.split(maxsplit=5), ""][:6]
                     if rights.startswith("rw"):
                         begin, end = (int(part, 16) for part in where.split("-"))
                         self._ranges.append((begin, end))
+                        self._files.append(file.strip())
         except OSError:
             pass
 
@@ -171,8 +185,25 @@ class Readable:
         return (
             isinstance(word, int)
             and word % 8 == 0
-            and any(begin <= word < end - 4096 for begin, end in self._ranges)
+            and any(begin <= word <= end - self._room for begin, end in self._ranges)
         )
+
+    def among(self, words: np.ndarray) -> np.ndarray:
+        """Return which of some words are such addresses, bool."""
+        if not self._ranges:
+            return np.zeros(len(words), bool)
+        begin, end = np.array(self._ranges, np.uint64).T
+        at = np.searchsorted(begin, words, side="right") - 1
+        return (at >= 0) & (words <= end[at] - np.uint64(self._room)) & (words % np.uint64(8) == 0)
+
+    def of_file(self, path: str) -> list[tuple[int, int]]:
+        """Return begin and end of a library's variables, of those without a value in it, too."""
+        found = list[tuple[int, int]]()
+        for (begin, end), file in zip(self._ranges, self._files, strict=True):
+            follows = not file and bool(found) and begin == found[-1][1]
+            if file == path or follows:
+                found.append((begin, end))
+        return found
 
 
 def is_address(word: int) -> bool:

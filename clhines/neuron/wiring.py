@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from clhines.neuron.contents import Contents
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
+from clhines.neuron.names import name_of
 from clhines.neuron.patterns import OF_GID, is_pattern
 from clhines.neuron.places import Places
 from clhines.neuron.session import Hoc
@@ -103,7 +104,6 @@ class WireReader:
     def read(self) -> Wires:
         """Return all sources and connections."""
         memory, found = self._memory, Wires()
-        alone = self._h.ParallelContext().nhost() == 1
         vectors = {memory.inside(v): v for v in self._h.List("Vector")}
         netcons = list(self._h.List("NetCon"))
         source_of = [memory.source_of(netcon) for netcon in netcons]
@@ -118,10 +118,13 @@ class WireReader:
             if node < 0 and sender in self._silent:
                 continue
             if node < 0 and sender is None:
-                if nothing and (source.gid < 0 or alone):
+                if nothing:
                     continue  # a cell that is gone, or a gid that no process has
-                what = "NetCon whose source is neither a voltage nor an object that sends events"
-                self.rejected.append(Rejected("", what))
+                what = "an object that sends no events"
+                if source.place is not None:
+                    what = name_of(self._h, memory, source.place)
+                way_out = "expected a voltage or an object that sends events"
+                self.rejected.append(Rejected("", f"NetCon of {what}", "", 0, way_out))
                 continue
             if source.is_called:
                 what = "NetCon.record of a statement or a function"

@@ -100,7 +100,18 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "m' =",
     ),
     "setids": (_with("random_setids(r, 1, 2, 3)", "RANDOM r"), "random_setids", "setids"),
-    "exprand": (_with("x = exprand(1)"), "the function exprand", "exprand"),
+    "exprand": (_with("x = exprand(1)"), "exprand, which takes the one generator", "exprand"),
+    "normrand": (
+        _with("x = normrand(0, 1)"),
+        "normrand, which takes the one generator",
+        "normrand",
+    ),
+    "of no file": (_with("x = nowhere(v)"), "the function nowhere, which the file", "nowhere"),
+    "singular": (
+        _with("SOLVE q", more="LINEAR q { ~ m = 1 \n ~ 0*v = 3 }"),
+        "2 equations for 1 states",
+        "LINEAR q",
+    ),
     "method": (_with("").replace("cnexp", "adams"), "METHOD adams", "SOLVE"),
     "not closed": ("NEURON { SUFFIX one\nRANGE x", "unexpected end", "RANGE"),
     "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
@@ -184,6 +195,15 @@ def test_mechanism_of_nmodl_is_a_value():
     assert plain != mechanism("nmtable") and not plain.program.tables
     with pytest.raises(InputError, match="NMODL"):
         one.grouped("double", 4, ())
+    synapse = mechanism("nmsyn")
+    for call in (
+        lambda: one.initial(-65),
+        lambda: one.current(-65, 0),
+        lambda: synapse.advance(-65, 0, 0.1, {}, {}),
+        lambda: synapse.event(0.1, {}, {}),
+    ):
+        with pytest.raises(InputError, match=r"is of NMODL; use calls\(\), twin\(\)"):
+            call()
 
 
 def test_what_it_is():

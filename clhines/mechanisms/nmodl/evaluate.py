@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from clhines.mechanisms.expressions import Node
 from clhines.mechanisms.nmodl.draws import drawn
+from clhines.mechanisms.nmodl.functions import DRAWS, OF_NEURON, built_in
 from clhines.mechanisms.nmodl.functions import NAMES as FUNCTIONS
-from clhines.mechanisms.nmodl.functions import built_in
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused
 from clhines.mechanisms.nmodl.values import NEVER, Values
 
@@ -138,7 +138,7 @@ class Evaluation(Values):
             values = [self.expression(a) for a in arguments[1:]]
             return drawn(self, name, str(arguments[0][1]), values, line)
         if name not in FUNCTIONS:
-            raise Refused(f"the function {name}, which the file does not define", line)
+            raise _unknown(name, line)
         count = FUNCTIONS[name]
         if len(arguments) != count:
             raise Refused(f"{name} is called with {len(arguments)} arguments", line)
@@ -149,6 +149,16 @@ class Evaluation(Values):
         t, dt = self.read("t"), self.read("dt")
         x = time - graph.number(Fraction(1, 10**11))
         return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
+
+
+def _unknown(name: str, line: int) -> Refused:
+    if name in DRAWS:
+        what = f"{name}, which takes the one generator of all mechanisms in the order of calls"
+        other = f" and call {DRAWS[name]}" * bool(DRAWS[name])
+        return Refused(what, line, f"declare a RANDOM variable{other}, or use a NetStim")
+    if name in OF_NEURON:
+        return Refused(f"the function {name}, which NEURON has built in", line, "write it in NMODL")
+    return Refused(f"the function {name}, which the file does not define", line)
 
 
 _OPERATORS = frozenset("+ - * / % ^ < <= > >= == != && ||".split())

@@ -13,6 +13,17 @@ NAMES = {  # number of arguments
     **dict.fromkeys("floor ceil asin acos atan".split(), 1),
     "pow": 2, "fmod": 2, "atan2": 2,
 }  # fmt: skip
+DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables instead
+    "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
+    "poisrand": "", "set_seed": "", "setseed": "",
+}  # fmt: skip
+# the other functions that NEURON gives to every file
+OF_NEURON = frozenset(
+    "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
+    "harmonic hyperbol invert legendre nrn_ghk nrn_random_play perpulse perstep poisson prterr "
+    "pulse ramp revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline "
+    "squarewave step stepforce threshold".split()
+)
 
 
 def built_in(graph: Graph, name: str, values: Sequence[Node]) -> Node:

@@ -301,25 +301,58 @@ def newton(run: Run, keys: Sequence[str], old: Sequence[Node], deviations: objec
 def _system(
     matrix: dict[str, dict[str, Node]], right: dict[str, Node], graph: Graph, serial: int
 ) -> dict[str, Node]:
-    """Solve; rows are exchanged where a diagonal entry is 0 by its form."""
+    """Solve; rows are in another order where a diagonal entry is 0 by its form."""
     names = list(matrix)
-    for name in names:
-        if matrix[name].get(name, graph.zero) is not graph.zero:
-            continue
-        other = next(
-            (
-                o
-                for o in names
-                if matrix[o].get(name, graph.zero) is not graph.zero
-                and matrix[name].get(o, graph.zero) is not graph.zero
-            ),
-            None,
-        )
-        if other is None:
-            raise Refused("a system of equations without a diagonal")
-        matrix[name], matrix[other] = matrix[other], matrix[name]
-        right[name], right[other] = right[other], right[name]
+    if any(matrix[name].get(name, graph.zero) is graph.zero for name in names):
+        row_of = _matching(matrix, graph)
+        matrix = {name: matrix[row_of[name]] for name in names}
+        right = {name: right[row_of[name]] for name in names}
     return solved(matrix, right, graph.local)
+
+
+def _matching(matrix: dict[str, dict[str, Node]], graph: Graph) -> dict[str, str]:
+    """Return for each unknown a row of its own, in which its entry is not 0 by its form.
+
+    A matching by augmenting paths. Unknowns prefer rows where their entry is the sum with the most
+    terms: in a balance of flows that is their own row, with the largest entry of their column.
+    """
+    terms = {
+        name: {row: _terms(e[name]) for row, e in matrix.items() if _entry(e, name, graph)}
+        for name in matrix
+    }
+    taken: dict[str, str] = {}
+
+    def place(name: str, seen: set[str]) -> bool:
+        rows = sorted(terms[name], key=lambda row: -terms[name][row])
+        free = next((row for row in rows if row not in taken), None)
+        if free is not None:
+            taken[free] = name
+            return True
+        for row in rows:
+            if row not in seen:
+                seen.add(row)
+                if place(taken[row], seen):
+                    taken[row] = name
+                    return True
+        return False
+
+    for name in sorted(matrix, key=lambda n: -max(terms[n].values(), default=0)):
+        if not place(name, set()):
+            raise Refused("a system of equations that is singular, whatever its coefficients")
+    return {name: row for row, name in taken.items()}
+
+
+def _entry(row: dict[str, Node], name: str, graph: Graph) -> bool:
+    return row.get(name, graph.zero) is not graph.zero
+
+
+def _terms(e: Node) -> int:
+    """Return how many terms a factor that is a sum has, 1 where none is."""
+    while e.op == "local":
+        e = e.args[0]
+    if e.op == "mul":
+        return max(_terms(a) for a in e.args)
+    return len(e.args) if e.op == "add" else 1
 
 
 def _iterated(

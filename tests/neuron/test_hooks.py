@@ -1,0 +1,334 @@
+"""What acts in each step of NEURON and is no part of a model is rejected by name."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+START = """
+import json, sys, warnings
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+warnings.simplefilter("error")
+"""
+
+
+def result_of(program, *words):
+    done = subprocess.run(
+        [*words, sys.executable, "-c", START + program],
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+STEPPING = """
+soma, child = h.Section(name="soma"), h.Section(name="child")
+child.connect(soma(1))
+for section in (soma, child):
+    section.L = section.diam = 20
+    section.insert("hh")
+clamp, v = h.IClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_v)
+clamp.amp, clamp.dur = 0.1, 1e3
+cvode = h.CVode()
+plain = None
+found = {}
+
+def look(name):
+    global plain
+    h.finitialize(-65)
+    lines = [str(r) for r in clhines.neuron.check()]
+    try:
+        clhines.neuron.run(1, engine="reference")
+        message = ""
+    except clhines.InputError as error:
+        message = str(error)
+    assert (h.t == 0) == bool(lines), name
+    h.finitialize(-65)
+    h.continuerun(1)
+    differs = plain is not None and not np.array_equal(plain, np.array(v))
+    if plain is None:
+        plain = np.array(v)
+    found.setdefault(name, []).append([lines, message, differs])
+
+def between(name, begin, end):
+    begin()
+    look(name)
+    end()
+    look("plain")
+
+def redefine(text):
+    return lambda: h(text)
+
+def scatter():
+    child(0.5).v += 0.1
+
+def again():
+    child(0.5).v += 0.1
+    cvode.event(h.t + 0.1, again)
+
+def set_stimulus():
+    h("fstim(1)")
+    h.fstim(0, 0.5, 0, 10, 0.2, sec=soma)
+
+def set_synapse():
+    h("fsyn(1)")
+    h.fsyn(0, 0.5, 0, 1, 0.01, 0, sec=soma)
+
+def play():
+    global random
+    random = h.Random(1)
+    random.normal(0, 1)
+    random.play(clamp._ref_amp)
+
+def stop_playing():
+    global random
+    random = None
+    clamp.amp = 0.1
+
+def join(which):
+    global handler
+    handler = which and h.FInitializeHandler(again)
+
+def transit():
+    global states, source
+    states = h.StateTransitionEvent(2)
+
+def forget():
+    global states
+    states = None
+
+look("plain")
+between("advance() of the model's own",
+        redefine("proc advance() { fadvance() forall { v = v + 0.1 } }"),
+        redefine("proc advance() { fadvance() }"))
+own = "if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } Plot()"
+between("step() of the model's own", redefine("proc step() { advance() forall { v = v + 0.1 } }"),
+        redefine("proc step() { local i " + own + " }"))
+between("rallbranch = 3 of section child", lambda: setattr(child, "rallbranch", 3),
+        lambda: setattr(child, "rallbranch", 1))
+between("fstim", set_stimulus, lambda: h.fstim(0))
+between("fsyn", set_synapse, lambda: h.fsyn(0))
+between("Random.play", play, stop_playing)
+between("CVode.extra_scatter_gather", lambda: cvode.extra_scatter_gather(0, scatter),
+        lambda: cvode.extra_scatter_gather_remove(scatter))
+between("CVode.event with a statement", lambda: join(True), lambda: join(False))
+between("StateTransitionEvent", transit, forget)
+def gather():
+    raise RuntimeError("a gather is CVode's")
+cvode.extra_scatter_gather(1, gather)
+look("plain")
+cvode.extra_scatter_gather_remove(gather)
+h.fclamp(1, 0.5, sec=soma)
+found["fclamp"] = [[[str(r) for r in clhines.neuron.check()], "fclamp", True]]
+h.fclamp(0, 0.5, sec=soma)
+look("plain")
+from neuron import nonvint_block_supervisor
+look("plain")
+calls = [None] * 11
+calls[4] = lambda dt: soma(0.5).__setattr__("v", soma(0.5).v + 0.1)
+calls[5] = lambda offset: 0
+nonvint_block_supervisor.register(calls)
+h.finitialize(-65)
+found["nonvint_block_supervisor"] = [[[str(r) for r in clhines.neuron.check()], "nonvint", True]]
+nonvint_block_supervisor.unregister(calls)
+look("plain")
+print(json.dumps(found))
+"""
+
+
+def test_what_acts_in_each_step_is_rejected_by_name():
+    found = result_of(STEPPING)
+    plain = found.pop("plain")
+    assert len(plain) > 10
+    # what has been taken back is as if it never was
+    assert [lines for lines, *_ in plain] == [[]] * len(plain)
+    assert not any(differs for *_, differs in plain)
+    for name, [(lines, message, differs)] in found.items():
+        assert [line.startswith(name) for line in lines] == [True], (name, lines)
+        assert name in message or len(message) < 10, name
+        # NEURON's own run is another one, but for an object that waits for nothing
+        assert differs or name == "StateTransitionEvent", name
+
+
+RXD = """
+from neuron import rxd
+soma = h.Section(name="soma")
+h.finitialize(-65)
+found = [[str(r) for r in clhines.neuron.check()]]  # the module alone does nothing
+region = rxd.Region([soma], name="cytosol", nrn_region="i")
+calcium = rxd.Species(region, name="ca", charge=2)
+found.append([str(r) for r in clhines.neuron.check()])
+h.finitialize(-65)
+found.append([str(r) for r in clhines.neuron.check()])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_rxd_is_rejected_by_its_species():
+    before, *after = result_of(RXD.replace("from neuron import rxd", "warnings.resetwarnings()\n"
+                                           "from neuron import rxd"))  # fmt: skip
+    assert before == []
+    for lines in after:
+        assert any(line.startswith("rxd: species ca") for line in lines)
+
+
+NAMED = """
+soma = h.Section(name="soma")
+soma.insert("hh")
+synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
+netcons = [h.NetCon(stim, synapse) for _ in range(2)]
+h("mine = 1")
+at = h.Vector([0, 1])
+references = {
+    "i_cap": soma(0.5)._ref_i_cap, "diam": soma(0.5)._ref_diam, "cm": soma(0.5)._ref_cm,
+    "NetCon[1].weight[0]": netcons[1]._ref_weight[0], "NetCon[0].delay": netcons[0]._ref_delay,
+    "dt": h._ref_dt, "celsius": h._ref_celsius, "mine": h._ref_mine,
+}
+found = {"names": list(references), "record": [], "play": [], "statement": []}
+
+def look(kind):
+    h.finitialize(-65)
+    found[kind].append([str(r) for r in clhines.neuron.check()])
+
+for reference in references.values():
+    vector = h.Vector().record(reference)
+    look("record")
+    vector.play_remove()
+    vector = h.Vector([0, 1])
+    vector.play(reference, at, 1)
+    look("play")
+    vector.play_remove()
+for words in ((at,), (0.1,), (at, 1)):
+    vector = h.Vector([0, 1])
+    vector.play("mine = $1", *words)
+    look("statement")
+    vector.play_remove()
+netcon = h.NetCon(soma(0.5).hh._ref_m, synapse, sec=soma)
+h.finitialize(-65)
+found["source"] = [str(r) for r in clhines.neuron.check()]
+print(json.dumps(found))
+"""
+
+
+def test_records_and_plays_of_what_is_not_simulated_name_it():
+    found = result_of(NAMED)
+    for kind, word in (("record", "of"), ("play", "into")):
+        for name, lines in zip(found["names"], found[kind], strict=True):
+            assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
+    assert found["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
+    assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.m"]
+
+
+RANKS = """
+warnings.resetwarnings()
+h.nrnmpi_init()
+pc = h.ParallelContext()
+soma, gid = h.Section(name="soma"), int(pc.id())
+synapse = h.ExpSyn(soma(0.5))
+pc.set_gid2node(gid, gid)
+pc.cell(gid, h.NetCon(soma(0.5)._ref_v, None, sec=soma))
+netcon = pc.gid_connect(1 - gid, synapse)
+pc.set_maxstep(10)
+h.finitialize(-65)
+lines = [str(r) for r in clhines.neuron.check()]
+try:
+    clhines.neuron.run(1)
+except clhines.InputError as error:
+    lines.append(str(error).splitlines()[-1].strip())
+if gid == 0:
+    print(json.dumps([int(pc.nhost()), lines]), flush=True)
+pc.barrier()
+h.quit()
+"""
+
+
+def _mpi():
+    """mpiexec, and NEURON's environment with the library that it belongs to."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=path)
+    package = importlib.util.find_spec("mpi4py")
+    library = Path(str(package.origin)).parents[3] / "libmpi.so.12" if package else Path()
+    if found is None or not library.is_file():
+        pytest.skip("needs mpi4py and mpiexec: pip install '.[mpi]'")
+    return [found, "-n", "2", "env", f"MPI_LIB_NRN_PATH={library}"]
+
+
+def test_several_ranks_are_rejected_by_that_name():
+    ranks, lines = result_of(RANKS, *_mpi())
+    assert ranks == 2 and len(lines) == 2
+    for line in lines:
+        assert line.startswith("ParallelContext with nhost() of 2: a model on several MPI ranks")
+
+
+PATTERN = """
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert("hh")
+pc = h.ParallelContext()
+synapses = [h.ExpSyn(soma(0.5)) for _ in range(2)]
+pc.set_gid2node(3, 0)
+pc.cell(3, h.NetCon(soma(0.5)._ref_v, None, sec=soma))
+netcons = [pc.gid_connect(gid, synapse) for gid, synapse in zip((3, 5), synapses)]
+for netcon, weight in zip(netcons, (0.02, 0.003)):
+    netcon.weight[0], netcon.delay = weight, 1
+rows = 300  # more than NEURON sends at once
+stim, v = h.PatternStim(), h.Vector().record(soma(0.5)._ref_v)
+gids = h.Vector([3 + 2 * (k % 7 > 3) for k in range(rows)])
+stim.play(h.Vector(rows).indgen(0.1).add(0.05), gids)
+found = []
+for fake in (0, 1):
+    stim.fake_output = fake
+    for way in (h.continuerun, lambda stop: clhines.neuron.run(stop, engine="reference")):
+        h.finitialize(-65)
+        lines = [str(r) for r in clhines.neuron.check()]
+        way(30)
+        found.append([lines, list(v)])
+print(json.dumps(found))
+"""
+
+
+def test_fake_output_of_pattern_stim_is_as_in_neuron():
+    """NEURON 9 sends the same for 0 and 1: spikes of gids that are not here."""
+    import numpy as np
+
+    found = result_of(PATTERN)
+    assert [lines for lines, _ in found] == [[]] * 4
+    truth, *others = (np.array(v) for _, v in found)
+    assert np.ptp(truth) > 50
+    for other in others:
+        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`
+
+
+SENT = """
+sys.path.insert(0, TESTS)
+from support.mod_files import loaded
+loaded("ext_nmda")
+soma = h.Section(name="soma")
+synapse = h.ext_nmda(soma(0.5))
+netcon = h.NetCon(None, synapse)
+handler = h.FInitializeHandler(lambda: netcon.event(4.3))
+found = []
+h.finitialize(-65)
+found.append([str(r) for r in clhines.neuron.check()])
+h.continuerun(1)
+found.append([str(r) for r in clhines.neuron.check()])
+print(json.dumps(found))
+"""
+
+
+def test_the_way_out_of_an_event_on_its_way_is_none_that_was_taken():
+    tests = repr(str(Path(__file__).parents[1]))
+    at_begin, later = result_of(SENT.replace("TESTS", tests))
+    assert [line.split("; ")[1] for line in at_begin] == ["send it by a VecStim"]
+    assert [line.split("; ")[1] for line in later] == ["start from h.finitialize()"]

@@ -1,0 +1,45 @@
+"""What the installed NEURON has for hoc: names, and the members of classes, from its own tables."""
+
+import ctypes
+import json
+import sys
+
+from clhines.neuron.raw import WORD, Readable, words_at
+from clhines.neuron.session import library_path
+
+NAME, VALUE, NEXT = 0, 2, 6  # words of a symbol of hoc
+OWNER, SYMBOLS = 0, 1  # words of a class
+
+
+def symbols(table):
+    """Yield name and address of each symbol of a table."""
+    at = words_at(table, 1)[0]
+    while at:
+        words = words_at(at, NEXT + 1)
+        yield ctypes.string_at(words[NAME]).decode(), at
+        at = words[NEXT]
+
+
+def installed():
+    """Return the members of each class; "" are the names of no class."""
+    from neuron import h, nrn
+
+    section = h.Section(name="entries")  # hoc has begun
+    library, readable = ctypes.CDLL(library_path()), Readable(16)
+    found = {"": []}
+    for name, at in symbols(WORD.in_dll(library, "hoc_built_in_symlist").value):
+        value = words_at(at, VALUE + 1)[VALUE]
+        if value in readable and words_at(value, 1)[OWNER] == at:
+            table = words_at(value, 2)[SYMBOLS]
+            found[name] = sorted({n for n, _ in symbols(table)}) if table else []
+        else:
+            found[""].append(name)
+    for name in ("Section", "Segment"):
+        found[f"nrn.{name}"] = sorted(n for n in dir(getattr(nrn, name)) if n[0] != "_")
+    assert section is not None
+    found[""] = sorted({*found[""]})
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(installed(), sys.stdout)
