@@ -306,7 +306,7 @@ class Resident:
             copied = cl.enqueue_copy(self.queue, factors.base_data, matrix[0].base_data, **given)
             only_event(factors, copied)
         status = taken["factored"]
-        status.fill(0, self.queue)
+        self._zero(status)
         events = [e for a in (*matrix, factors, status) for e in a.events]
         given = dict(zip(_names(len(matrix) == 2), matrix))
         given |= {"inverses": factors, "status": status}
@@ -315,11 +315,16 @@ class Resident:
             only_event(factors, run[-1])
         if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
             b, x = taken["b"], taken["x"]
-            b.fill(0, self.queue)
+            self._zero(b)
             events = [*b.events, *factors.events]
             run = self.solve([factors, *matrix[1:], b], x, events, factored=status)[-1]
             only_event(factors, run)
         return factors, status
+
+    def _zero(self, a: cla.Array) -> None:
+        """Enqueue a fill with zeros; that of pyopencl's arrays is a kernel."""
+        given = a.base_data, np.zeros((), a.dtype), 0, a.nbytes
+        only_event(a, cl.enqueue_fill_buffer(self.queue, *given, wait_for=a.events))
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
         """Arrays of the reduced systems of cut cells, allocated on first use."""
