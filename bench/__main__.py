@@ -12,8 +12,8 @@ from pathlib import Path
 BENCH = Path(__file__).resolve().parent
 MEASURES = {
     "solve": "measures.solve",
-    "calls": "measures.calls",
     "reach": "measures.reach",
+    "calls": "measures.calls",
     "methods": "measures.methods",
     "options": "measures.options",
     "levels": "measures.levels",

@@ -1,4 +1,4 @@
-"""Time calls with NumPy arrays on a kept solver, beside enqueue and wait, the bus, and SciPy.
+"""Time calls with NumPy arrays on a kept solver, beside enqueue and wait, and SciPy.
 
     python -m bench calls [--device SPEC] [--cells 1 256 2560] [--nodes 512] [--out FOLDER]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
-_SUMMED = 8192  # values per call of `dot`: for more, BLAS may wake threads
 _MARK = "clhines_order"  # attribute of arrays in device order
 Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
 Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
@@ -145,28 +143,11 @@ def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndar
     return a.copy() if overlaps else a
 
 
-def all_finite(a: np.ndarray) -> bool:
-    """Whether all values of an array are finite.
-
-    A sum of squares is finite only if all terms are, so most arrays are read once and nothing is
-    written. Where it is not, the sum may have overflowed: then each value is looked at.
-    """
-    if not a.flags.c_contiguous:
-        return bool(np.isfinite(a).all())
-    flat = a.reshape(-1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for first in range(0, len(flat), _SUMMED):
-            some = flat[first : first + _SUMMED]
-            if not math.isfinite(some.dot(some)) and not np.isfinite(some).all():
-                return False
-    return True
-
-
 def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:
     """Raise `InputError` for the first value that is not finite."""
-    if all_finite(a):
-        return
-    where = np.argwhere(~np.isfinite(a))[0]
-    node = int(where[-1])
-    cell = int(stretch_of(forest.cell_offsets, node))
-    raise InputError(f"cell {cell}, node {node}: {name} is {a[tuple(where)]}; expected finite")
+    good = np.isfinite(a)
+    if not good.all():
+        where = np.argwhere(~good)[0]
+        node = int(where[-1])
+        cell = int(stretch_of(forest.cell_offsets, node))
+        raise InputError(f"cell {cell}, node {node}: {name} is {a[tuple(where)]}; expected finite")

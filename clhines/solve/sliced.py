@@ -33,7 +33,7 @@ from clhines.solve.memory import (
     size_text,
     slot_buffers,
 )
-from clhines.solve.transfer import Transfer, ended
+from clhines.solve.transfer import Ended, Transfer
 from clhines.solve.whole import Whole, memory_of, source_of
 
 _POLL = 0.1  # s, between two looks whether another stage has failed
@@ -177,7 +177,7 @@ class Sliced:
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`."""
-        with ended(self.queue):
+        with Ended(self.queue):
             if not self.several_fit:
                 self._bad = self._one_by_one(arrays, target)
                 return

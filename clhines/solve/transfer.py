@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
 
 import numpy as np
 import pyopencl as cl
@@ -58,12 +57,21 @@ class Transfer:
         return copies.Pinned(self.queue)
 
 
-@contextlib.contextmanager
-def ended(queue: cl.CommandQueue) -> Iterator[None]:
-    """Let an error out only when nothing runs any more."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(cl.Error):
-            queue.finish()
-        raise
+class Ended:
+    """Context that lets an error out only when nothing runs on a queue any more.
+
+    A class: a generator takes 2 microseconds longer, a tenth of a small solve.
+    """
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            with contextlib.suppress(cl.Error):
+                self._queue.finish()

@@ -38,10 +38,10 @@ from clhines.solve.memory import (
     total,
     value_buffers,
 )
-from clhines.solve.transfer import Transfer, ended
+from clhines.solve.transfer import Ended, Transfer
 
 MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
-_NONE = np.zeros(0, np.int64)  # cells and nodes with bad pivots
+_NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 class Whole:
@@ -118,7 +118,7 @@ class Whole:
         """See `Engine`."""
         return accuracy.may_lose(self.plan)
 
-    @property
+    @functools.cached_property
     def finds_finite(self) -> bool:
         """See `Engine`."""
         return all(part.finds_infinite(1) for part in self.plan.parts)
@@ -192,46 +192,46 @@ class Whole:
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
         """Solve from NumPy to NumPy, as many rows at once as memory allows."""
         names, b = tuple(arrays), arrays["b"]
+        found: BadPivots = _NONE
+        self.found_finite, finite = False, True
 
-        def solve(b: np.ndarray, target: np.ndarray, most: int) -> np.ndarray:
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
+            nonlocal found, finite
             way = self._way(names, _count(b), most)
             status = way.solve(arrays if b is arrays["b"] else {**arrays, "b": b}, target)
-            finite.append(way.finds_infinite and not status.any())
-            return status
+            good = not status.any()
+            finite &= good and way.finds_infinite
+            found = _NONE if good else self.loaded.bad_of(status)
 
-        self.found_finite, finite = False, list[bool]()
-        with ended(self.queue):  # before arrays of the host that kernels read and write are gone
-            found = self._found(self._in_turn(solve, b, target))
-        self.found_finite = all(finite)
+        with Ended(self.queue):  # before arrays of the host that kernels read and write are gone
+            self._in_turn(solve, b, target)
+        self.found_finite = finite
         return found
 
     def eliminate_values(self, arrays: dict[str, np.ndarray]) -> BadPivots:
         """Return the bad pivots of d, u, (l) in NumPy arrays; with a way that can say so."""
-        with ended(self.queue):
-            return self._found(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
-
-    def _found(self, status: np.ndarray) -> BadPivots:
-        return self.loaded.bad_of(status) if status.any() else (_NONE, _NONE)
+        with Ended(self.queue):
+            return self.loaded.bad_of(self._way((*arrays, "b"), 1, 1).eliminate(arrays))
 
     def _in_turn(
         self,
-        solve: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+        solve: Callable[[np.ndarray, np.ndarray, int], None],
         b: np.ndarray,
         target: np.ndarray,
-    ) -> np.ndarray:
-        """Call ``solve(b, target, most)`` for at most `most` rows at once; the last status."""
+    ) -> None:
+        """Call ``solve(b, target, most)`` for at most `most` rows at once."""
         most = self._at_once
         if b.ndim == 1 or len(b) <= most:
             if not b.flags.c_contiguous:
                 b = np.ascontiguousarray(b)
-            return solve(b, target, _count(b))
+            solve(b, target, _count(b))
+            return
         in_place = b is target
         for r in range(0, len(b), most):
             part = target[r : r + most]
             here = in_place and part.flags.c_contiguous
             some = part if here else np.ascontiguousarray(b[r : r + most])
-            status = solve(some, part, most)
-        return status
+            solve(some, part, most)
 
     @functools.cached_property
     def _at_once(self) -> int:
@@ -282,17 +282,17 @@ class Whole:
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
         """Solve with factors, which are in device order, from NumPy to NumPy."""
 
-        def solve(b: np.ndarray, target: np.ndarray, most: int) -> np.ndarray:
+        def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
             rows = _count(b)
             listed = self._values(len(factors.matrix) + 1, most, False)
             taken = self._take([one for one in listed if one.name in ("b", "x", "natural")])
             if factors.way is None or (factors.way.taken, factors.way.rows) != (taken, rows):
                 given = self.loaded, self.transfer, taken, ("b",), rows
                 factors.way = Hosted(*given, factors.matrix, factors.bad)
-            return factors.way.solve({"b": b}, target)
+            factors.way.solve({"b": b}, target)
 
         self.found_finite = False
-        with ended(self.queue):
+        with Ended(self.queue):
             self._in_turn(solve, b, target)
 
     def factor(

@@ -324,7 +324,8 @@ def test_only_solves_say_what_is_solved(halves, monkeypatch):
         solver.factor(system.d, system.u)
     assert caught.value.result[0] is not None
     assert not caught.value.solved.any()
-    monkeypatch.setattr(solver.parts[0].solver.engine, "solve_values", broken)
+    for part in solver.parts:
+        monkeypatch.setattr(part.solver.engine, "solve_values", broken)
     with pytest.raises(ShareError, match="OUT_OF_RESOURCES$"):
         solver.solve(**system.arrays)
 

@@ -21,7 +21,7 @@ def kernel_runs(solver, system):
     """Solve in device order, and count what was launched."""
     packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
     out = cla.empty_like(packed["b"])
-    solver.enqueue(**packed, out=out)
+    solver.enqueue(**packed, out=out, packed=True)
     system.assert_solved(solver.unpack(out).get())
     return len(solver.kernel_events)
 
@@ -104,7 +104,7 @@ def test_padding_may_hold_anything(queue, padding, symmetric):
         packed = {k: cla.to_device(queue, a) for k, a in packed.items()}
         out = cla.empty_like(packed["b"])
         out.fill(value)
-        solver.enqueue(**packed, out=out)
+        solver.enqueue(**packed, out=out, packed=True)
         assert np.array_equal(solver.unpack(out).get(), expected)
         assert (solver.status() == -1).all()
 
