@@ -22,11 +22,10 @@ Who owns what
     ring buffer of event sums, row ``step % slots``, which executors clear. `plasticity`: weights.
     `engines`: names of the engines; `making` makes what advances a network. `result`: `Result`.
     `saved`: files. `under_way`: spikes of the longest delay. `changing`: values set on the way, on
-    the device by `device_changes` and `spread`; `constant_pivots` are eliminated once;
-    `branching` copies a state. `reference`: the same in NumPy, the oracle.
-    Processes: `mpi` (collectives, errors that all ranks raise), `partition` (which cells),
-    `split_run` (advance and exchange), `received` (spikes that come and
-    go). `passive`: `PassiveCells`. `population`: `Population`, many parameter sets of one cell:
+    the device by `device_changes`, `spread`; `constant_pivots` are eliminated once; `branching`
+    copies a state. `reference`: the same in NumPy, the oracle. Processes: `mpi` (collectives,
+    errors of ranks), `partition` (which cells), `split_run` (advance and exchange), `received`
+    (spikes that come and go). `passive`: `PassiveCells`. `population`: `Population`, many parameter sets of one cell:
     `protocols` checks what it is given, a `population_batch` simulates some. Extended networks:
     `wires` has the tables by which events come to instances, `variables` all that changes, `start`
     INITIAL blocks, `host_events` events on the host, `bins` those of a step together, `axial`
