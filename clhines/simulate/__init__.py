@@ -25,7 +25,7 @@ Who owns what
     the device by `device_changes`, `spread`; `constant_pivots` are eliminated once; `branching`
     copies a state. `reference`: the same in NumPy, the oracle. Processes: `mpi` (collectives,
     errors of ranks), `partition` (which cells), `split_run` (advance and exchange), `received`
-    (spikes that come and go). `passive`: `PassiveCells`. `population`: many parameter sets of one cell:
+    (spikes that come and go). `passive`: `PassiveCells`. `population`: many sets of parameters:
     `protocols` checks what it is given, a `population_batch` simulates some. Extended networks:
     `wires` has the tables by which events come to instances, `variables` all that changes, `start`
     INITIAL blocks, `host_events` events on the host, `bins` those of a step together, `axial`
