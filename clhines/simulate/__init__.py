@@ -22,15 +22,15 @@ Who owns what
     ring buffer of event sums, row ``step % slots``, which executors clear. `plasticity`: weights.
     `engines`: names of the engines; `making` makes what advances a network. `result`: `Result`.
     `saved`: files. `under_way`: spikes of the longest delay. `known_answers`: problems for `trust`.
-    `changing`: values set on the way, on the
-    device by `device_changes` and `spread`; `constant_pivots` are eliminated once; `branching`
-    copies a state. `reference`: the same in NumPy, the oracle. Processes: `mpi` (collectives,
-    errors that all ranks raise), `partition` (which cells), `split_run` (advance and exchange),
-    `received` (spikes that come). `passive`: `PassiveCells`. `population`: many parameter sets of
-    one cell: `protocols` checks what it is given, a `population_batch` simulates some. Extended
-    networks: `wires`: tables of events to instances, `variables`: all that changes, `start` INITIAL
-    blocks, `host_events` events on the host, `bins` those of a step together, `axial` currents
-    between neighbours, `extended_reference` the oracle; `extended` launches kernels,
+    `changing`: values set on the way, on the device by `device_changes`, `spread`;
+    `constant_pivots` are eliminated once; `branching` copies a state. `reference`: the same in
+    NumPy, the oracle. Processes: `mpi` (collectives, errors of ranks), `partition` (which cells),
+    `split_run` (advance and exchange), `received` (spikes that come). `passive`: `PassiveCells`.
+    `population`: many sets of parameters: `protocols` checks what it is given, a `population_batch`
+    simulates some. Extended networks: `wires`: tables of events to instances, `variables`: all that
+    changes, `start` INITIAL blocks, `host_events` events on the host, `bins` those of a step
+    together, `axial` currents between neighbours, `extended_reference` the oracle; `extended`
+    launches kernels,
     `extended_spec` and `extended_tables` have what they take, `arena` names parts of one array,
     `recorder` rows of what is recorded; `extended_copies` starts copies once, `tiled` repeats them;
     `extended_epochs`: cells on a GPU's chip, `extended_epoch_spec`, `extended_epoch_lists`,
