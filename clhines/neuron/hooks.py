@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from clhines.neuron import statics
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
-from clhines.neuron.raw import WORD, Readable, words_at
+from clhines.neuron.raw import WORD, Readable, ref, words_at
 from clhines.neuron.session import Hoc, library_path
 from clhines.neuron.tree import Tree
 
@@ -110,7 +110,7 @@ def _listed(h: Hoc, memory: Memory) -> list[Rejected]:
 
 def _find_random(h: Hoc, memory: Memory) -> None:
     random, vector = h.Random(), h.Vector(1)
-    random.play(vector._ref_x[0])
+    random.play(ref(vector, "x")[0])
     generator, count = memory.inside(random), statics.ENTRY_WORDS
     statics.find("random", library_path() or "", lambda at: generator in words_at(at, count))
 

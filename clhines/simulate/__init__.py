@@ -30,9 +30,8 @@ Who owns what
     simulates some. Extended networks: `wires`: tables of events to instances, `variables`: all that
     changes, `start` INITIAL blocks, `host_events` events on the host, `bins` those of a step
     together, `axial` currents between neighbours, `extended_reference` the oracle; `extended`
-    launches kernels,
-    `extended_spec` and `extended_tables` have what they take, `arena` names parts of one array,
-    `recorder` rows of what is recorded; `extended_copies` starts copies once, `tiled` repeats them;
+    launches kernels, `extended_spec`, `extended_tables`: what they take; `arena` names parts of one
+    array, `recorder` rows of records; `extended_copies` starts copies once, `tiled` repeats them;
     `extended_epochs`: cells on a GPU's chip, `extended_epoch_spec`, `extended_epoch_lists`,
     `epoch_tables`; `extended_blocks`: blocks of cells on a CPU, by `extended_block_plan`;
     `extended_choice` chooses. `extended_saved`: files; `extended_partition`, `extended_ranks`: MPI.

@@ -9,6 +9,7 @@ them, exactly.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.arrays import ranges
 from clhines.errors import InputError
@@ -26,8 +27,9 @@ class UnderWay:
         Step from which on all spikes are known; -1 where none is missing.
     """
 
-    def __init__(self) -> None:
-        self.since, self._step, self._cell = -1, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    def __init__(self, since: int = -1, step: ArrayLike = (), cell: ArrayLike = ()) -> None:
+        self.since = since
+        self._step, self._cell = np.asarray(step, np.int64), np.asarray(cell, np.int64)
 
     def __len__(self) -> int:
         return len(self._step)
@@ -45,11 +47,8 @@ class UnderWay:
 
     def copies(self, count: int, num_cells: int) -> UnderWay:
         """Return those of copies of a network, one after another."""
-        found = UnderWay()
-        found.since, found._step = self.since, np.tile(self._step, count)
         cells = self._cell + num_cells * np.arange(count)[:, None]
-        found._cell = cells.reshape(-1)
-        return found
+        return UnderWay(self.since, np.tile(self._step, count), cells.reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
         """Raise InputError where sums at the begin of `step` may be of spikes that are not known.
