@@ -10,7 +10,7 @@
 <%
     def take(array, row=None):   # a row of a vector, of right-hand side `row`
         if spec.natural:
-            return f"gathered({array}{f' + {row} * stride' if row else ''}, from)"
+            return f"gathered({array}{f' + {row} * stride' if row else ''}, from, home)"
         return f"load({array}, place{f' + {row} * stride' if row else ''})"
     def give(stored, row, name):
         if spec.natural:
@@ -155,10 +155,10 @@ static mask widen(places a)   // convert is a call in PoCL
     return (mask)(${", ".join(f"a{c}" for c in lanes)});
 }
 % if spec.natural:
-// lanes without a node read another's value, of which nothing is kept, and write nothing
-static value gathered(__global const real *a, places from)
+// lanes without a node read the one at `home`, of which nothing is kept, and write nothing
+static value gathered(__global const real *a, places from, places home)
 {
-    const places at = from & ~(from >> 31);
+    const places none = from >> 31, at = (home & none) | (from & ~none);
     const value v = (value)(${", ".join(f"a[at{c}]" for c in lanes)});
     return widen(from) < (mask)(0) ? (value)(0) : v;
 }
@@ -219,6 +219,9 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     factor += start;
 % if spec.natural:
     gather += start;
+    // a node of this block, which no other work-item writes
+    const places tops = indices(gather, vector_place[first] + (vector_rows[first] - 1) * W);
+    const places home = ${"max(" * (W - 1)}tops${lanes[0]}${"".join(f", tops{c})" for c in lanes[1:])};
 % else:
     d += start;
     u += start;
