@@ -24,6 +24,7 @@ from clhines.device.templates import render
 from clhines.plan.by_branch import fine
 
 NODES, LEVELS, ANY = 512, 12, {"MOST_LEVELS": 0, "MOST_LEVELS_CPU": 0}
+CHECKED = 512  # cells whose solution is checked
 OWN = {"MOST_LEVELS": LEVELS, "MOST_LEVELS_CPU": LEVELS}
 
 
@@ -59,12 +60,16 @@ def solver_with(
 def row(queue: cl.CommandQueue, forest: clhines.Forest, dtype: str) -> dict[str, Any]:
     """Both kernels on one batch."""
     values = systems.values(forest, dtype)
+    some = forest.take(np.arange(min(CHECKED, forest.num_cells)))
     found, launches = {}, {}
     for name, limits in (("any", ANY), ("own", OWN)):
         solver = solver_with(limits, forest, dtype, queue)
         launch, result = systems.in_device_order(solver, values)
         launch(0)
-        error = clhines.reference.residual(forest, *values[0], result(0))
+        solution = result(0)[: some.num_nodes]
+        error = clhines.reference.residual(
+            some, *(a[: some.num_nodes] for a in values[0]), solution
+        )
         built = build_seconds(queue, [render(p.spec) for p in solver.plan.parts])
         launches[name] = launch
         found |= {f"{name}_{k}": v for k, v in built.items()}

@@ -49,9 +49,9 @@ def main(part):
     def copy_zeros(self, *_):
         self.set(np.zeros(self.shape, self.dtype))
 
-    def copy_pattern(queue, buffer, pattern, offset, size, **more):
+    def copy_pattern(queue, buffer, pattern, offset, size, wait_for=None):
         values = np.tile(pattern, size // pattern.nbytes)
-        return cl.enqueue_copy(queue, buffer, values, dst_offset=offset, **more)
+        return cl.enqueue_copy(queue, buffer, values, dst_offset=offset, wait_for=wait_for)
 
     cla.Array.__init__, cla.Array._zero_fill = make_and_keep, copy_zeros
     cl.enqueue_fill_buffer = copy_pattern

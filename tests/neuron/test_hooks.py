@@ -313,7 +313,7 @@ def test_fake_output_of_pattern_stim_is_as_in_neuron():
 SENT = """
 sys.path.insert(0, TESTS)
 from support.mod_files import loaded
-loaded("ext_nmda")
+loaded()
 soma = h.Section(name="soma")
 synapse = h.ext_nmda(soma(0.5))
 netcon = h.NetCon(None, synapse)
