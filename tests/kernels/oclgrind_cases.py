@@ -338,7 +338,9 @@ def extended_epochs_case(queue, dtype):
 def extended_blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
     planned = extended_choice.plan_blocks
-    extended_choice.devices = extended.devices = SimpleNamespace(is_cpu=lambda _: True)
+    extended_choice.devices = extended.devices = SimpleNamespace(
+        is_cpu=lambda _: True, limits=devices.limits
+    )
     extended_choice.plan_blocks = lambda model, wires, _: blocks_of(
         model, wires, work_of(model), extended_cells.CELLS, 1.0
     )
