@@ -399,6 +399,7 @@ def test_every_argument_is_tried():
             "wait_for",
             "sections",
             "xyz",
+            "spikes",
         ),
     }
     indices = {"count", "source_index", "to", "ids", "index", "a"}  # of `as_array` and integers

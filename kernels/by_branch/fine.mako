@@ -12,7 +12,10 @@
         above = spec.levels[:level] if level is not None else [None]
         if all(known and known.width for known in above):
             return f"level_branches[top] + {sum(known.width for known in above)}"
-        return f"level_branches[top + {number(level)}]"
+        read = f"level_branches[top + {number(level)}]"
+        if level is None or spec.levels[level].everywhere:
+            return read
+        return f"levels > {level} ? {read} : 0"
 
     def width_of(level):
         if level is None:

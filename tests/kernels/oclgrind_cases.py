@@ -341,14 +341,8 @@ def extended_epochs_case(queue, dtype):
 def extended_blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
     planned = extended_choice.plan_blocks
-<<<<<<< HEAD
     cpu = SimpleNamespace(**{**vars(devices), "is_cpu": lambda _: True})
     extended_choice.devices = extended.devices = cpu
-=======
-    extended_choice.devices = extended.devices = SimpleNamespace(
-        is_cpu=lambda _: True, limits=devices.limits
-    )
->>>>>>> h-numpy
     extended_choice.plan_blocks = lambda model, wires, _: blocks_of(
         model, wires, work_of(model), extended_cells.CELLS, 1.0
     )

@@ -29,7 +29,7 @@ FAULTS = {
     "factor is not stored": ("fine", "FACTOR(place) = f;", "", "uninitialised"),
     "x is read before it is written": ("fine", "SOLUTION(place, r) = g;", "", "uninitialised"),
     "one row too far": ("fine", "SOLUTION(place, r) = g;", "x[place + num_values] = g;", "write"),
-    "coupling of another array": ("fine", "u[next]", "u[next + num_values]", "read"),
+    "coupling of another array": ("fine", "= u[place]", "= u[place + num_values]", "read"),
     "a barrier that some pass by": (
         "fine",
         "    // backward sweep",

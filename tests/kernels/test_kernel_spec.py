@@ -20,6 +20,7 @@ PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")
 OWN_BITS = {  # reading a float as an int, a bit a step or a turn, the halves of a power of two
     "by_segment/contraction": {">> 32"},
+    "by_branch/fine_vector": {">> 31"},  # the sign of an index
     "common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
     "simulate/epoch": {"& 1"},
     "simulate/delivery": {"& 1"},

@@ -92,8 +92,10 @@ def run_cases(folder, before, comm=None):
         found[name] = digests(sim.run(duration), sim)
         sim.save(folder / f"{name} {size}.npz")
         if name == "busy auto":  # events under way get other weights
-            sim.set(weight=sim.weights() * 0.75)
-            found[name + ", other weights"] = digests(sim.run(duration), sim)
+            other = simulation(build, comm, **options)
+            other.run(duration)
+            other.set(weight=other.weights() * 0.75)
+            found[name + ", other weights"] = digests(other.run(duration), other)
         later = simulation(build, comm, **options)
         later.restore(folder / f"{name} {before or size}.npz")
         found[name + ", later"] = digests(later.run(duration), later)

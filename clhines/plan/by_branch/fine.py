@@ -28,7 +28,7 @@ from clhines.plan.plan import (
 )
 
 AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-MOST_LEVELS = 10  # of a kernel that is written for their number
+MOST_LEVELS = 4  # of a kernel that is written for their number; beyond, builds take too long
 MOST_LEVELS_CPU = 0  # of one on a CPU, where that was no faster
 LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
 CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
