@@ -26,6 +26,7 @@ from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
 from clhines.network.connections import random_connections
 from clhines.network.plasticity import STDP
+from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
 from clhines.simulate import extended, extended_choice
 from clhines.simulate.delivery import ALGORITHMS, Delivery
@@ -37,6 +38,7 @@ from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.tiled import Tiler
 from clhines.solve import mixed
 
+OWN_LEVELS = "fine, own levels"  # the others of `fine` are for any number of levels
 CONFIGS = {
     "flat": ("flat", {"work_group": 2}),
     "interleaved": ("interleaved", {"work_group": 4}),
@@ -45,6 +47,7 @@ CONFIGS = {
     "block_local": ("block_local", {"block_size": 3}),
     "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
+    OWN_LEVELS: ("fine", {"work_group": 3, "max_cells": 2}),
     "fine, shaped": (
         "fine",
         {
@@ -87,9 +90,18 @@ def open_queue():
     return cl.CommandQueue(cl.Context([simulators[0]]))  # a context without programs
 
 
-def solve_case(queue, config, forest, dtype, symmetric, rows):
+def solver_of(queue, config, forest, dtype):
     method, options = CONFIGS[config]
-    solver = Solver(forest, method, dtype, queue=queue, **options)
+    most = fine.MOST_LEVELS
+    fine.MOST_LEVELS = 30 if config == OWN_LEVELS else 0
+    try:
+        return Solver(forest, method, dtype, queue=queue, **options)
+    finally:
+        fine.MOST_LEVELS = most
+
+
+def solve_case(queue, config, forest, dtype, symmetric, rows):
+    method, solver = CONFIGS[config][0], solver_of(queue, config, forest, dtype)
     system = make_system(forest, dtype, symmetric, rows)
     system.assert_solved(solver.solve(**system.arrays), updates_for(method))
     if method == "fine" and solver.engine.loaded.takes_natural:  # what solve() did not need

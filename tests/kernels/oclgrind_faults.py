@@ -2,7 +2,15 @@
 
 import numpy as np
 import pyopencl.array as cla
-from oclgrind_cases import CONFIGS, deliver_spikes, equal_forest, mixed_forest, open_queue
+from oclgrind_cases import (
+    CONFIGS,
+    OWN_LEVELS,
+    deliver_spikes,
+    equal_forest,
+    mixed_forest,
+    open_queue,
+    solver_of,
+)
 from systems import make_system
 
 from clhines import Solver
@@ -65,7 +73,7 @@ FAULTS = {
     ),
     "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
     "block_local: cells overlap": ("block_local", "(i) * 3", "(i) * 2", "race"),
-    "block_local: x is not kept": ("block_local", "KEPT(i) = g;", "", "uninitialised"),
+    "block_local: x is not kept": ("block_local", "KEPT(at) = g;", "", "uninitialised"),
     "dhs: factor is not stored": ("dhs", "f[place] =", "if (place < 0) f[0] =", "uninitialised"),
     "dhs: x is not stored": ("dhs", "g[place + r * row] = (", "sum_b[r] = (", "uninitialised"),
     "dhs: the parent of another step": ("dhs", "g[parent + r", "g[place + 1 + r", "race"),
@@ -105,7 +113,13 @@ FAULTS = {
         "x[place + num_values] = g;",
         "write",
     ),
-    "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
+    "flat: cells overlap": ("flat", "cell_start[cell] + at * stride", "at * stride", "race"),
+}
+LEVEL = "    barrier(CLK_GLOBAL_MEM_FENCE);\n    {   // level "
+FAULTS |= {  # level 0 has a barrier before it in the backward sweep alone
+    "own levels: no barrier before the roots": (OWN_LEVELS, f"{LEVEL}0", "    {", "race"),
+    "own levels: no barrier before level 1": (OWN_LEVELS, f"{LEVEL}1", "    {", "race"),
+    "own levels: one that a block lacks": (OWN_LEVELS, "levels > ", "1 || levels > ", "read"),
 }
 FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
 FAULTS["spikes: sums go out before all have come"] = ("spikes", "barrier(", "(void)(", "race")
@@ -156,12 +170,13 @@ def fault_case(config, old, new):
             deliver_spikes(queue, "vsn", False, (1, 3))
             assert any(there), f"{old!r} is not in the source"
             return
-        method, options = ("flat", {}) if mixed else CONFIGS[config]
-        forest = mixed_forest(method)
+        forest = mixed_forest("flat" if mixed else CONFIGS[config][0])
         system = make_system(forest, np.float32)
         system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
-        dtype = "mixed" if mixed else np.float32
-        solver = Solver(forest, method, dtype, queue=queue, **options)
+        if mixed:
+            solver = Solver(forest, "flat", "mixed", queue=queue)
+        else:
+            solver = solver_of(queue, config, forest, np.float32)
         solver.solve(**system.arrays, check=False)
         if solver.takes_device_order and solver.engine.loaded.takes_natural:  # the other kernel
             given = system.d, system.u, system.b
@@ -175,10 +190,8 @@ def fault_case(config, old, new):
 
 def planted_faults():
     has_barriers = {}
-    for config, (method, options) in CONFIGS.items():
-        queue = open_queue()
-        forest = equal_forest(method)
-        source = Solver(forest, method, np.float32, queue=queue, **options).source
+    for config, (method, _) in CONFIGS.items():
+        source = solver_of(open_queue(), config, equal_forest(method), np.float32).source
         has_barriers[config] = "barrier(" in source
     return {
         name: fault
