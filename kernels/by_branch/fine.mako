@@ -9,9 +9,12 @@
         return "level" if level is None else str(level)
 
     def first_branch(level):
-        above = spec.levels[:level] if level is not None else [None]
-        if all(known and known.width for known in above):
-            return f"level_branches[top] + {sum(known.width for known in above)}"
+        above, equal = 0, level is not None
+        for k in range(level or 0):
+            equal = equal and spec.levels[k].width > 0
+            above = above + spec.levels[k].width
+        if equal:
+            return f"level_branches[top] + {above}"
         read = f"level_branches[top + {number(level)}]"
         if level is None or spec.levels[level].everywhere:
             return read
