@@ -94,8 +94,8 @@ class Catalogue:
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
         """Point processes and variables of theirs that hide others of segments in Python.
 
-        `make_pointprocess` makes such: a variable ``x`` or ``diam`` takes the place of ``Segment.x``
-        and of the diameter.
+        `make_pointprocess` makes such: a variable ``x`` or ``diam`` takes the place of
+        ``Segment.x`` or of the diameter.
         """
         return [
             (name, variable)

@@ -1,7 +1,8 @@
 """What acts in each step of NEURON and is no part of the model's tree, mechanisms and wires.
 
 Callbacks of Python and hoc, the stimuli of NEURON's first versions, cells in pieces (multisplit),
-and other objects that a step asks. None of it is simulated: `read_hooks` finds and rejects all of it.
+and other objects that a step asks. None of it is simulated: `read_hooks` finds and rejects all of
+it.
 """
 
 from __future__ import annotations
