@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from clhines.neuron.session import Hoc
+from clhines.neuron.session import Hoc, Segment
 
 _COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
+_DECLARED = 1  # what name_declared() says of range variables
 # part of every section, and read with the tree
 STRUCTURE = ("morphology", "capacitance")
 
@@ -77,17 +78,31 @@ class Catalogue:
         cells = (n for n, (p, k) in self._numbers.items() if p and self._types[1].is_artificial(k))
         return any(len(self._h.List(n)) for n in cells)
 
-    def without_text(self) -> list[str]:
-        """Names of mechanisms of membranes that NEURON has no NMODL of, as of ChannelBuilder.
+    def without_text(self, points: bool) -> list[str]:
+        """Names of point processes, or of what is in membranes, that NEURON has no NMODL of.
 
-        A segment of Python does not show all of them.
+        ChannelBuilder, `make_mechanism` and `make_pointprocess` make such. A segment of Python does
+        not show all of those in membranes.
         """
-        types, found = self._types[0], list[str]()
-        for name, (points, k) in self._numbers.items():
-            types.select(0 if points else k)
-            if not points and name not in STRUCTURE and not types.is_ion() and not types.code():
+        types, found = self._types[points], list[str]()
+        for name in self.names(points):
+            types.select(self._numbers[name][1])
+            if name not in STRUCTURE and not types.is_ion() and not types.code():
                 found.append(name)
         return found
+
+    def hiding(self, segment: Segment) -> list[tuple[str, str]]:
+        """Point processes and variables of theirs that hide others of segments in Python.
+
+        `make_pointprocess` makes such: a variable ``x`` or ``diam`` takes the place of
+        ``Segment.x`` or of the diameter.
+        """
+        return [
+            (name, variable)
+            for name in self.without_text(points=True)
+            for variable in self[name].ranges
+            if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
+        ]
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._found:

@@ -86,7 +86,8 @@ class Contents:
     ions : dict of str -> Ion
         By NEURON's name, as ``ca_ion``.
     structural : dict of str -> str
-        What is in membranes beside mechanisms, as ``extracellular``, and a section where it is.
+        Mechanisms without NMODL, as ``extracellular``, and a section where each is; empty for point
+        processes.
     adrift : list of str
         Point processes that are at no segment.
     """
@@ -116,13 +117,16 @@ def read_contents(h: Hoc, tree: Tree, catalogue: Catalogue) -> Contents:
                 known = found.density.setdefault(name, Instances(entry))
                 known.things += [getattr(s, name) for s in segments]
                 known.nodes += nodes
-    for name in catalogue.without_text():
+    for name in catalogue.without_text(points=False):
         here = next((s for s in tree.sections if h.ismembrane(name, sec=s)), None)
         if here is not None:
             found.structural[name] = str(here)
+    without_text = catalogue.without_text(points=True)
     for name in catalogue.names(points=True):
         every = list(h.List(name))
-        if every:
+        if every and name in without_text:
+            found.structural[name] = ""
+        elif every:
             _add_points(found, catalogue[name], every, tree)
     return found
 

@@ -1,7 +1,8 @@
 """What acts in each step of NEURON and is no part of the model's tree, mechanisms and wires.
 
-Callbacks of Python and hoc, the stimuli of NEURON's first versions, and other objects that a step
-asks. None of it is simulated: `read_hooks` finds and rejects all of it.
+Callbacks of Python and hoc, the stimuli of NEURON's first versions, cells in pieces (multisplit),
+and other objects that a step asks. None of it is simulated: `read_hooks` finds and rejects all of
+it.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ def read_hooks(h: Hoc, memory: Memory, tree: Tree) -> list[Rejected]:
             what = f"rallbranch = {section.rallbranch:g} of section {section}"
             found.append(Rejected("", what, "", 0, "make the branches as sections"))
             break
+    if memory.variable("nrn_multisplit_solve_"):
+        way_out = "connect the pieces as sections; gid_clear(2) takes it out"
+        found.append(Rejected("", "ParallelContext.multisplit", "", 0, way_out))
     found += _old_stimuli(memory)
     found += _listed(h, memory)
     found += _python_blocks(memory)

@@ -89,15 +89,19 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     Raises
     ------
     RejectedError
-        The model is on several MPI ranks.
+        The model is on several MPI ranks, or segments cannot be read from Python.
     """
     ranks = int(h.ParallelContext().nhost())
     if ranks > 1:
         what = f"ParallelContext with nhost() of {ranks}: a model on several MPI ranks"
         raise RejectedError([Rejected("", what, "", 0, "build it in one process")])
-    catalogue, lone = Catalogue(h), None
-    if next(iter(h.allsec()), None) is None and catalogue.has_artificial():
+    catalogue, lone, first = Catalogue(h), None, next(iter(h.allsec()), None)
+    if first is None and catalogue.has_artificial():
         lone = h.Section(name="lone")
+    hiding = catalogue.hiding(first(0.5)) if first is not None else []
+    if hiding:
+        what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
+        raise RejectedError([Rejected(n, what.format(n, v), "", 0, "rename it") for n, v in hiding])
     tree = read_tree(h)
     contents = read_contents(h, tree, catalogue)
     try:
@@ -143,6 +147,9 @@ def _settings(h: Hoc) -> list[Rejected]:
         )
     if int(h.secondorder) not in (0, 1, 2):
         found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
+    if h.nrn_netrec_state_adjust:
+        what = "nrn_netrec_state_adjust, which moves what events set"
+        found.append(Rejected("", what, "", 0, "set it to 0"))
     if int(h.CVode().queue_mode()) & 2:  # a queue of its own for self events
         found.append(
             Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")
@@ -154,7 +161,7 @@ def _structure(contents: Contents) -> list[Rejected]:
     found = [
         Rejected(
             name,
-            f"{name}, a mechanism without NMODL, in section {section}",
+            f"{name}, a mechanism without NMODL" + (f", in section {section}" if section else ""),
             way_out="" if name == "extracellular" else "write it as a .mod file",
         )
         for name, section in contents.structural.items()

@@ -382,6 +382,8 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "rallbranch",
         "StateTransitionEvent",
         "ParallelContext",
+        "mechanisms and point processes that hoc makes",
+        "nrn_netrec_state_adjust",
         "Vector.record of",
         "Vector.play of a statement",
         "NetCon of a variable",

@@ -39,6 +39,10 @@ for section in (soma, child):
     section.insert("hh")
 clamp, v = h.IClamp(soma(0.5)), h.Vector().record(soma(0.5)._ref_v)
 clamp.amp, clamp.dur = 0.1, 1e3
+stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
+stim.start, stim.number = 0.3, 1
+netcon = h.NetCon(stim, synapse)
+netcon.delay, netcon.weight[0] = 0.1, 1e-3
 cvode = h.CVode()
 plain = None
 found = {}
@@ -122,6 +126,8 @@ between("Random.play", play, stop_playing)
 between("CVode.extra_scatter_gather", lambda: cvode.extra_scatter_gather(0, scatter),
         lambda: cvode.extra_scatter_gather_remove(scatter))
 between("CVode.event with a statement", lambda: join(True), lambda: join(False))
+between("nrn_netrec_state_adjust", lambda: setattr(h, "nrn_netrec_state_adjust", 1),
+        lambda: setattr(h, "nrn_netrec_state_adjust", 0))
 between("StateTransitionEvent", transit, forget)
 def gather():
     raise RuntimeError("a gather is CVode's")
@@ -332,3 +338,155 @@ def test_the_way_out_of_an_event_on_its_way_is_none_that_was_taken():
     at_begin, later = result_of(SENT.replace("TESTS", tests))
     assert [line.split("; ")[1] for line in at_begin] == ["send it by a VecStim"]
     assert [line.split("; ")[1] for line in later] == ["start from h.finitialize()"]
+
+
+PIECES = """
+pc = h.ParallelContext()
+pieces = [h.Section(name=name) for name in "ab"]
+for piece in pieces:
+    piece.L, piece.diam, piece.nseg = 50, 5, 3
+    piece.insert("hh")
+clamp = h.IClamp(pieces[0](0.5))
+clamp.amp, clamp.dur = 0.3, 3
+v = [h.Vector().record(piece(0.5)._ref_v) for piece in pieces]
+found = []
+
+def look():
+    h.finitialize(-65)
+    lines, ours, message = [str(r) for r in clhines.neuron.check()], [], ""
+    try:
+        clhines.neuron.run(5, engine="reference")
+        ours = [list(values) for values in v]
+    except clhines.InputError as error:
+        message = str(error)
+    h.finitialize(-65)
+    h.continuerun(5)
+    found.append([lines, message, ours, [list(values) for values in v]])
+
+for end, piece in enumerate(reversed(pieces)):
+    pc.multisplit(end, 1, sec=piece)
+pc.multisplit()
+look()
+pc.gid_clear(2)
+look()
+pc.multisplit(1, 1, sec=pieces[0])  # named, and not set up
+look()
+print(json.dumps(found))
+"""
+
+
+def test_pieces_joined_by_multisplit_are_rejected():
+    """NEURON joins the sections into one cell; without, the second of them stays at rest."""
+    import numpy as np
+
+    (lines, message, _, joined), *others = result_of(PIECES)
+    assert [line.split(";")[0] for line in lines] == ["ParallelContext.multisplit"]
+    assert "ParallelContext.multisplit" in message and np.ptp(joined[1]) > 50
+    for lines, _, ours, theirs in others:  # `gid_clear` takes it out, as the message says
+        assert lines == [] and np.ptp(theirs[0]) > 50 > 1 > np.ptp(theirs[1])
+        off = np.abs(np.subtract(ours, theirs)).max()
+        assert off < 1e-9 * np.abs(theirs).max()  # as of `test_run`
+
+
+ORDER = """
+pc = h.ParallelContext()
+soma, *others = sections = [h.Section(name=name) for name in "sabct"]
+for section in others[:-1]:  # the last one is a cell of its own
+    section.connect(soma(1))
+for section in sections:
+    section.L, section.diam, section.nseg = 50, 5, 3
+    section.insert("hh")
+clamp, synapse = h.IClamp(soma(0.5)), h.ExpSyn(others[1](0.9))
+clamp.amp, clamp.dur = 0.3, 3
+netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
+netcon.weight[0] = 0.01
+v = [h.Vector().record(section(0.9)._ref_v) for section in sections]
+found = []
+for order in (0, 1, 2, 0):
+    pc.optimize_node_order(order)
+    for stop in (0, 4, 8):  # NEURON's own run, half of one, and a whole one
+        h.finitialize(-65)
+        lines = [str(r) for r in clhines.neuron.check()]
+        clhines.neuron.run(stop, engine="reference") if stop else None
+        h.continuerun(8)
+        found.append([lines, [list(values) for values in v]])
+print(json.dumps(found))
+"""
+
+
+def test_orders_of_nodes_run():
+    import numpy as np
+
+    found = result_of(ORDER)
+    assert len(found) == 12 and not any(lines for lines, _ in found)
+    truth, *others = (np.array(v) for _, v in found)
+    assert np.ptp(truth[0]) > 50
+    for other in others:
+        assert np.abs(other - truth).max() < 1e-9 * np.abs(truth).max()  # as of `test_run`
+
+
+TEMPLATES = """
+h('''
+begintemplate Pushes
+public held
+proc initial() { held = 0 }
+proc after_step() { held += 1  v($1) += 0.1 }
+endtemplate Pushes
+begintemplate Hides
+public x
+x = 1
+endtemplate Hides
+''')
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert("hh")
+v = h.Vector().record(soma(0.5)._ref_v)
+found = {}
+
+def look(name):
+    h.finitialize(-65)
+    lines, message = [str(r) for r in clhines.neuron.check()], ""
+    try:
+        clhines.neuron.run(1, engine="reference")
+    except clhines.InputError as error:
+        message = str(error)
+    same = (h.t > 0) == (not lines)
+    h.finitialize(-65)
+    h.continuerun(1)
+    found[name] = [lines, message, same, list(v)]
+
+look("plain")
+h.make_mechanism("pushes", "Pushes", "held")
+look("made")
+soma.insert("pushes")
+look("density")
+soma.uninsert("pushes")
+look("uninserted")
+h.make_pointprocess("Pushes", "held")
+look("made, point")
+point = h.Pushes(soma(0.5))
+look("point")
+point = None
+look("removed")
+h.make_pointprocess("Hides", "x")
+look("hides")
+print(json.dumps(found))
+"""
+
+
+def test_mechanisms_that_hoc_makes_of_templates_are_rejected_by_name():
+    found = result_of(TEMPLATES)
+    assert all(same for _, _, same, _ in found.values())
+    plain = found["plain"][-1]
+    starts = {
+        "density": "pushes: pushes, a mechanism without NMODL, in section soma;",
+        "point": "Pushes: Pushes, a mechanism without NMODL;",
+        "hides": "Hides: a variable x of make_pointprocess, which hides that of segments",
+    }
+    for name, (lines, message, _, v) in found.items():
+        assert [line.startswith(starts.get(name, "?")) for line in lines] == [True] * (
+            name in starts
+        )
+        assert starts.get(name, "") in message
+        # NEURON's own run is another one where there is an instance
+        assert (v == plain) == (name not in ("density", "point")), name
