@@ -76,7 +76,7 @@ _HOMES = {
     "plan.plan": "Plan",
     "plan.transforms": "Rerooted reroot",
     "simulate.passive": "PassiveCells",
-    "simulate.population": "Population",
+    "simulate.population.population": "Population",
     "simulate.simulation": "Simulation",
     "solve.factors": "Factors",
     "solve.solver": "Solver",

@@ -48,7 +48,7 @@ from clhines.plan.plan import Plan as Plan
 from clhines.plan.transforms import Rerooted as Rerooted
 from clhines.plan.transforms import reroot as reroot
 from clhines.simulate.passive import PassiveCells as PassiveCells
-from clhines.simulate.population import Population as Population
+from clhines.simulate.population.population import Population as Population
 from clhines.simulate.simulation import Simulation as Simulation
 from clhines.solve import jax as jax
 from clhines.solve import torch as torch

@@ -24,13 +24,23 @@ def test_chapter(name):
     assert result.attempted == len(test.examples) and result.failed == 0
 
 
-@pytest.mark.parametrize("name", sorted({*FREE, *OTHERS}))
+FOLDERS = sorted(
+    p.parent.relative_to(ROOT).as_posix().replace("/", ".")
+    for top in ("mechanisms", "neuron", "simulate")
+    for p in (ROOT / "clhines" / top).glob("*/**/__init__.py")
+)
+
+
+@pytest.mark.parametrize("name", [*(f"clhines.{n}" for n in sorted({*FREE, *OTHERS})), *FOLDERS])
 def test_chapter_names_every_module(name):
-    package = importlib.import_module(f"clhines.{name}")
-    modules = [p.stem for p in Path(package.__file__).parent.glob("[!_]*.py")]
-    assert modules
-    missing = [m for m in modules if f"`{m}`" not in package.__doc__]
-    assert not missing, f"the chapter of clhines.{name} lacks {missing}"
+    package = importlib.import_module(name)
+    folder = Path(package.__file__).parent
+    inside = {p.stem for p in folder.glob("[!_]*.py")}
+    if name.startswith(("clhines.mechanisms", "clhines.neuron", "clhines.simulate")):
+        inside |= {p.parent.name for p in folder.glob("*/__init__.py")}
+    assert inside
+    missing = [m for m in sorted(inside) if f"`{m}`" not in package.__doc__]
+    assert not missing, f"the chapter of {name} lacks {missing}"
 
 
 def test_chapters_that_need_no_device_run_without_opencl():

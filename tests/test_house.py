@@ -4,6 +4,8 @@ import ast
 import functools
 from pathlib import Path
 
+from template_modules import PAIRS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 GROUND = (
@@ -49,17 +51,6 @@ OUTSIDE = {  # package -> who may import it
 CIRCLES: list[set[str]] = []
 UPWARD: set[tuple[str, str]] = set()
 PRIVATE = 10  # uses of another object's `_name` at most
-PAIRS = {  # templates whose spec is not in the module of the same name
-    "simulate/epoch": "simulate.epoch_spec",
-    "simulate/extended": "simulate.extended_spec",
-    "simulate/delivery": "simulate.delivery_spec",
-    "simulate/events": "simulate.state",
-    "simulate/record": "simulate.state",
-    "around/permute": "solve.loaded",
-    "around/residual": "solve.mixed",
-    "around/floor": "device.timing",
-    "around/passive": "simulate.passive",
-}
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from clhines import (
 from clhines.analysis import Features, extract, voltage_at
 from clhines.neuron.entry import num_steps
 from clhines.quantities import as_numbers, has_unit
-from clhines.simulate.protocols import by_step
+from clhines.simulate.population.protocols import by_step
 
 U = pint.UnitRegistry()
 CELL = sample_cells()[0]

@@ -31,8 +31,9 @@ from bench import MissingError, child, plot, record, systems, table
 from clhines import Simulation
 from clhines.device import devices
 from clhines.network import ring
-from clhines.simulate import mpi, simulation
-from clhines.simulate.decisions import MAX_EPOCH
+from clhines.simulate import simulation
+from clhines.simulate.ranks import mpi
+from clhines.simulate.state.decisions import MAX_EPOCH
 
 RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
 PIECES = 5

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from bench import plot, record, table
 from clhines.network.connections import random_connections
-from clhines.simulate.delivery import Delivery
+from clhines.simulate.events.grid import Delivery
 
 LISTS = 4  # steps whose spikes take turns
 COLOURS = {"vpo": "#009E73", "vsn": "#F0E442", "vssn": "#CC79A7", "pull": "#56B4E9"}

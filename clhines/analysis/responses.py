@@ -14,7 +14,7 @@ from clhines.errors import InputError, meant
 
 
 class Responses(Protocol):
-    """Voltages of sets under protocols, as in `clhines.simulate.population.Responses`."""
+    """Voltages of sets under protocols, as in `clhines.simulate.population`."""
 
     @property
     def t(self) -> np.ndarray:
@@ -26,7 +26,7 @@ class Responses(Protocol):
 
 
 class Population(Protocol):
-    """Parameter sets under protocols, as in `clhines.simulate.population.Population`."""
+    """Parameter sets under protocols, as in `clhines.simulate.population.population.Population`."""
 
     @property
     def names(self) -> tuple[str, ...]:

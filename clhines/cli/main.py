@@ -50,7 +50,7 @@ def _end(arguments: argparse.Namespace) -> int:
     arguments.told = None  # how the ranks of several processes end together
     code, message = _run(arguments)
     if arguments.told is not None:
-        from clhines.simulate import mpi
+        from clhines.simulate.ranks import mpi
 
         return mpi.finish(arguments.told, message, code)
     if message:

@@ -22,7 +22,7 @@ from clhines.cli.cells import read_files
 from clhines.cli.progress import doing
 from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
 from clhines.errors import InputError
-from clhines.simulate.engines import ENGINES
+from clhines.simulate.engines.table import ENGINES
 
 if TYPE_CHECKING:
     from clhines.network.network import Network
@@ -90,7 +90,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     from clhines import draw
     from clhines.device import program
     from clhines.network.ring import ring_network
-    from clhines.simulate.mpi import Ranks
+    from clhines.simulate.ranks.mpi import Ranks
     from clhines.simulate.simulation import Simulation
 
     comm, first = _ranks_of(arguments)
@@ -148,7 +148,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
 
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
     """Return the communicator of several processes, or None; and whether this one writes."""
-    from clhines.simulate import mpi
+    from clhines.simulate.ranks import mpi
 
     if not arguments.mpi and not mpi.launched():
         return None, True

@@ -1,22 +1,11 @@
 """Mechanisms of the membrane from equations as text: channels, synapses, clamps.
 
-From text to kernel, each step in a module that imports only those above it:
+From text to kernel, each folder imports only those above it:
 
-- `units` converts units to NEURON's; `exact` has numbers: fractions of bounded size.
-- `expressions`: a `Graph` of immutable nodes, each distinct expression once; derivatives and
-  substitutions are kept by node. `forms` sees expressions as polynomials, linear forms or sums of
-  multiples; `singular` removes 0/0.
-- `parser` reads one expression, `reader` the text, statement by statement. `equations` holds them:
-  a list of assignments to names, and `Scope`, which executes them with given values. `advance`
-  makes one step of the states: exponential Euler, explicit and implicit methods. `meaning` checks
-  what may depend on what, and which method takes which state.
-- `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
-  variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
-  of a mechanism, which `generated` keeps by text: OpenCL, and NumPy twins to call.
-- `program` says what executors see of a mechanism, and what each function takes; `formula` has
-  expressions of values that are recorded.
-- `builtin` has texts, `mechanism` the class that users see (`described` its base), `noise` normal
-  numbers, `random123` NEURON's streams of random numbers.
+- `ir`: expressions, their forms, and `ir.program`: what executors see of a mechanism.
+- `text` reads the language of equations, `nmodl` NEURON's language.
+- `emit` writes OpenCL or NumPy; `generated` keeps the functions of a text, NumPy twins to call.
+- `builtin` has texts, `mechanism` the class that users see (`described` its base).
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
 in a row, which no name of a text does.
@@ -39,13 +28,13 @@ decay: point mechanism
 >>> float(m.event(0.5, None, {"g": 0.0})["g"])
 0.5
 
-To add a function of the language: a row in `parser.FUNCTIONS`, its value in `exact.FUNCTIONS`, its
-derivative in `expressions.Graph.slope`. To add a method: a name in `meaning.METHODS` and a branch
-in `advance`. The language of NEURON, NMODL, is read by the subpackage `nmodl` on the same `Graph`.
+To add a function of the language: a row in `text.parser.FUNCTIONS`, its value in
+`ir.exact.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name in
+`text.meaning.METHODS` and a branch in `text.advance`.
 """
 
 from clhines.mechanisms.builtin import BUILT_IN
+from clhines.mechanisms.emit.noise import normal, normal_source, philox
 from clhines.mechanisms.mechanism import Mechanism, mechanism
-from clhines.mechanisms.noise import normal, normal_source, philox
 
 __all__ = ["BUILT_IN", "Mechanism", "mechanism", "normal", "normal_source", "philox"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clhines.mechanisms.equations import HIDDEN
-from clhines.mechanisms.program import Program
+from clhines.mechanisms.ir.program import Program
+from clhines.mechanisms.text.equations import HIDDEN
 
 
 class Described:

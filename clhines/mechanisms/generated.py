@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.errors import InputError
-from clhines.mechanisms import meaning
-from clhines.mechanisms.exact import ExpressionError
-from clhines.mechanisms.source import Source
+from clhines.mechanisms.emit.functions import Source
+from clhines.mechanisms.ir.exact import ExpressionError
+from clhines.mechanisms.text import meaning
 
 Twin = Callable[..., Sequence[np.ndarray]]
 

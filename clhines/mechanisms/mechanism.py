@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, meant
-from clhines.mechanisms import generated, meaning
+from clhines.mechanisms import generated
 from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.described import Described
-from clhines.mechanisms.equations import Equations, Scope
+from clhines.mechanisms.ir.program import Argument, Program, program_of
 from clhines.mechanisms.nmodl.model import (
     Nmodl,
     calls_of,
@@ -26,8 +26,9 @@ from clhines.mechanisms.nmodl.model import (
     twin_of,
 )
 from clhines.mechanisms.nmodl.model import read as read_nmodl
-from clhines.mechanisms.parser import shortened
-from clhines.mechanisms.program import Argument, Program, program_of
+from clhines.mechanisms.text import meaning
+from clhines.mechanisms.text.equations import Equations, Scope
+from clhines.mechanisms.text.parser import shortened
 from clhines.quantities import as_numbers
 
 
@@ -56,10 +57,11 @@ class Mechanism(Described):
     not.
 
     A number or an expression with a unit is converted to NEURON's unit of its dimension
-    (`clhines.mechanisms.units`), in which everything is computed: ``120 mS/cm2`` is 0.12. Without a
-    unit it counts as it is, and so do numbers that are passed as parameters later. Currents are in
-    mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is that of its state
-    per time. Literals are exact decimals; a number beyond the precision is refused.
+    (`clhines.mechanisms.text.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
+    Without a unit it counts as it is, and so do numbers that are passed as parameters later.
+    Currents are in mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is
+    that of its state per time. Literals are exact decimals; a number beyond the precision is
+    refused.
 
     **One step.** The statements are executed from top to bottom, as NEURON does, after the
     voltage is solved for. A state whose rate is linear in the state itself takes exponential

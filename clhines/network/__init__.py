@@ -43,6 +43,6 @@ Everything is checked here, so that a wrong network is rejected before a device 
 rejected
 
 To add a mechanism: see `clhines.mechanisms`. To add a rule of plasticity: a class beside `STDP` in
-`plasticity`, its kernel in ``kernels/simulate`` and its NumPy form in `clhines.simulate.reference`.
-To add a network: a function like `ring.ring_network`.
+`plasticity`, its kernel in ``kernels/simulate`` and its NumPy form in
+`clhines.simulate.engines.reference`. To add a network: a function like `ring.ring_network`.
 """

@@ -9,7 +9,7 @@ import numpy as np
 from clhines.arrays import offsets
 from clhines.checks import as_finite
 from clhines.errors import InputError
-from clhines.mechanisms.program import IonUse, Program
+from clhines.mechanisms.ir.program import IonUse, Program
 from clhines.network.additions import Added, Sources
 from clhines.network.extended import (
     KNOWN_IONS,

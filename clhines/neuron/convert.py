@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.tree import NmodlError
-from clhines.neuron.catalogue import Entry
+from clhines.mechanisms.nmodl.reading.tree import NmodlError
+from clhines.neuron.read.catalogue import Entry
 
 
 @dataclass(frozen=True)

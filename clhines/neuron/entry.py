@@ -12,17 +12,17 @@ from clhines.checks import as_whole_number
 from clhines.errors import InputError, shown
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
+from clhines.neuron.back.records import Records, clock, last_delivery
+from clhines.neuron.back.states import OneCopy, put_values, take_values
+from clhines.neuron.back.writeback import put_events
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.counters import Counters
 from clhines.neuron.importer import Imported, copied, network_of
+from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import Model, read_model
-from clhines.neuron.records import Records, clock, last_delivery
-from clhines.neuron.session import Hoc, interpreter, uncollected
-from clhines.neuron.states import OneCopy, put_values, take_values
-from clhines.neuron.writeback import put_events
+from clhines.neuron.read.counters import Counters
 from clhines.quantities import as_numbers
-from clhines.simulate.extended_copies import CopiedSteps
 from clhines.simulate.simulation import Simulation
+from clhines.simulate.state.extended_copies import CopiedSteps
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.arrays import shifted
-from clhines.mechanisms.equations import Quantity
+from clhines.mechanisms.text.equations import Quantity
 from clhines.network.additions import Sources
 from clhines.network.copied import CopiedNetwork
 from clhines.network.groups import Group
 from clhines.network.network import Network
-from clhines.neuron.contents import Instances
 from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.memory.places import Variable
+from clhines.neuron.memory.raw import ref
+from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
-from clhines.neuron.places import Variable
-from clhines.neuron.raw import ref
-from clhines.neuron.session import Hoc
+from clhines.neuron.read.contents import Instances
 
 
 @dataclass(eq=False)

@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.neuron.bins import Bins, check_bins
-from clhines.neuron.catalogue import Catalogue
-from clhines.neuron.columns import Columns
-from clhines.neuron.contents import Contents, Instances, read_contents
+from clhines.neuron.back.bins import Bins, check_bins
+from clhines.neuron.back.queue import Pending, read_pending
 from clhines.neuron.convert import Rejected, RejectedError, converted
-from clhines.neuron.gaps import Gap, read_gaps
-from clhines.neuron.hooks import read_hooks
-from clhines.neuron.memory import Memory
-from clhines.neuron.places import Places
-from clhines.neuron.played import PlayReader
-from clhines.neuron.queue import Pending, read_pending
-from clhines.neuron.session import Hoc
-from clhines.neuron.slots import Slots
-from clhines.neuron.styles import read_styles
-from clhines.neuron.trains import Trains, read_trains
-from clhines.neuron.tree import Tree, read_tree
-from clhines.neuron.wiring import WireReader, Wires
+from clhines.neuron.memory.columns import Columns
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.places import Places
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.slots import Slots
+from clhines.neuron.read.catalogue import Catalogue
+from clhines.neuron.read.contents import Contents, Instances, read_contents
+from clhines.neuron.read.gaps import Gap, read_gaps
+from clhines.neuron.read.hooks import read_hooks
+from clhines.neuron.read.played import PlayReader
+from clhines.neuron.read.styles import read_styles
+from clhines.neuron.read.trains import Trains, read_trains
+from clhines.neuron.read.tree import Tree, read_tree
+from clhines.neuron.read.wiring import WireReader, Wires
 
 
 @dataclass(eq=False)

@@ -20,16 +20,16 @@ from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network, check_begins
-from clhines.simulate import saved as saved_states
-from clhines.simulate.branching import ExtendedCopies, network_of_copies, state_of_copies
-from clhines.simulate.decisions import incoming_scale
-from clhines.simulate.device_changes import DeviceChanges, from_start
-from clhines.simulate.extended import ExtendedSteps
-from clhines.simulate.making import Made, make_run
-from clhines.simulate.mpi import Ranks, agreed
-from clhines.simulate.records import Record, is_computed
-from clhines.simulate.runs import DeviceRun, Request, Run
-from clhines.simulate.under_way import UnderWay
+from clhines.simulate.engines.choose import Made, make_run
+from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.run import DeviceRun, Request, Run
+from clhines.simulate.events.under_way import UnderWay
+from clhines.simulate.ranks.mpi import Ranks, agreed
+from clhines.simulate.records.records import Record, is_computed
+from clhines.simulate.state import saved as saved_states
+from clhines.simulate.state.changes import DeviceChanges, from_start
+from clhines.simulate.state.copies import ExtendedCopies, network_of_copies, state_of_copies
+from clhines.simulate.state.decisions import incoming_scale
 
 _Self = TypeVar("_Self", bound="Changing")
 _log = logging.getLogger(__name__)

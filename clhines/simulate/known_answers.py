@@ -122,7 +122,7 @@ def _network(queue: cl.CommandQueue, dtype: np.dtype, engine: str, text: str) ->
     Errors of a step are damped by the next ones: cells are passive but for a slow, weak channel.
     """
     from clhines.mechanisms.mechanism import Mechanism
-    from clhines.simulate.extended_blocks import ExtendedBlocks
+    from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
     from clhines.simulate.simulation import Simulation
 
     made = Mechanism.from_nmodl(text) if text is _NMODL else Mechanism(text)

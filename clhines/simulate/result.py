@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.errors import InputError, shown
-from clhines.simulate.features import FeatureValues
-from clhines.simulate.records import Record
-from clhines.simulate.reduced import packed_columns
-from clhines.simulate.state import Chunk, TimedChunk
+from clhines.simulate.records.features import FeatureValues
+from clhines.simulate.records.records import Record
+from clhines.simulate.records.reduced import packed_columns
+from clhines.simulate.state.state import Chunk, TimedChunk
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,23 +22,10 @@ from clhines.files import PathLike
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
-from clhines.simulate import saved as saved_states
 from clhines.simulate.changing import Changing, in_unit
-from clhines.simulate.engines import ENGINES
-from clhines.simulate.extended import ExtendedSteps
-from clhines.simulate.extended_epochs import ExtendedEpochs
-from clhines.simulate.extended_ranks import ExtendedSplit
-from clhines.simulate.making import by_steps, check_options, make_run
-from clhines.simulate.mpi import Ranks, agreed, own_queue
-from clhines.simulate.partition import (
-    check_same,
-    exchanged_during,
-    ranks_of,
-)
-from clhines.simulate.recording import Recording
-from clhines.simulate.records import Record, digest_of
-from clhines.simulate.result import Result, joined_result
-from clhines.simulate.runs import (
+from clhines.simulate.engines.choose import by_steps, check_options, make_run
+from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.run import (
     DeviceRun,
     MakeExecutor,
     Request,
@@ -46,9 +33,22 @@ from clhines.simulate.runs import (
     naming_memory,
     take_chunk,
 )
-from clhines.simulate.split_run import SplitRun
-from clhines.simulate.state import Chunk
-from clhines.simulate.wires import wires_of
+from clhines.simulate.engines.table import ENGINES
+from clhines.simulate.events.sources import wires_of
+from clhines.simulate.gpu.extended_epochs import ExtendedEpochs
+from clhines.simulate.ranks.extended_ranks import ExtendedSplit
+from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
+from clhines.simulate.ranks.partition import (
+    check_same,
+    exchanged_during,
+    ranks_of,
+)
+from clhines.simulate.ranks.split import SplitRun
+from clhines.simulate.records.recording import Recording
+from clhines.simulate.records.records import Record, digest_of
+from clhines.simulate.result import Result, joined_result
+from clhines.simulate.state import saved as saved_states
+from clhines.simulate.state.state import Chunk
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -82,7 +82,7 @@ class Simulation(Changing, Recording):
         ``steps``: a few kernels per step, for cells of any size. ``epochs``: whole cells advanced
         by as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
         ``auto``: ``epochs`` where it can be used, else ``steps``. Or a function that makes an
-        executor for a `State`; see `clhines.simulate.runs`.
+        executor for a `State`; see `clhines.simulate.engines.run`.
     v_init : float or (n,) float64, mV
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
@@ -93,9 +93,9 @@ class Simulation(Changing, Recording):
     max_spikes : int, optional
         Spikes that one chunk may have on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
-        Simulate on its ranks together, see `clhines.simulate.mpi`: each has the same network and
-        simulates some of the cells. All ranks call the same methods, except for properties, and get
-        the same results, those of one process; rank 0 alone reads and writes files.
+        Simulate on its ranks together, see `clhines.simulate.ranks.mpi`: each has the same network
+        and simulates some of the cells. All ranks call the same methods, except for properties,
+        and get the same results, those of one process; rank 0 alone reads and writes files.
     **options
         Of the `Solver`.
 

@@ -270,7 +270,7 @@ from clhines.cells.shapes import chain
 from clhines.network.ring import ring_cables
 from clhines.network.ring import ring_network
 from clhines.simulate.passive import PassiveCells
-from clhines.simulate.delivery import ALGORITHMS
+from clhines.simulate.events.grid import ALGORITHMS
 from clhines.solve.tune import random_system
 (found,) = [d for _, d in devices.all_devices() if "Portable" in d.platform.name]
 assert found.max_work_group_size == 16, found.max_work_group_size

@@ -28,14 +28,14 @@ from clhines.network.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
-from clhines.simulate import extended, extended_choice
-from clhines.simulate.delivery import ALGORITHMS, Delivery
-from clhines.simulate.epoch_vector import CellEpochs
-from clhines.simulate.extended_block_plan import blocks_of, work_of
-from clhines.simulate.extended_blocks import ExtendedBlocks
+from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
+from clhines.simulate.cpu.plan import blocks_of, work_of
+from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines import extended, extended_choice
+from clhines.simulate.events.grid import ALGORITHMS, Delivery
+from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
-from clhines.simulate.plasticity import Plasticity
-from clhines.simulate.tiled import Tiler
+from clhines.simulate.state.tiled import Tiler
 from clhines.solve import mixed
 
 OWN_LEVELS = "fine, own levels"  # the others of `fine` are for any number of levels

@@ -25,26 +25,23 @@ from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate import (
-    delivery,
-    epoch_plan,
-    epoch_vector,
-    kinds,
-    passive,
-    plasticity,
-    spread,
-    state,
-)
-from clhines.simulate.currents import CurrentsSpec
-from clhines.simulate.extended_blocks import ExtendedBlocksSpec
-from clhines.simulate.extended_epoch_lists import with_blocks
-from clhines.simulate.extended_tables import filled_arenas, spec_of
-from clhines.simulate.features import FeaturesSpec
-from clhines.simulate.reduced import ReducedSpec
-from clhines.simulate.steps import StepSpec
-from clhines.simulate.tiled import TiledSpec
-from clhines.simulate.variables import Variables
-from clhines.simulate.wires import wires_of
+from clhines.simulate import passive
+from clhines.simulate.cpu import vectors as epoch_vector
+from clhines.simulate.cpu.extended_blocks import ExtendedBlocksSpec
+from clhines.simulate.engines.steps import StepSpec
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events import grid as delivery
+from clhines.simulate.events import plasticity
+from clhines.simulate.events.sources import wires_of
+from clhines.simulate.gpu import plan as epoch_plan
+from clhines.simulate.gpu.extended_lists import with_blocks
+from clhines.simulate.kinds import spec as kinds
+from clhines.simulate.kinds.layouts import filled_arenas, spec_of
+from clhines.simulate.records.currents import CurrentsSpec
+from clhines.simulate.records.features import FeaturesSpec
+from clhines.simulate.records.reduced import ReducedSpec
+from clhines.simulate.state import spread, state
+from clhines.simulate.state.tiled import TiledSpec
 from clhines.solve.loaded import PermuteSpec
 from clhines.solve.mixed import ResidualSpec
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import snapshots
+from template_modules import PAIRS
 
 from clhines import METHODS, Forest, make_plan
 from clhines.cells.shapes import chain, random_binary_tree
@@ -28,16 +29,6 @@ OWN_BITS = {  # reading a float as an int, a bit a step or a turn, the halves of
 OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
     "by_branch/fine_vector": {128},  # alignment of local memory
     "simulate/epoch": {32},  # bits of a uint
-}
-MODULES = {
-    "simulate/epoch": "simulate.epoch_spec",
-    "simulate/delivery": "simulate.delivery_spec",
-    "simulate/events": "simulate.state",
-    "simulate/record": "simulate.state",
-    "around/permute": "solve.loaded",
-    "around/residual": "solve.mixed",
-    "around/floor": "device.timing",
-    "around/passive": "simulate.passive",
 }
 
 
@@ -94,7 +85,7 @@ def test_bit_fields_are_stated_once(name):
 def test_no_constant_stands_in_python_and_in_the_template(name):
     family, _, own = name.partition("/")
     place = f"plan.{family}.{own}" if family.startswith("by_") else f"{family}.{own}"
-    module = importlib.import_module(f"clhines.{MODULES.get(name, place)}")
+    module = importlib.import_module(f"clhines.{PAIRS.get(name, place)}")
     constants = {v for k, v in vars(module).items() if k.isupper() and type(v) is int and v > 4}
     text = re.sub(r"cl_khr_\w+|-cl-\S+|\bl?o?n?g?u?int\d+", "", TEMPLATES[name])
     numbers = {int(n, 0) for n in re.findall(r"(?<![\w.])(?:0x[0-9a-f]+|[1-9]\d*)(?![\w.])", text)}

@@ -18,7 +18,7 @@ from clhines import Forest, Solver
 from clhines.cells.shapes import random_binary_tree
 from clhines.device import devices
 from clhines.device.templates import render
-from clhines.simulate.epoch_plan import plan_epochs
+from clhines.simulate.gpu.plan import plan_epochs
 
 ASSEMBLY = re.compile(r"\basm\b|__asm")
 CLANG = "__builtin_prefetch"

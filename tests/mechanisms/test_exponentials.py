@@ -10,8 +10,8 @@ import pytest
 from mechanism_texts import REALS
 
 from clhines.device import program
-from clhines.mechanisms.exponentials import exponentials, series
-from clhines.mechanisms.helpers import helpers
+from clhines.mechanisms.emit.exponentials import exponentials, series
+from clhines.mechanisms.emit.helpers import helpers
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -11,8 +11,8 @@ from mechanism_texts import WORDS, minimal
 from clhines.errors import InputError
 from clhines.mechanisms import mechanism
 from clhines.mechanisms.builtin import BUILT_IN
+from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.noise import normal_source
 
 BUILT_IN_HERE = ("hh", "pas", "expsyn", "exp2syn", "iclamp", "inoise")
 

@@ -19,7 +19,7 @@ from clhines.device.devices import limits
 from clhines.errors import InputError
 from clhines.mechanisms import Mechanism
 from clhines.mechanisms.nmodl import NmodlError, rejections
-from clhines.simulate.extended_tables import in_vectors
+from clhines.simulate.kinds.layouts import in_vectors
 
 ORACLE = Path(__file__).parents[1] / "support" / "nmodl_oracle.py"
 STEPS = {0.025: 600, 0.1: 150}  # 15 ms

@@ -7,7 +7,7 @@ import pytest
 from mechanism_texts import REALS
 
 from clhines.device import program
-from clhines.mechanisms.noise import normal, normal_source, philox
+from clhines.mechanisms.emit.noise import normal, normal_source, philox
 
 
 def test_philox_gives_the_published_numbers():

@@ -11,8 +11,8 @@ import pint
 import pytest
 
 from clhines.errors import InputError
-from clhines.mechanisms import units
-from clhines.mechanisms.units import UnitError, parse
+from clhines.mechanisms.text import units
+from clhines.mechanisms.text.units import UnitError, parse
 
 REGISTRY = pint.UnitRegistry(non_int_type=Decimal)
 # NEURON's units as its users write them, and pint's text of the same
@@ -257,7 +257,7 @@ def test_every_name_is_the_same_unit_for_pint():
 
 def test_pint_is_imported_only_when_needed():
     code = (
-        "import sys; from clhines.mechanisms.units import parse; "
+        "import sys; from clhines.mechanisms.text.units import parse; "
         "[parse(x) for x in 'mV mS/cm2 1/ms /ms mM/ms uF/cm2 degC ohm-cm nS uM/s'.split()]; "
         "assert 'pint' not in sys.modules; parse('millivolt'); assert 'pint' in sys.modules"
     )

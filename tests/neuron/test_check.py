@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from clhines import InputError
-from clhines.neuron.states import step_of
+from clhines.neuron.back.states import step_of
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.neuron.catalogue import Catalogue
 from clhines.neuron.convert import converted, pointing
+from clhines.neuron.read.catalogue import Catalogue
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron

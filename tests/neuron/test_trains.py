@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clhines.neuron.trains import is_train
+from clhines.neuron.read.trains import is_train
 
 MOD = Path(__file__).parents[1] / "mod"
 

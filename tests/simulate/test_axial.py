@@ -6,7 +6,7 @@ import pytest
 
 from clhines import Forest, Network, Simulation
 from clhines.cells.shapes import random_binary_tree
-from clhines.simulate.axial import axial_currents, neighbours, placed_neighbours
+from clhines.simulate.engines.axial import axial_currents, neighbours, placed_neighbours
 
 DT, STOP, V_INIT, AMP = 0.025, 2.0, -61.3, 1e-3  # ms, ms, mV, nA
 PARENT = [-1, 0, 1, 1, 0, 4, 4]

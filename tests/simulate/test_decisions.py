@@ -5,9 +5,9 @@ import pytest
 from networks import CABLES, DT
 
 from clhines import Network
-from clhines.simulate.decisions import MAX_EPOCH, Decisions
-from clhines.simulate.partition import part_of
-from clhines.simulate.reference import ReferenceRun
+from clhines.simulate.engines.reference import ReferenceRun
+from clhines.simulate.ranks.partition import part_of
+from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 
 def two_cells(weights=(0.5, 0.25)):

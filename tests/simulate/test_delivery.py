@@ -11,8 +11,8 @@ from clhines import errors
 from clhines.device.devices import has_atomics
 from clhines.errors import InputError, SpikeOverflowError
 from clhines.network.connections import Connections, random_connections
-from clhines.simulate import delivery as simulate_delivery
-from clhines.simulate.delivery import ALGORITHMS, Delivery
+from clhines.simulate.events import grid as simulate_delivery
+from clhines.simulate.events.grid import ALGORITHMS, Delivery
 
 
 class Lists:

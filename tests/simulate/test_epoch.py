@@ -16,10 +16,10 @@ from clhines.device.devices import limits
 from clhines.device.templates import render
 from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.plan import Limits
-from clhines.simulate.decisions import Decisions
-from clhines.simulate.epoch_plan import plan_epochs
-from clhines.simulate.epoch_rates import WEIGHTS
-from clhines.simulate.partition import part_of
+from clhines.simulate.gpu.plan import plan_epochs
+from clhines.simulate.gpu.rates import WEIGHTS
+from clhines.simulate.ranks.partition import part_of
+from clhines.simulate.state.decisions import Decisions
 
 
 def simulation(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
-from clhines.simulate import extended_epochs
-from clhines.simulate.epoch_rates import coefficients
-from clhines.simulate.epoch_tables import terms, with_few_terms, with_rows
+from clhines.simulate.gpu import extended_epochs
+from clhines.simulate.gpu.rates import coefficients
+from clhines.simulate.gpu.tables import terms, with_few_terms, with_rows
 
 MODS = Path(__file__).parents[2] / "bench" / "mods"
 EPS = {"double": 2.0**-52, "float": 2.0**-23}

@@ -9,10 +9,10 @@ from solvers import skip_too_wide
 
 from clhines import Network, Simulation
 from clhines.device.devices import limits
-from clhines.simulate import epoch_vector
-from clhines.simulate.constant_pivots import variable_nodes
-from clhines.simulate.epoch_blocks import choose_width, make_blocks, make_groups
-from clhines.simulate.epoch_vector import CellEpochs
+from clhines.simulate.cpu import vectors as epoch_vector
+from clhines.simulate.cpu.groups import choose_width, make_blocks, make_groups
+from clhines.simulate.cpu.pivots import variable_nodes
+from clhines.simulate.cpu.vectors import CellEpochs
 
 
 @pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])

@@ -10,10 +10,10 @@ from extended_cells import CELLS, NODES, network
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
-from clhines.simulate import extended, extended_choice
-from clhines.simulate.extended_block_plan import blocks_of, plan_blocks, work_of
-from clhines.simulate.extended_blocks import ExtendedBlocks
-from clhines.simulate.wires import wires_of
+from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
+from clhines.simulate.cpu.plan import blocks_of, plan_blocks, work_of
+from clhines.simulate.engines import extended, extended_choice
+from clhines.simulate.events.sources import wires_of
 
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps

@@ -12,7 +12,7 @@ from extended_cells import CELLS, NODES, network
 
 from clhines import BuildError, DeviceError, InputError, Simulation
 from clhines.device import devices
-from clhines.simulate import extended_epochs
+from clhines.simulate.gpu import extended_epochs
 
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps

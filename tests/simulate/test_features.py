@@ -9,7 +9,7 @@ from traces import END, START, made_traces, matched
 from clhines import Network, Simulation, discretise, sample_cells
 from clhines.analysis import FEATURES, Features, extract, voltage_at
 from clhines.errors import InputError
-from clhines.simulate.features import Asked, DeviceFeatures, HostFeatures
+from clhines.simulate.records.features import Asked, DeviceFeatures, HostFeatures
 
 DT = 0.025
 TIMES = [0.0, 3.01, 100.0, 499.99]

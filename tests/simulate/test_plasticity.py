@@ -8,8 +8,8 @@ from clhines.device.devices import has_atomics
 from clhines.errors import InputError
 from clhines.network.connections import Connections, random_connections
 from clhines.network.plasticity import STDP
-from clhines.simulate.delivery import ALGORITHMS, Delivery
-from clhines.simulate.plasticity import Plasticity
+from clhines.simulate.events.grid import ALGORITHMS, Delivery
+from clhines.simulate.events.plasticity import Plasticity
 
 DT = 0.5
 RULE = STDP(0.03, 0.035, tau_plus=4.0, tau_minus=7.0, w_min=0.0, w_max=1.0)

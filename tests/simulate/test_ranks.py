@@ -23,11 +23,11 @@ from clhines.cli import main
 from clhines.device.devices import limits
 from clhines.network.model import Model
 from clhines.network.ring import ring_cables, ring_network
-from clhines.simulate import partition
-from clhines.simulate.decisions import Decisions
-from clhines.simulate.epoch import BlockEpochs
-from clhines.simulate.epoch_vector import CellEpochs
-from clhines.simulate.state import State
+from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.gpu.epochs import BlockEpochs
+from clhines.simulate.ranks import partition
+from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.state import State
 
 EXTENDED = Path(__file__).parents[1] / "support" / "extended_ranks.py"
 PROGRAM = Path(__file__).parents[1] / "support" / "rank_program.py"
@@ -169,7 +169,7 @@ def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor
 
 
 def voltages(model: Model, queue, dtype, executor, decisions=None):
-    from clhines.simulate.steps import Steps
+    from clhines.simulate.engines.steps import Steps
 
     state = State(model, queue, np.dtype(dtype), 60, None, decisions)
     if executor in ("blocks", "sizes", "lists"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Network, Simulation
-from clhines.simulate import records
+from clhines.simulate.records import records
 
 DT, ENGINES = 0.025, ("reference", "steps", "epochs")
 EVERY = 4  # steps
@@ -334,7 +334,7 @@ FULL = """
 import resource, sys
 import numpy as np
 from clhines import InputError
-from clhines.simulate.streams import Stream
+from clhines.simulate.records.streams import Stream
 
 most = 200_000  # bytes of a file: as a full disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))

@@ -4,12 +4,12 @@ import inspect
 
 import pytest
 
-from clhines.simulate.epoch import BlockEpochs
-from clhines.simulate.epoch_vector import CellEpochs
-from clhines.simulate.reference import ReferenceRun
-from clhines.simulate.runs import DeviceRun, Executor, PartRun, Run
-from clhines.simulate.split_run import SplitRun
-from clhines.simulate.steps import Steps
+from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.reference import ReferenceRun
+from clhines.simulate.engines.run import DeviceRun, Executor, PartRun, Run
+from clhines.simulate.engines.steps import Steps
+from clhines.simulate.gpu.epochs import BlockEpochs
+from clhines.simulate.ranks.split import SplitRun
 
 PLAYED = [
     *((Executor, cls) for cls in (BlockEpochs, CellEpochs, Steps)),

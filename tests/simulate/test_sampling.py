@@ -9,7 +9,7 @@ from test_epoch import noisy_network
 
 from clhines import Network, Simulation
 from clhines.device.devices import limits
-from clhines.simulate import sampling
+from clhines.simulate.records import sampling
 
 STEPS = 32
 STOP = STEPS * DT

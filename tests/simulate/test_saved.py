@@ -9,7 +9,7 @@ from clhines import InputError, Mechanism, Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 from clhines.network.plasticity import STDP
-from clhines.simulate.saved import members
+from clhines.simulate.state.saved import members
 
 DT = 0.025
 RULE = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)

@@ -9,7 +9,7 @@ import mod_files
 import numpy as np
 
 from clhines import Network, Simulation
-from clhines.simulate import mpi
+from clhines.simulate.ranks import mpi
 
 CELLS, STATES = 5, {"ext_nmda": "g", "ext_fire": "m", "ext_watch": "on", "ext_sum": "sum"}
 

@@ -5,7 +5,7 @@ import numpy as np
 from clhines import Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
-from clhines.simulate.epoch import BlockEpochs
+from clhines.simulate.gpu.epochs import BlockEpochs
 
 DT, ENGINES = 0.025, ("steps", "epochs")
 CABLES = [

@@ -4,8 +4,8 @@ import ctypes
 import json
 import sys
 
-from clhines.neuron.raw import WORD, Readable, words_at
-from clhines.neuron.session import library_path
+from clhines.neuron.memory.raw import WORD, Readable, words_at
+from clhines.neuron.memory.session import library_path
 
 NAME, VALUE, NEXT = 0, 2, 6  # words of a symbol of hoc
 OWNER, SYMBOLS = 0, 1  # words of a class

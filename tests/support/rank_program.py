@@ -16,8 +16,9 @@ from clhines import Network, Population, Simulation, SimulationError
 from clhines.analysis import Features
 from clhines.errors import InputError, RankError, SpikeOverflowError
 from clhines.network.plasticity import STDP
-from clhines.simulate import mpi, received
 from clhines.simulate import simulation as simulation_module
+from clhines.simulate.ranks import exchange as received
+from clhines.simulate.ranks import mpi
 
 
 def busy_network(cells=40):

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from clhines.mechanisms.expressions import ExpressionError, Graph, Node
-from clhines.mechanisms.forms import linear_parts
-from clhines.mechanisms.nmodl.draws import counts
+from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
+from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.nmodl.execute import Run
-from clhines.mechanisms.nmodl.names import Names
-from clhines.mechanisms.nmodl.netcons import check
-from clhines.mechanisms.nmodl.solve import halves, solve
-from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
+from clhines.mechanisms.nmodl.meaning.draws import counts
+from clhines.mechanisms.nmodl.meaning.netcons import check
+from clhines.mechanisms.nmodl.meaning.solve import halves, solve
+from clhines.mechanisms.nmodl.meaning.verbatim import is_empty
+from clhines.mechanisms.nmodl.reading.names import Names
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
 from clhines.mechanisms.nmodl.values import Loop, Shared, TableUse, weight
-from clhines.mechanisms.nmodl.verbatim import is_empty
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
 BEFORE_AFTER = {

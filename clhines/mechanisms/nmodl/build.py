@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
 
-from clhines.mechanisms.equations import Quantity
-from clhines.mechanisms.expressions import Node
-from clhines.mechanisms.forms import linear_form
+from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.ir.forms import linear_form
+from clhines.mechanisms.ir.program import Argument, IonUse, Net, Program, Send, Table
 from clhines.mechanisms.nmodl.bodies import Bodies, Body, executed
-from clhines.mechanisms.nmodl.lexer import Includes
-from clhines.mechanisms.nmodl.names import BUILT_IN, plain
-from clhines.mechanisms.nmodl.parse import parse
-from clhines.mechanisms.nmodl.tree import File, NmodlError, Refused, Rejection
-from clhines.mechanisms.program import Argument, IonUse, Net, Program, Send, Table
+from clhines.mechanisms.nmodl.reading.lexer import Includes
+from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
+from clhines.mechanisms.nmodl.reading.parse import parse
+from clhines.mechanisms.nmodl.reading.tree import File, NmodlError, Refused, Rejection
+from clhines.mechanisms.text.equations import Quantity
 
 ENDS = {"advance": "end"}  # which time a block's t is, where not `now`
 MAX_QUEUE = 16

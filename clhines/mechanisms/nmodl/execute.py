@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clhines.mechanisms.expressions import ExpressionError, Node
+from clhines.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.mechanisms.nmodl.evaluate import Evaluation
-from clhines.mechanisms.nmodl.loops import breaks, nested
-from clhines.mechanisms.nmodl.netcons import where_true
-from clhines.mechanisms.nmodl.tree import Block, Expression, Refused, Statement
+from clhines.mechanisms.nmodl.meaning.loops import breaks, nested
+from clhines.mechanisms.nmodl.meaning.netcons import where_true
+from clhines.mechanisms.nmodl.meaning.verbatim import ions_again, is_empty
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
 from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
-from clhines.mechanisms.nmodl.verbatim import ions_again, is_empty
 
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
 MAX_TURNS = 10_000  # of one loop that is unrolled

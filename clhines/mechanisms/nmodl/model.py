@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from clhines.errors import InputError, shown
-from clhines.mechanisms import random123
-from clhines.mechanisms.expressions import ExpressionError
+from clhines.mechanisms.emit import random123
+from clhines.mechanisms.ir.expressions import ExpressionError
+from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.nmodl.build import Model, build
-from clhines.mechanisms.nmodl.lexer import Includes, tokens
+from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
+from clhines.mechanisms.nmodl.reading.tree import Refused
 from clhines.mechanisms.nmodl.source import Functions, name_of
-from clhines.mechanisms.nmodl.tree import Refused
-from clhines.mechanisms.program import Argument
 
 
 @dataclass(frozen=True)

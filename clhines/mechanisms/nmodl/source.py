@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clhines.mechanisms import random123
-from clhines.mechanisms.blocks import make_block
-from clhines.mechanisms.expressions import Node, postorder
-from clhines.mechanisms.helpers import helpers
+from clhines.mechanisms.emit import random123
+from clhines.mechanisms.emit.helpers import helpers
+from clhines.mechanisms.emit.printer import Printer, folded, safe, vector, wrapped
+from clhines.mechanisms.ir.blocks import make_block
+from clhines.mechanisms.ir.expressions import Node, postorder
+from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.nmodl.bodies import Body
 from clhines.mechanisms.nmodl.build import Model, arguments_of
 from clhines.mechanisms.nmodl.values import BOUNDS, NEVER, Loop
-from clhines.mechanisms.printer import Printer, folded, safe, vector, wrapped
-from clhines.mechanisms.program import Argument
 
 _COMMENTS = {
     "initial": "states at the start",

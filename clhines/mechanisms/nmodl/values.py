@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from clhines.mechanisms.expressions import Graph, Node
-from clhines.mechanisms.nmodl.names import BUILT_IN, Names
-from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
+from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
 
 NEVER = "_never"  # symbol of the time of an event that is not sent
 # symbols of NEURON's bounds at which iterations end, in float64 and in float32, where

@@ -1,0 +1,8 @@
+"""Expressions and programs: all that leaves the front ends.
+
+`expressions`: a `Graph` of immutable nodes, each distinct expression once; derivatives and
+substitutions are kept by node. `exact`: numbers as fractions of bounded size. `forms` sees
+expressions as polynomials, linear forms or sums of multiples; `singular` removes 0/0; `simplify`
+lifts constants, shares exponentials and common factors; `blocks` chooses local variables.
+`program` says what executors see of a mechanism, and what each function takes.
+"""

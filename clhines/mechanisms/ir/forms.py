@@ -1,0 +1,230 @@
+"""Forms of expressions: polynomials in one symbol, linear forms in several, sums of multiples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from clhines.mechanisms.ir import exact
+from clhines.mechanisms.ir.expressions import Graph, Node, postorder, split
+
+_DEGREE = 4  # largest power that is multiplied out
+_TERMS = 32  # most terms of a `Multiples`
+
+
+# ---------------------------------------------------------------------------------- polynomials
+
+
+def polynomial(e: Node, name: str, degree: int = _DEGREE) -> list[Node] | None:
+    """Return the coefficients of an expression as a polynomial in a symbol, lowest power first.
+
+    Parameters
+    ----------
+    e : Node
+    name : str
+    degree : int
+        Largest power that is taken.
+
+    Returns
+    -------
+    list of Node, or None
+        Without trailing zeros. None where the expression is no such polynomial, or a comparison
+        depends on the symbol.
+    """
+    graph, bit = e.graph, e.graph.bits.get(name, 0)
+    found = graph.polynomials.setdefault((name, degree), {})
+    for node in postorder([e], stop=found, mask=bit):
+        if node not in found:
+            result = _polynomial(node, bit, found, degree) if node.mask & bit else [node]
+            while result is not None and len(result) > 1 and result[-1] is graph.zero:
+                result.pop()
+            found[node] = result
+    return found[e]
+
+
+def _polynomial(
+    node: Node, bit: int, found: dict[Node, list[Node] | None], degree: int
+) -> list[Node] | None:
+    graph, op = node.graph, node.op
+    if op == "symbol":
+        return [graph.zero, graph.one]
+    if op == "where" and node.args[0].mask & bit:
+        return None
+    parts = [found[a] for a in node.args]
+    known = [p for p in parts if p is not None]
+    if op == "pow" and parts[0] is not None and _whole(node.args[1], degree):
+        result: list[Node] | None = parts[0]
+        for _ in range(int(node.args[1].value) - 1):
+            result = None if result is None else _times(result, parts[0], degree)
+        return result
+    if len(known) < len(parts):
+        return None
+    if op == "local":
+        return list(known[0])
+    if op == "add":
+        return _plus(graph, known)
+    if op == "where":
+        length = max(len(p) for p in known[1:])
+        a, b = ([*p, *[graph.zero] * (length - len(p))] for p in known[1:])
+        return [graph.where(node.args[0], x, y) for x, y in zip(a, b, strict=True)]
+    if op != "mul":
+        return None
+    product: list[Node] | None = [graph.one]
+    for p in known:
+        if product is not None:
+            product = _times(product, p, degree)
+    return product
+
+
+def _whole(exponent: Node, most: int) -> bool:
+    value = exponent.value
+    return exponent.is_number and value.denominator == 1 and 1 <= value <= most
+
+
+def _plus(graph: Graph, parts: Sequence[list[Node]]) -> list[Node]:
+    length = max(len(p) for p in parts)
+    return [graph.add(p[k] for p in parts if k < len(p)) for k in range(length)]
+
+
+def _times(a: list[Node], b: list[Node], degree: int) -> list[Node] | None:
+    graph = a[0].graph
+    if len(a) + len(b) - 2 > degree:
+        return None
+    terms: list[list[Node]] = [[] for _ in range(len(a) + len(b) - 1)]
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            terms[i + j].append(x * y)
+    return [graph.add(t) for t in terms]
+
+
+def linear_parts(rate: Node, name: str) -> tuple[Node, Node] | None:
+    """Return ``a`` and ``b`` of ``rate = a + b * symbol``, or None if it is not so."""
+    found = polynomial(rate, name)
+    if found is None or len(found) > 2:
+        return None
+    return found[0], found[1] if len(found) > 1 else rate.graph.zero
+
+
+# ---------------------------------------------------------------------------------- linear forms
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """``constant + sum of coefficients[name] * symbol(name)``."""
+
+    constant: Node
+    coefficients: dict[str, Node]
+
+
+def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
+    """Return an expression as a form that is linear in all of some symbols together, or None."""
+    graph = e.graph
+    mask = 0
+    for name in names:
+        mask |= graph.bits.get(name, 0)
+    found: dict[Node, LinearForm | None] = {}
+    for node in postorder([e], mask=mask):
+        found[node] = _linear(node, mask, found) if node.mask & mask else LinearForm(node, {})
+    return found[e]
+
+
+def _linear(node: Node, mask: int, found: dict[Node, LinearForm | None]) -> LinearForm | None:
+    graph, op = node.graph, node.op
+    if op == "symbol":
+        return LinearForm(graph.zero, {node.name: graph.one})
+    if op == "where" and node.args[0].mask & mask:
+        return None
+    given = [found[a] for a in node.args]
+    parts = [p for p in given if p is not None]
+    if len(parts) < len(given) or op not in ("local", "add", "mul", "where"):
+        return None
+    if op == "local":
+        return parts[0]
+    if op == "mul":
+        moving = [k for k, a in enumerate(node.args) if a.mask & mask]
+        if len(moving) > 1:
+            return None
+        rest = graph.mul(a for k, a in enumerate(node.args) if k != moving[0])
+        p = parts[moving[0]]
+        return LinearForm(rest * p.constant, {n: rest * c for n, c in p.coefficients.items()})
+    if op == "where":
+        parts = parts[1:]
+    names = dict.fromkeys(n for p in parts for n in p.coefficients)
+
+    def joined(values: list[Node]) -> Node:
+        return graph.where(node.args[0], *values) if op == "where" else graph.add(values)
+
+    return LinearForm(
+        joined([p.constant for p in parts]),
+        {n: joined([p.coefficients.get(n, graph.zero) for p in parts]) for n in names},
+    )
+
+
+# ------------------------------------------------------------------------------ sums of multiples
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """``shift + sum of factors[x] * x`` with numbers, x being no sums and no multiples."""
+
+    shift: Fraction
+    factors: dict[Node, Fraction]
+
+    def minus(self, other: Multiples) -> Multiples:
+        """Return the difference."""
+        factors = dict(self.factors)
+        for x, factor in other.factors.items():
+            factors[x] = exact.total([factors.get(x, Fraction(0)), -factor])
+        shift = exact.total([self.shift, -other.shift])
+        return Multiples(shift, {x: f for x, f in factors.items() if f})
+
+    def node(self, graph: Graph) -> Node:
+        """Return it as an expression."""
+        terms = [graph.scaled(f, x) for x, f in self.factors.items()]
+        return graph.add([*terms, graph.number(self.shift)])
+
+
+def multiples(e: Node) -> Multiples | None:
+    """Return an expression as a sum of multiples, names looked through; None if it is too long.
+
+    Sums within products have a positive first term, so that a difference and its negative are
+    multiples of one thing.
+    """
+    graph = e.graph
+    shift, factors = [Fraction(0)], dict[Node, list[Fraction]]()
+    waiting = [(Fraction(1), e)]
+    visited = 0
+    while waiting:
+        visited += 1
+        if visited > 4 * _TERMS:
+            return None
+        factor, node = waiting.pop()
+        number, rest = split(node)
+        factor *= number
+        plain = rest.definition
+        if plain.op == "add":
+            waiting.extend((factor, a) for a in reversed(plain.args))
+        elif plain.is_number:
+            shift.append(factor * plain.value)
+        elif plain is not rest and split(plain)[0] != 1:
+            waiting.append((factor, plain))
+        else:
+            sign, x = _signed(graph, plain if plain is not rest and plain.op == "mul" else rest)
+            factors.setdefault(x, []).append(sign * factor)
+    if len(factors) > _TERMS:
+        return None
+    sums = {x: exact.total(f) for x, f in factors.items()}
+    return Multiples(exact.total(shift), {x: f for x, f in sums.items() if f})
+
+
+def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
+    """Take the signs of sums out of a product."""
+    if x.op != "mul":
+        return 1, x
+    sign, args = 1, []
+    for a in x.args:
+        if a.op == "add" and split(min(a.args, key=lambda t: split(t)[1].index))[0] < 0:
+            sign, a = -sign, -a
+        args.append(a)
+    return sign, graph.mul(args) if sign < 0 else x

@@ -1,0 +1,243 @@
+"""What executors see of a mechanism, whatever language it was written in.
+
+`Program` says which variables an instance has and which blocks there are. `Argument` describes one
+argument of a block's function, so that templates and the reference executor call by descriptor.
+
+The function of a block is ``NAME_block(...)``, its arguments those of ``Mechanism.calls(block)`` in
+order. In OpenCL an argument of direction ``in`` is a value, ``out`` and ``inout`` are pointers. The
+NumPy twin takes all ``in`` and ``inout`` by value and returns a tuple of all ``out`` and ``inout``,
+both in order.
+
+Roles of arguments, with what `name` says:
+
+- ``v``, ``t``, ``dt``: `name` of a time says which: ``begin`` of the step, its ``end``, or ``now``:
+  that of the call (of the event, of the half step in ``current``).
+- ``parameter``, ``state``, ``output``, ``pointer``: the variable. An ``output`` is worked out for
+  users to record and never read.
+- ``ion``: the ion's variable, as ``cai``, ``eca``, ``ica``; ``ion_current``: d.i of ``ica``, an
+  ``out`` that the caller adds to the ion's d.i/d.v.
+- ``table``: a pointer to real, ``n + 1`` rows of a number for each column of the `Table` of the
+  name; in NumPy an array (rows, columns).
+- ``weight``: the NET_RECEIVE argument; of today's language the summed weight. ``other_weight``:
+  that of another connection, in ``for_netcons0``.
+- ``flag``: flag of the event, a real.
+- ``i``, ``g``: current (outward) and its slope.
+- ``noise``: a normal number of variance 1.
+- ``send``: of the `Send` with number k there are ``k.time``, absolute [ms], infinite where it is
+  not sent, and, where the event has one, ``k.flag``.
+- ``arm``: not 0 where this call arms the WATCH of the number; a call that arms any disarms all
+  others.
+- ``watch``: value of the WATCH condition of the number: above 0 where it is true.
+- ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
+  ``grid_NAME``.
+- ``stream``: of the RANDOM variable: its three numbers and the global index, uint32, as a ``uint4``
+  or an array (..., 4); ``drawn``: how many words it has given, a ``ulong`` or int64; see
+  `random123`.
+- ``constant``: what does not change from step to step (grouped functions of today's language).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from clhines.mechanisms.text.equations import Equations, Quantity, Scope
+
+BLOCKS = (
+    "initial",  # v, t -> states; host only
+    "current",  # -> i, g, ion currents
+    "advance",  # one step of the states; t of the step's end for NMODL, its begin for texts
+    "receive",  # one event
+    "net_initial",  # INITIAL of NET_RECEIVE, once a connection
+    "watch",  # conditions
+    "before_initial",
+    "after_initial",
+    "before_breakpoint",
+    "after_solve",
+    "before_step",
+)  # and for_netcons0, 1 ..., table_NAME
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a block's function; see the module.
+
+    Attributes
+    ----------
+    role : str
+    name : str
+    direction : str
+        ``in``, ``out`` or ``inout``.
+    """
+
+    role: str
+    name: str
+    direction: str = "in"
+
+
+@dataclass(frozen=True)
+class IonUse:
+    """What a mechanism does with an ion.
+
+    Attributes
+    ----------
+    name : str
+        As ``ca``.
+    valence : float or None
+        What the file says, if it does.
+    reads, writes : tuple of str
+        Variables, as ``cai``, ``eca``, ``ica``.
+    """
+
+    name: str
+    valence: float | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A look-up table: ``n + 1`` rows, equally far apart from `lo` to `hi`.
+
+    The block ``table_NAME`` gives the columns at x; grid and borders are expressions of parameters,
+    so they are results of the block ``grid_NAME``: lo, hi. The rows' x are added up from lo, as
+    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``.
+
+    Attributes
+    ----------
+    name : str
+    columns : tuple of str
+    n : int
+    depends : tuple of str
+        Parameters that it is filled from; one that is not global must be alike in all instances.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    n: int
+    depends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Send:
+    """A place that sends an event.
+
+    Attributes
+    ----------
+    kind : str
+        ``self`` (net_send), ``move`` (net_move) or ``event`` (net_event).
+    """
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Net:
+    """What a mechanism does with events.
+
+    Attributes
+    ----------
+    weights : tuple of str
+        Arguments of NET_RECEIVE.
+    summed : bool
+        Whether events of one step may act once, with the sum of their weights.
+    sends : tuple of Send
+        In the order of the text; those of ``initial`` and ``receive`` have numbers of their own.
+    watches : int
+    watch_flags : tuple of float
+        Flag of the event of each WATCH.
+    for_netcons : int
+        Blocks ``for_netcons0`` ...: called once a connection of the instance, with its weights as
+        ``other_weight``, before ``receive`` and with the same other arguments. The event's own
+        weights are those of before all these calls in both; of them only those that are ``out`` or
+        ``inout`` of ``receive`` are written back after it.
+    queue : int
+        Self events that may be under way at once.
+    """
+
+    weights: tuple[str, ...]
+    summed: bool = False
+    sends: tuple[Send, ...] = ()
+    watches: int = 0
+    watch_flags: tuple[float, ...] = ()
+    for_netcons: int = 0
+    queue: int = 8
+
+    @property
+    def emits(self) -> bool:
+        """Whether other cells can listen to it."""
+        return any(s.kind == "event" for s in self.sends)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A mechanism as executors see it.
+
+    Attributes
+    ----------
+    name, kind : str
+        `kind` is ``density``, ``point`` or ``artificial``.
+    parameters : tuple of Quantity
+        What blocks read and nothing of the mechanism writes. ``celsius``, ``diam`` and ``area`` are
+        among them by these names, where `built_in` lists them.
+    states : tuple of Quantity
+        What an instance keeps from one block to the next, with values before ``initial``.
+    outputs : tuple of Quantity
+        What blocks work out for users to record.
+    ions : tuple of IonUse
+    pointers : tuple of str
+    tables : tuple of Table
+    net : Net or None
+    random : tuple of str
+        Names of RANDOM variables.
+    blocks : dict of str to tuple of Argument
+        Those that exist, with their arguments.
+    built_in : tuple of str
+    electrode : bool
+        Whether its current is one of an electrode; `i` is outward all the same.
+    electrode_currents : tuple of str
+        Names of the variables that have currents of electrodes, into the cell.
+    """
+
+    name: str
+    kind: str
+    parameters: tuple[Quantity, ...]
+    states: tuple[Quantity, ...]
+    outputs: tuple[Quantity, ...] = ()
+    ions: tuple[IonUse, ...] = ()
+    pointers: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    net: Net | None = None
+    random: tuple[str, ...] = ()
+    blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
+    built_in: tuple[str, ...] = ()
+    electrode: bool = False
+    electrode_currents: tuple[str, ...] = ()
+
+    def calls(self, block: str) -> tuple[Argument, ...]:
+        """Return the arguments of a block's function."""
+        return self.blocks[block]
+
+
+def program_of(eq: Equations) -> Program:
+    """Return the program of a mechanism in this package's own language."""
+    scope = Scope(eq)
+    parameters = tuple(Argument("parameter", q.name) for q in eq.parameters)
+
+    def states(direction: str) -> tuple[Argument, ...]:
+        return tuple(Argument("state", name, direction) for name in eq.state_names)
+
+    v, dt = Argument("v", "v"), Argument("dt", "dt")
+    noise = (Argument("noise", "noise"),) if eq.current(scope).uses("noise") else ()
+    results = Argument("i", "i", "out"), Argument("g", "g", "out")
+    blocks = {
+        "initial": (v, *parameters, *states("out")),
+        "current": (v, Argument("t", "now"), dt, *parameters, *states("in"), *noise, *results),
+    }
+    if eq.state_names:
+        blocks["advance"] = (v, Argument("t", "begin"), dt, *parameters, *states("inout"))
+    net = None
+    if eq.actions:
+        net = Net(("weight",), summed=True)
+        blocks["receive"] = (Argument("weight", "weight"), *parameters, *states("inout"))
+    kept = (*eq.states, *(Quantity(n, "mV") for n in eq.state_names[len(eq.states) :]))
+    return Program(eq.name, eq.kind, eq.parameters, kept, net=net, blocks=blocks)

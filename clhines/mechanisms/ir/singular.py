@@ -1,0 +1,282 @@
+"""Quotients that are 0/0 at a point: written so that they are finite there, or found and refused.
+
+``x / (exp(x) - 1)`` and its relatives become a ``bernoulli`` of ``x`` and ``exp(x)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from clhines.mechanisms.ir import exact
+from clhines.mechanisms.ir.expressions import CONDITIONS, Graph, Node, postorder, split
+from clhines.mechanisms.ir.forms import Multiples, multiples, polynomial
+
+_FACTORS = 12  # of a product, which are compared with each other
+_GRID = np.arange(-200, 200.5, 0.5)  # mV, where 0/0 is sought
+
+
+def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node]:
+    """Write ``x / (exp(x) - 1)`` and its relatives by ``bernoulli``, which is finite at ``x = 0``.
+
+    Found are quotients of a factor and a difference of two exponentials (one may be a constant), a
+    hyperbolic tangent or sine, and the reciprocals, where both vanish at the same point and the
+    factor is proportional to the exponent's distance from it.
+
+    Parameters
+    ----------
+    roots : list of Node
+    done : dict of Node to Node
+        Results by node so far; gets more.
+    """
+    for node in postorder(roots, stop=done):
+        if node not in done:
+            new = node.graph.rebuilt(node, tuple(done[a] for a in node.args))
+            done[node] = _quotients(new) if new.op == "mul" else new
+    return [done[root] for root in roots]
+
+
+def _quotients(product: Node) -> Node:
+    """Replace pairs of factors, one above and one below, that vanish together."""
+    if len(product.args) > _FACTORS:
+        return product
+    above = [f.args[0] if _power(f) else f for f in product.args if _power(f) >= 0]
+    below = [f.args[0] for f in product.args if _power(f) < 0]
+    for low in below:
+        for high in above:
+            for divided, by, power in ((high, low, 1), (low, high, -1)):
+                quotient = _quotient(divided, by)
+                if quotient is not None:
+                    rest = product / high * low * quotient**power
+                    return _quotients(rest) if rest.op == "mul" else rest
+    return product
+
+
+def _power(factor: Node) -> Fraction:
+    """Return the whole exponent of a power, 0 where it is none."""
+    if factor.op == "pow" and factor.args[1].is_number:
+        value = factor.args[1].value
+        return value if value.denominator == 1 else Fraction(0)
+    return Fraction(0)
+
+
+def _quotient(above: Node, below: Node) -> Node | None:
+    """Return ``above / below`` without the 0/0 that both share, or None where they share none."""
+    graph, plain = above.graph, below.definition
+    if above.is_number or below.is_number or not above.mask & below.mask:
+        return None
+    if plain.op in ("tanh", "sinh"):
+        y = plain.args[0]
+        ratio = _proportional(above, y)
+        if ratio is None:
+            return None
+        if plain.op == "tanh":  # 1/tanh(y) = 1 + 2/(exp(2 y) - 1)
+            return ratio * (y + _of(y * 2))
+        y = graph.call("abs", y)  # 1/sinh(y) = 2 exp(-y)/(1 - exp(-2 y)), which does not overflow
+        return ratio * graph.call("exp", -y) * _of(y * -2)
+    found = _distance(plain)
+    if found is None:
+        return None
+    scale, x = found
+    ratio = _proportional(above, x)
+    return None if ratio is None else ratio / scale * _of(x)
+
+
+def _of(x: Node) -> Node:
+    return x.graph.call("bernoulli", x, x.graph.call("exp", x))
+
+
+def _distance(below: Node) -> tuple[Node, Node] | None:
+    """Write a denominator as ``scale * (exp(x) - 1)``: (scale, x), or None if it is not so."""
+    if below.op != "add" or len(below.args) != 2:
+        return None
+    graph = below.graph
+    (c1, x1), (c2, x2) = (_coefficient_and_exponent(term) for term in below.args)
+    if x1 is graph.zero:
+        (c1, x1), (c2, x2) = (c2, x2), (c1, x1)
+    ratio = -(c1 / c2)
+    if x1 is x2 or not ratio.is_number or ratio.value <= 0:
+        return None
+    a, b = multiples(x1), multiples(x2)
+    if a is None or b is None:
+        return None
+    shift = Multiples(exact.log(1 / ratio.value), {})
+    difference = a.minus(b).minus(shift)
+    if not difference.factors:
+        return None
+    return -c2 * graph.call("exp", x2), _factored(graph, difference)
+
+
+def _factored(graph: Graph, m: Multiples) -> Node:
+    """Return a sum of multiples, with one number in front where all are multiples of it."""
+    return m.node(graph)
+
+
+def _coefficient_and_exponent(term: Node) -> tuple[Node, Node]:
+    graph = term.graph
+    exponents, factors = [], []
+    for factor in term.args if term.op == "mul" else (term,):
+        plain = factor.definition
+        if plain.op == "exp":
+            exponents.append(plain.args[0])
+        else:
+            factors.append(factor)
+    return graph.mul(factors), graph.add(exponents)
+
+
+def _proportional(factor: Node, x: Node) -> Node | None:
+    """Return ``factor / x`` where both are linear in a symbol and vanish together, else None."""
+    shared = factor.mask & x.mask
+    names = [name for name, bit in factor.graph.bits.items() if bit & shared]
+    for name in sorted(names, key=lambda n: n != "v")[:4]:
+        a, b = polynomial(factor, name, 1), polynomial(x, name, 1)
+        if a is None or b is None or len(a) != 2 or len(b) != 2:
+            continue
+        if _same(a[0] * b[1], a[1] * b[0]):
+            return a[1] / b[1]
+    return None
+
+
+def _same(a: Node, b: Node) -> bool:
+    """Whether two expressions are equal as sums of multiples, to the rounding of constants."""
+    x, y = multiples(a), multiples(b)
+    if x is None or y is None:
+        return a is b
+    rest = x.minus(y)
+    return not rest.factors and rest.shift == 0
+
+
+# --------------------------------------------------------------------------- what is left of 0/0
+
+
+def singular_point(
+    root: Node, defaults: Mapping[str, float], seen: dict[Node, np.ndarray | None]
+) -> float | None:
+    """Return a voltage within 200 mV of 0 where a quotient is still 0/0, or None.
+
+    Sought at the parameters' defaults, in quotients that depend on v only, by changes of sign of
+    what stands below. What is inside of ``where`` is left out, and what `seen` has already.
+
+    Parameters
+    ----------
+    root : Node
+    defaults : mapping of str to float
+    seen : dict of Node to (801,) float64
+        Values on the grid, None where an expression depends on more; gets more.
+    """
+    checked = [node for node in _outside_where(root) if node.op == "mul"]
+    for node in checked:
+        below = [f for f in node.args if f.op == "pow" and _power(f) < 0 and f.uses("v")]
+        if not below:
+            continue
+        with np.errstate(all="ignore"):
+            top = grid_values(
+                node.graph.mul(f for f in node.args if f not in below), defaults, seen
+            )
+            for f in below:
+                point = _vanishing(f.args[0], node, top, defaults, seen)
+                if point is not None:
+                    return point
+    return None
+
+
+def _outside_where(root: Node) -> list[Node]:
+    result, seen, stack = [], {root}, [root]
+    while stack:
+        node = stack.pop()
+        if node.op == "where" or node.op in CONDITIONS:
+            continue
+        result.append(node)
+        for a in node.args:
+            if a not in seen and a.op != "local":  # which has been checked in its own line
+                seen.add(a)
+                stack.append(a)
+    return result
+
+
+def _vanishing(
+    low: Node,
+    product: Node,
+    top: np.ndarray | None,
+    defaults: Mapping[str, float],
+    seen: dict[Node, np.ndarray | None],
+) -> float | None:
+    """Return where a denominator changes its sign and what stands above vanishes, too."""
+    values = grid_values(low, defaults, seen)
+    if values is None or top is None:
+        return None
+    size = np.nanmedian(np.abs(top))
+    signs = (values[:-1] <= 0) & (values[1:] > 0) | (values[:-1] >= 0) & (values[1:] < 0)
+    others = [f for f in product.args if _power(f) >= 0 or not f.uses("v")]
+    above = product.graph.mul(others)
+    at = np.flatnonzero(signs)
+    if not len(at):
+        return None
+    roots = _bisect(lambda v: _at(low, v, defaults), _GRID[at], _GRID[at + 1])
+    hits = np.abs(_at(above, roots, defaults)) <= 1e-9 * size
+    return float(roots[hits][0]) if hits.any() else None
+
+
+def _at(e: Node, v: np.ndarray, defaults: Mapping[str, float]) -> np.ndarray:
+    result = _evaluated(e, {**defaults, "v": v}, {})
+    return np.full(v.shape, np.nan) if result is None else result * np.ones_like(v)
+
+
+def _bisect(
+    function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """Return where a function changes its sign between two numbers, of each of many pairs."""
+    below = (function(low) < 0) | (function(high) > 0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        values = function(middle)
+        left = ((values < 0) == below) & (values != 0)
+        low, high = np.where(left, middle, low), np.where(left, high, middle)
+    return high
+
+
+def grid_values(
+    e: Node, defaults: Mapping[str, float], seen: dict[Node, np.ndarray | None]
+) -> np.ndarray | None:
+    """(801,) float64: an expression on the grid of voltages, or None if it depends on more."""
+    result = _evaluated(e, {**defaults, "v": _GRID}, seen)
+    return None if result is None else result * np.ones_like(_GRID)
+
+
+_NUMPY: dict[str, Callable[..., np.ndarray]] = {
+    name: getattr(np, name) for name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh")
+} | {"abs": np.abs, "sign": np.sign, "local": lambda x: x, "pow": np.power}
+
+
+def _evaluated(
+    e: Node,
+    given: Mapping[str, float | np.ndarray],
+    seen: dict[Node, np.ndarray | None],
+) -> np.ndarray | None:
+    for node in postorder([e], stop=seen):
+        if node not in seen:
+            seen[node] = _value(node, given, [seen[a] for a in node.args])
+    return seen[e]
+
+
+def _value(
+    node: Node, given: Mapping[str, float | np.ndarray], args: list[np.ndarray | None]
+) -> np.ndarray | None:
+    if node.is_number:
+        return np.array(float(node.value))
+    if node.op == "symbol":
+        return np.asarray(given[node.name]) if node.name in given else None
+    known = [a for a in args if a is not None]
+    if len(known) < len(args):
+        return None
+    if node.op == "add":
+        return np.sum(np.broadcast_arrays(*known), axis=0)
+    if node.op == "mul":
+        return np.prod(np.broadcast_arrays(*known), axis=0)
+    function = _NUMPY.get(node.op)  # not of where and bernoulli, which are finite already
+    return None if function is None else function(*known)
+
+
+__all__ = ["grid_values", "remove_singularities", "singular_point", "split"]

@@ -1,0 +1,336 @@
+"""KINETIC by ``METHOD sparse``: implicit Euler of reactions, as nocmodl writes it.
+
+The matrix has the slopes of the fluxes by the reacting states, without those of the rates; the row
+of the last state named in a CONSERVE that no later CONSERVE has taken is that of the sum. Linear
+reactions take one pass; others iterate until the changes add up to 1e-6, and states below 0 are
+set to 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.nmodl.execute import Run
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
+from clhines.mechanisms.text.advance import solved
+
+TURNS = 22
+STEADY = 10**9  # NEURON's dt of STEADYSTATE
+RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # where its first passes leave states below 0
+MAX_STATES = 200
+
+Terms = Sequence[tuple[Fraction, Expression]]
+Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], bool]]
+
+
+@dataclass
+class _System:
+    """Rows of the equations at given states."""
+
+    right: dict[str, Node] = field(default_factory=dict)
+    matrix: dict[str, dict[str, Node]] = field(default_factory=dict)
+    linear: bool = True
+
+
+class _Reactions:
+    """One execution of a KINETIC block that gathers its equations."""
+
+    def __init__(self, run: Run, block: Block, rows: Sequence[str]) -> None:
+        self.run, self.graph, self.rows = run, run.graph, rows
+        self.system = _System()
+        self.volumes: dict[str, Node] = {}
+        self.owners = _conserved(run, block)
+        self.place = len(self.owners)
+        self.block = block
+
+    def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _System:
+        """Return the equations of the change at these states."""
+        run, graph = self.run, self.graph
+        for key, value in now.items():
+            run.values[key] = value
+        self._find_volumes()
+        taken = set(self.owners)
+        for key in self.rows:
+            if key not in taken:
+                volume = self.volumes.get(key, graph.one)
+                self.system.matrix[key] = {key: volume / dt}
+                self.system.right[key] = -((now[key] - old[key]) * volume / dt)
+        kept, run.kinetic = run.kinetic, self._statement
+        run.scopes.append({"": ""})
+        for name in ("f_flux", "b_flux"):
+            run.new_local(name)
+        run.body(self.block.body)
+        run.scopes.pop()
+        run.kinetic = kept
+        return self.system
+
+    def _find_volumes(self) -> None:
+        for s in _all(self.block.body, "compartment"):
+            name, species = s.names
+            for one in species:  # type: ignore[attr-defined]
+                variable = self.run.names.variable(one)
+                if variable is None:
+                    raise Refused(f"COMPARTMENT of '{one}'", s.line)
+                if variable.sort != "state":
+                    continue  # it does not change here
+                for k, key in enumerate(self.run.names.all_elements(one)):
+                    self.run.scopes.append({})
+                    if name:
+                        self.run.new_local(str(name))
+                        self.run.values[str(self.run.scopes[-1][str(name)])] = self.graph.number(k)
+                    volume = self.run.expression(s.values[0])
+                    self.volumes[key] = self.graph.local(f"{key}_volume", volume)
+                    self.run.scopes.pop()
+
+    def _statement(self, s: Statement) -> None:
+        if s.kind == "diffuse":
+            raise Refused("LONGITUDINAL_DIFFUSION", s.line)
+        if s.kind == "conserve":
+            self._conserve(s)
+        elif s.kind == "reaction":
+            self._reaction(s)
+
+    def _state(self, e: Expression, line: int) -> tuple[str, bool]:
+        """Return the key of a reactant, and whether it is a state of this block."""
+        key = self.run.key(str(e[1]), self.run.index(e[2], line), line)
+        return key, key in self.rows
+
+    def _reaction(self, s: Statement) -> None:
+        sign, left, right = s.names
+        graph, run = self.graph, self.run
+        rates = [run.expression(e) for e in s.values]
+        if sign == "<<":
+            self._set_fluxes(graph.zero, rates[0])
+            for number, e in left:  # type: ignore[attr-defined]
+                key, own = self._state(e, s.line)
+                if own:
+                    self._add(key, graph.number(number) * rates[0])
+            return
+        backward = rates[1] if sign == "<->" else graph.zero
+        sides: list[tuple[Terms, Node]] = [(left, rates[0])]  # type: ignore[list-item]
+        if sign == "<->":
+            sides.append((right, backward))  # type: ignore[arg-type]
+        fluxes, slopes = [], list[dict[str, Node]]()
+        for terms, rate in sides:
+            flux, slope = self._flux(terms, rate, s.line)
+            fluxes.append(flux)
+            slopes.append(slope)
+        forward = graph.local("_flux", fluxes[0])
+        back = graph.local("_flux", fluxes[1]) if len(fluxes) > 1 else graph.zero
+        self._set_fluxes(forward, back)
+        net = graph.local("_net", forward - back)
+        for side_terms, direction in ((left, -1), (right, 1)):
+            for number, e in side_terms:  # type: ignore[attr-defined]
+                key, own = self._state(e, s.line)
+                if not own:
+                    continue
+                count = number * direction
+                self._add(key, graph.number(count) * net)
+                for side, sign_of in zip(slopes, (1, -1), strict=False):
+                    for other, by in side.items():
+                        self._entry(key, other, graph.number(-count * sign_of) * by)
+
+    def _set_fluxes(self, forward: Node, back: Node) -> None:
+        for name, value in (("f_flux", forward), ("b_flux", back)):
+            self.run.values[self.run.key(name, None, 0)] = value
+
+    def _flux(self, terms: Terms, rate: Node, line: int) -> tuple[Node, dict[str, Node]]:
+        """Return the flux of one side and its slopes by the states on it."""
+        graph = self.graph
+        factors: list[tuple[Node, Fraction, str, bool]] = []
+        for number, e in terms:
+            key, own = self._state(e, line)
+            factors.append((self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, own))
+        own_degree = sum(number for _, number, _, own in factors if own)
+        if own_degree > 1:
+            self.system.linear = False
+        flux = graph.mul([rate, *(x ** graph.number(n) for x, n, _, _ in factors)])
+        slopes: dict[str, Node] = {}
+        for k, (x, number, key, own) in enumerate(factors):
+            if own:
+                others = [y ** graph.number(m) for j, (y, m, _, _) in enumerate(factors) if j != k]
+                inner = graph.number(number) * x ** graph.number(number - 1)
+                slope = graph.mul([rate, inner, *others])
+                slopes[key] = slopes[key] + slope if key in slopes else slope
+        return flux, {key: graph.local("_slope", e) for key, e in slopes.items()}
+
+    def _add(self, key: str, value: Node) -> None:
+        if key in self.system.right and key not in self.owners:
+            self.system.right[key] = self.system.right[key] + value
+
+    def _entry(self, row: str, column: str, value: Node) -> None:
+        if row not in self.owners:
+            entries = self.system.matrix[row]
+            entries[column] = entries[column] + value if column in entries else value
+
+    def _conserve(self, s: Statement) -> None:
+        graph = self.graph
+        self.place -= 1
+        owner = self.owners[self.place]
+        total = self.run.expression(s.values[0])
+        entries: dict[str, Node] = {}
+        for number, e in s.names[0]:  # type: ignore[attr-defined]
+            keys = [self._state(e, s.line)[0]]
+            variable = self.run.names.variable(str(e[1]))
+            if variable is not None and variable.length and e[2] is None:
+                keys = self.run.names.all_elements(str(e[1]))
+            for key in keys:
+                share = graph.number(number) * self.volumes.get(key, graph.one)
+                total = total - share * self.run.value(key)
+                entries[key] = entries[key] + share if key in entries else share
+        self.system.matrix[owner] = entries
+        self.system.right[owner] = total
+
+
+def _all(body: Sequence[Statement], kind: str) -> list[Statement]:
+    found = []
+    for s in body:
+        if s.kind == kind:
+            found.append(s)
+        for inner in s.blocks:
+            found += _all(inner, kind)
+    return found
+
+
+def _conserved(run: Run, block: Block) -> list[str]:
+    """Return the rows that CONSERVE statements take, from the last statement to the first."""
+    taken: list[str] = []
+    for s in reversed(_all(block.body, "conserve")):
+        keys: list[str] = []
+        for _, e in s.names[0]:  # type: ignore[attr-defined]
+            variable = run.names.variable(str(e[1]))
+            if variable is None or variable.sort != "state":
+                raise Refused(f"CONSERVE of '{e[1]}', which is no state", s.line)
+            if variable.length and e[2] is None:
+                keys += run.names.all_elements(variable.name)
+            else:
+                keys.append(run.key(variable.name, run.index(e[2], s.line), s.line))
+        free = [key for key in keys if key not in taken]
+        if not free:
+            raise Refused("CONSERVE of states that others have", s.line)
+        taken.append(free[-1])
+    return taken
+
+
+def _rows(run: Run, block: Block) -> list[str]:
+    """Return the states that react or are conserved, in the order they appear."""
+    found: dict[str, None] = {}
+    named: list[str] = []
+    for s in _all(block.body, "reaction"):
+        named += [str(e[1]) for side in s.names[1:] for _, e in side]  # type: ignore[attr-defined]
+    for s in _all(block.body, "conserve"):
+        named += [str(e[1]) for _, e in s.names[0]]  # type: ignore[attr-defined]
+    for name in named:
+        variable = run.names.variable(name)
+        if variable is not None and variable.sort == "state":
+            found |= dict.fromkeys(run.names.all_elements(name))
+    return list(found)
+
+
+def sparse(run: Run, block: Block, steady: bool) -> None:
+    """Advance the states of a KINETIC block by one step, or to where they stay."""
+    rows = _rows(run, block)
+    if not rows:
+        raise Refused(f"KINETIC {block.name} without states", block.line)
+    if len(rows) > MAX_STATES:
+        raise Refused(f"KINETIC of {len(rows)} states", block.line)
+    graph = run.graph
+    dt = graph.number(STEADY) if steady else run.read("dt")
+    if steady:
+        run.given["dt"] = dt
+    old = {key: run.value(key) for key in rows}
+
+    def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
+        with run.trial():
+            system = _Reactions(run, block, rows).gathered(now, before, dt)
+        _diagonal(system, graph)
+        return solved(system.matrix, system.right, graph.local), system.linear
+
+    step, linear = change(old, old)
+    if linear and not steady:
+        new = {key: old[key] + step[key] for key in rows}
+    elif steady:
+        new = _steady(run, rows, old, change, linear)
+    else:
+        new = _iterated(run, rows, old, change)
+    for key, value in new.items():
+        run.set(key, value)
+    kept = {key: run.values[key] for key in rows}
+    _last(run, block, rows)  # what the block sets is as of the end
+    for key in rows:
+        run.values[key] = kept[key]
+    if steady:
+        del run.given["dt"]
+    elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
+        for key in rows:
+            run.set(key, kept[key] + (kept[key] - old[key]))
+
+
+def _last(run: Run, block: Block, rows: Sequence[str]) -> None:
+    one = run.graph.one
+    now = {key: run.value(key) for key in rows}
+    _Reactions(run, block, rows).gathered(now, now, one)
+
+
+def _diagonal(system: _System, graph: Graph) -> None:
+    for key, entries in system.matrix.items():
+        if entries.get(key, graph.zero) is graph.zero:
+            raise Refused(f"no equation for '{key}' in KINETIC")
+
+
+def _iterated(
+    run: Run, rows: Sequence[str], old: dict[str, Node], change: Change
+) -> dict[str, Node]:
+    graph = run.graph
+    loop = run.open_loop(rows, [old[key] for key in rows], TURNS)
+    now = {key: graph.symbol(name) for key, name in zip(rows, loop.names, strict=True)}
+    step, _ = change(now, old)
+    new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
+    loop.values = [_positive(graph, new[key]) for key in rows]
+    error = graph.add([graph.call("abs", step[key]) for key in rows])
+    loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
+    run.close_loop(loop)
+    return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=True))
+
+
+def _positive(graph: Graph, x: Node) -> Node:
+    return graph.where(graph.less(x, graph.zero), graph.zero, x)
+
+
+def _steady(
+    run: Run, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
+) -> dict[str, Node]:
+    """Iterate at a step of 1e9 ms; where not linear, first single passes that may start again."""
+    graph = run.graph
+    keys = [*rows, *(f"{key}_from" for key in rows), "iterates"]
+    starts = [*(old[key] for key in rows)] * 2 + [graph.number(int(linear))]
+    loop = run.open_loop(keys, starts, TURNS + RESTARTS)
+    symbols = [graph.symbol(name) for name in loop.names]
+    now = dict(zip(rows, symbols, strict=False))
+    start = dict(zip(rows, symbols[len(rows) :], strict=False))
+    iterates = graph.less(graph.zero, symbols[-1])
+    step, _ = change(now, start)
+    new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
+    bound = graph.number(NEGATIVE)
+    below = {key: graph.less(new[key], bound) for key in rows}
+    any_below = graph.zero
+    for key in rows:
+        any_below = graph.where(below[key], graph.one, any_below)
+    any_below = graph.local("_below", any_below)
+    cut = {key: graph.where(below[key], graph.zero, new[key]) for key in rows}
+    states = {key: graph.where(iterates, _positive(graph, new[key]), cut[key]) for key in rows}
+    froms = {key: graph.where(iterates, start[key], cut[key]) for key in rows}
+    error = graph.add([graph.call("abs", step[key]) for key in rows])
+    ready = graph.where(graph.less(graph.zero, any_below), graph.zero, graph.one)
+    loop.values = [
+        *(states[key] for key in rows),
+        *(froms[key] for key in rows),
+        graph.where(iterates, graph.one, ready),
+    ]
+    more = graph.less(graph.symbol("_bound_sum"), error)
+    loop.go_on = graph.less(graph.zero, graph.where(iterates, more, graph.one))
+    run.close_loop(loop)
+    return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=False))

@@ -1,0 +1,492 @@
+"""SOLVE: the methods of NEURON, as NEURON computes them.
+
+- ``cnexp``: each state where its rate stands. What nocmodl cannot write in closed form makes it
+  solve the whole block by ``derivimplicit``, and a rate that is a polynomial of degree 2 or more in
+  its own state loses its terms without the state, as in nocmodl's formula.
+- ``derivimplicit`` and NONLINEAR: Newton's iteration with central differences of 2 %, renewed while
+  the solution changes by more than 5 %, and NEURON's end of it. Rates that are linear in the states
+  need one pass, which is solved directly.
+- ``euler``, ``runge``: as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.ir.forms import linear_form
+from clhines.mechanisms.nmodl.execute import Run
+from clhines.mechanisms.nmodl.meaning import kinetic
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
+from clhines.mechanisms.text.advance import solved
+
+RENEW, ITERATIONS = Fraction(1, 20), 50
+STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
+STEADY = Fraction(1, 10**9)  # NEURON's dt of derivimplicit with STEADYSTATE
+MAX_NEWTON = 24  # states of one iteration with differences
+_METHODS = {
+    "DERIVATIVE": ("cnexp", "derivimplicit", "euler", "runge"),
+    "KINETIC": ("sparse",),
+    "LINEAR": ("", "simeq"),
+    "NONLINEAR": ("", "newton"),
+    "PROCEDURE": ("", "after_cvode", "cvode_t", "cvode_t_v", "none"),
+    "FUNCTION": ("", "after_cvode", "none"),
+}
+_INSTEAD = "use cnexp, derivimplicit, sparse, euler or runge"
+
+
+def solve(run: Run, s: Statement) -> None:
+    """Execute a SOLVE statement."""
+    name, method, steady = str(s.names[0]), str(s.names[1]), bool(s.names[2])
+    block = run.file.blocks.get(name)
+    if block is None:
+        raise Refused(f"SOLVE {name}, which is no block", s.line)
+    known = _METHODS.get(block.sort)
+    if known is None:
+        raise Refused(f"SOLVE of {block.sort} {name}", s.line)
+    if method not in known and not (block.sort == "DERIVATIVE" and method == "sparse"):
+        shown = f"METHOD {method}" if method else "no METHOD"
+        raise Refused(f"SOLVE {name} with {shown}", s.line, _INSTEAD)
+    if block.sort in ("PROCEDURE", "FUNCTION"):
+        run.inlined(block, [], s.line)
+    elif block.sort == "KINETIC":
+        kinetic.sparse(run, block, steady)
+    elif block.sort in ("LINEAR", "NONLINEAR"):
+        _equations(run, block)
+    elif steady and method != "derivimplicit":
+        raise Refused(f"STEADYSTATE {method} of DERIVATIVE {name}", s.line, "use KINETIC")
+    else:
+        _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
+
+
+def halves(run: Run, s: Statement) -> bool:
+    """Whether NEURON's secondorder makes it halve dt for a SOLVE of BREAKPOINT, and extrapolate."""
+    block = run.file.blocks.get(str(s.names[0]))
+    if block is None or s.names[2]:
+        return False
+    if block.sort == "DERIVATIVE" and s.names[1] == "cnexp":
+        return any(_order(run, rate) is None for rate in _rates(block.body))
+    return block.sort in ("DERIVATIVE", "KINETIC")
+
+
+def _extrapolated(run: Run, steps: dict[str, Node]) -> None:
+    """Add to each state once more what half a step has added: NEURON's secondorder."""
+    if run.shared.secondorder and run.where == "advance":
+        for key, step in steps.items():
+            run.set(key, run.value(key) + step)
+
+
+def _derivative(run: Run, block: Block, method: str, steady: bool) -> None:
+    rates = list(_rates(block.body))
+    if not rates:
+        raise Refused(f"DERIVATIVE {block.name} has no rate", block.line)
+    if method == "cnexp" and all(_order(run, s) is not None for s in rates):
+        _cnexp(run, block)
+    elif method == "euler":
+        _euler(run, block)
+    elif method == "runge":
+        _runge(run, block)
+    else:
+        _implicit(run, block, steady)
+
+
+def _rates(body: Sequence[Statement]) -> list[Statement]:
+    found = []
+    for s in body:
+        if s.kind == "prime":
+            found.append(s)
+        for inner in s.blocks:
+            found += _rates(inner)
+    return found
+
+
+# ----------------------------------------------------------------------------------------- cnexp
+
+
+def _order(run: Run, s: Statement) -> int | None:
+    """Return the degree of a rate in its own state as nocmodl sees it, None where it sees none."""
+    if s.names[1] is not None:
+        return None
+    name = str(s.names[0])
+    order = _degree(s.values[0], name)
+    if order == -2:
+        raise Refused(
+            f"a power of {name} in {name}' with METHOD cnexp", s.line, "use derivimplicit"
+        )
+    return None if order == -1 else order
+
+
+def _degree(e: Expression, name: str) -> int:
+    """Degree, or -1 where nocmodl gives up, -2 where it breaks down. Chains are not recursed."""
+    total = 0
+    pending: list[tuple[str, int]] = []
+    while e[0] in ("+", "-", "*", "/"):
+        pending.append((str(e[0]), _degree(e[2], name)))  # type: ignore[arg-type]
+        e = e[1]  # type: ignore[assignment]
+    total = _leaf_degree(e, name)
+    for sign, other in reversed(pending):
+        if min(total, other) < 0:
+            return min(total, other)
+        if sign in "+-":
+            total = max(total, other)
+        elif sign == "*":
+            total += other
+        elif other:
+            return -1
+    return total
+
+
+def _leaf_degree(e: Expression, name: str) -> int:
+    if e[0] == "name":
+        return int(e[1] == name)
+    if e[0] == "neg":
+        return _degree(e[1], name)  # type: ignore[arg-type]
+    if e[0] == "number":
+        return 0
+    inner: Sequence[object] = e[2] if e[0] == "call" else e[1:]  # type: ignore[assignment]
+    used = any(_degree(a, name) for a in inner)  # type: ignore[arg-type]
+    return (-2 if e[0] == "^" else -1) if used else 0
+
+
+def _cnexp(run: Run, block: Block) -> None:
+    graph, serial = run.graph, run.shared
+
+    def prime(s: Statement, key: str) -> None:
+        name, own = str(s.names[0]), f"_{key}__itself"
+        order = _order(run, s)
+        symbol = graph.symbol(own)
+        run.given[name] = symbol
+        rate = run.expression(s.values[0])
+        del run.given[name]
+        x, h = run.value(key), run.read("dt")
+        if order is not None and order > 1:
+            slope = _at(graph, graph.slope(rate, own), own, x)
+            run.set(key, x * graph.call("exp", slope * h))
+            return
+        form = linear_form(rate, [own])
+        if form is None:
+            raise Refused(f"{name}' is not linear", s.line)
+        a, b = form.constant, form.coefficients.get(own, graph.zero)
+        if b is graph.zero:
+            run.set(key, x + h * a)
+        elif a is graph.zero:
+            run.set(key, x * graph.call("exp", b * h))
+        else:
+            b = graph.local(f"{key}_rate", b)
+            run.set(key, x + graph.call("weight", b, h) * (a + b * x))
+
+    assert serial is not None
+    _in_block(run, block, prime)
+
+
+def _at(graph: Graph, e: Node, name: str, value: Node) -> Node:
+    return graph.replaced([e], {graph.symbol(name): value})[0]
+
+
+def _in_block(run: Run, block: Block, prime: object) -> None:
+    """Execute the block with this treatment of rates."""
+    kept = run.primes
+    run.primes = prime  # type: ignore[assignment]
+    run.scopes.append({"": ""})
+    run.body(block.body)
+    run.scopes.pop()
+    run.primes = kept
+
+
+# -------------------------------------------------------------------------------------- explicit
+
+
+def _evaluated(run: Run, block: Block) -> dict[str, Node]:
+    """Execute the block; return the rates by state, in the order written."""
+    found: dict[str, Node] = {}
+    guard = run.guard
+
+    def prime(s: Statement, key: str) -> None:
+        if run.guard is not guard:
+            raise Refused(f"{s.names[0]}' in an IF", s.line, "use METHOD cnexp")
+        found[key] = run.expression(s.values[0])
+
+    _in_block(run, block, prime)
+    return found
+
+
+def _euler(run: Run, block: Block) -> None:
+    rates = _evaluated(run, block)
+    h = run.read("dt")
+    new = {key: run.value(key) + h * rate for key, rate in rates.items()}
+    for key, value in new.items():
+        run.set(key, value)
+    _extrapolated(run, {key: h * rate for key, rate in rates.items()})
+
+
+def _runge(run: Run, block: Block) -> None:
+    graph = run.graph
+    h, t = run.read("dt"), run.read("t")
+    half, third = graph.number(Fraction(1, 2)), graph.number(Fraction(1, 3))
+    with run.trial():
+        keys = list(_evaluated(run, block))
+    old = {key: run.value(key) for key in keys}
+    at, total = dict(old), dict(old)
+    for stage, (ahead, share) in enumerate(((half, third), (half, third), (graph.one, third))):
+        run.given["t"] = t if stage == 0 else t + half * h
+        for key in keys:
+            run.set(key, at[key])
+        rates = _evaluated(run, block)
+        step = half if stage == 0 else graph.one
+        for key in keys:
+            total[key] = total[key] + step * share * h * rates[key]
+            at[key] = graph.local(f"{key}_stage", old[key] + ahead * h * rates[key])
+    run.given["t"] = t + h
+    for key in keys:
+        run.set(key, at[key])
+    rates = _evaluated(run, block)
+    sixth = graph.number(Fraction(1, 6))
+    for key in keys:
+        run.set(key, total[key] + sixth * h * rates[key])
+    del run.given["t"]
+    _extrapolated(run, {key: h * rates[key] for key in keys})
+
+
+# -------------------------------------------------------------------------------------- implicit
+
+
+def _implicit(run: Run, block: Block, steady: bool) -> None:
+    graph = run.graph
+    with run.trial():
+        keys = list(_evaluated(run, block))
+    old = [run.value(key) for key in keys]
+    h = graph.number(STEADY) if steady else run.read("dt")
+    if steady:
+        run.given["dt"] = h
+
+    def deviations(at: Sequence[Node]) -> list[Node]:
+        with run.trial():
+            for key, value in zip(keys, at, strict=True):
+                run.values[key] = value
+            rates = _evaluated(run, block)
+        return [rates[key] - (x - before) / h for key, x, before in zip(keys, at, old, strict=True)]
+
+    new = newton(run, keys, old, deviations)
+    for key, value in zip(keys, new, strict=True):
+        run.set(key, value)
+    rates = _evaluated(run, block)  # what the block sets is as of the end
+    if steady:
+        run.given.pop("dt", None)
+    else:
+        _extrapolated(run, {key: h * rates[key] for key in keys})
+
+
+def newton(run: Run, keys: Sequence[str], old: Sequence[Node], deviations: object) -> list[Node]:
+    """Return the zero of `deviations` that NEURON's iteration finds from the old values."""
+    graph = run.graph
+    symbols = [graph.symbol(f"_{key}__try") for key in keys]
+    names = [s.name for s in symbols]
+    at = deviations(symbols)  # type: ignore[operator]
+    forms = [linear_form(e, names) for e in at]
+    serial = run.shared.loops
+    if all(f is not None for f in forms):
+        matrix, right = {}, {}
+        first = graph.replaced(at, dict(zip(symbols, old, strict=True)))
+        for name, form, e in zip(names, forms, first, strict=True):
+            assert form is not None
+            row = {c: -x for c, x in form.coefficients.items() if x is not graph.zero}
+            matrix[name] = {**row, name: row.get(name, graph.zero)}
+            right[name] = e
+        change = _system(matrix, right, graph, serial)
+        return [x + change[name] for x, name in zip(old, names, strict=True)]
+    return _iterated(run, keys, list(old), at, symbols)
+
+
+def _system(
+    matrix: dict[str, dict[str, Node]], right: dict[str, Node], graph: Graph, serial: int
+) -> dict[str, Node]:
+    """Solve; rows are in another order where a diagonal entry is 0 by its form."""
+    names = list(matrix)
+    if any(matrix[name].get(name, graph.zero) is graph.zero for name in names):
+        row_of = _matching(matrix, graph)
+        matrix = {name: matrix[row_of[name]] for name in names}
+        right = {name: right[row_of[name]] for name in names}
+    return solved(matrix, right, graph.local)
+
+
+def _matching(matrix: dict[str, dict[str, Node]], graph: Graph) -> dict[str, str]:
+    """Return for each unknown a row of its own, in which its entry is not 0 by its form.
+
+    A matching by augmenting paths. Unknowns prefer rows where their entry is the sum with the most
+    terms: in a balance of flows that is their own row, with the largest entry of their column.
+    """
+    terms = {
+        name: {row: _terms(e[name]) for row, e in matrix.items() if _entry(e, name, graph)}
+        for name in matrix
+    }
+    taken: dict[str, str] = {}
+
+    def place(name: str, seen: set[str]) -> bool:
+        rows = sorted(terms[name], key=lambda row: -terms[name][row])
+        free = next((row for row in rows if row not in taken), None)
+        if free is not None:
+            taken[free] = name
+            return True
+        for row in rows:
+            if row not in seen:
+                seen.add(row)
+                if place(taken[row], seen):
+                    taken[row] = name
+                    return True
+        return False
+
+    for name in sorted(matrix, key=lambda n: -max(terms[n].values(), default=0)):
+        if not place(name, set()):
+            raise Refused("a system of equations that is singular, whatever its coefficients")
+    return {name: row for row, name in taken.items()}
+
+
+def _entry(row: dict[str, Node], name: str, graph: Graph) -> bool:
+    return row.get(name, graph.zero) is not graph.zero
+
+
+def _terms(e: Node) -> int:
+    """Return how many terms a factor that is a sum has, 1 where none is."""
+    while e.op == "local":
+        e = e.args[0]
+    if e.op == "mul":
+        return max(_terms(a) for a in e.args)
+    return len(e.args) if e.op == "add" else 1
+
+
+def _iterated(
+    run: Run, keys: Sequence[str], old: list[Node], at: list[Node], symbols: list[Node]
+) -> list[Node]:
+    """Newton's iteration as a loop: the states, the deviations, the change and the Jacobian."""
+    graph, size = run.graph, len(keys)
+    if size > MAX_NEWTON:
+        raise Refused(f"Newton's iteration of {size} states")
+
+    def where(values: Sequence[Node]) -> list[Node]:
+        return graph.replaced(at, dict(zip(symbols, values, strict=True)))
+
+    entries = [(i, j) for i in range(size) for j in range(size) if at[i].uses(symbols[j].name)]
+    plain = [key for key in keys]
+    loop = run.open_loop(
+        [*plain, *(f"{k}_off" for k in plain), "change", *(f"J{i}_{j}" for i, j in entries)],
+        [*old, *where(old), graph.one, *[graph.zero] * len(entries)],
+        ITERATIONS,
+    )
+    now = [graph.symbol(name) for name in loop.names]
+    x, off, change = now[:size], now[size : 2 * size], now[2 * size]
+    known = dict(zip(entries, now[2 * size + 1 :], strict=True))
+    renew = graph.less(graph.number(RENEW), change)
+    fresh = _jacobian(graph, x, entries, where)
+    used = {e: graph.local("_slope", graph.where(renew, fresh[e], known[e])) for e in entries}
+    names = list(keys)
+    matrix: dict[str, dict[str, Node]] = {n: {} for n in names}
+    for (i, j), e in used.items():
+        matrix[names[i]][names[j]] = -e
+    for n in names:
+        matrix[n].setdefault(n, graph.zero)
+    step = _system(matrix, dict(zip(names, off, strict=True)), graph, run.shared.loops)
+    new = [graph.local(f"{n}_next", a + step[n]) for n, a in zip(names, x, strict=True)]
+    off_new = [graph.local(f"{n}_off_next", e) for n, e in zip(names, where(new), strict=True)]
+    largest = graph.zero
+    for n, a in zip(names, x, strict=True):
+        size_of = graph.call("abs", a)
+        ratio = graph.where(
+            graph.less(graph.symbol("_bound_size"), size_of),
+            graph.call("abs", step[n] / a),
+            graph.zero,
+        )
+        largest = _maximum(graph, largest, ratio)
+    worst = graph.zero
+    for e in off_new:
+        worst = _maximum(graph, worst, graph.call("abs", e))
+    largest = graph.local("_largest", largest)
+    done = graph.both(
+        graph.less(largest, graph.symbol("_bound_change"), or_equal=True),
+        graph.less(worst, graph.symbol("_bound_rest"), or_equal=True),
+    )
+    loop.values = [*new, *off_new, largest, *(used[e] for e in entries)]
+    loop.go_on = graph.negated(done)
+    run.close_loop(loop)
+    return [graph.symbol(end) for end in loop.ends[:size]]
+
+
+def _jacobian(
+    graph: Graph, x: Sequence[Node], entries: Sequence[tuple[int, int]], where: object
+) -> dict[tuple[int, int], Node]:
+    """Central differences, as NEURON takes them; the deviations' slopes, not of their negatives."""
+    found: dict[tuple[int, int], Node] = {}
+    for j in range(len(x)):
+        rows = [i for i, k in entries if k == j]
+        if not rows:
+            continue
+        share = graph.number(SHARE) * graph.call("abs", x[j])
+        step = graph.local("_step", _maximum(graph, share, graph.number(STEP)))
+        high = where([a + step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
+        low = where([a - step if k == j else a for k, a in enumerate(x)])  # type: ignore[operator]
+        for i in rows:
+            found[i, j] = (high[i] - low[i]) / (step * 2)
+    return found
+
+
+def _maximum(graph: Graph, a: Node, b: Node) -> Node:
+    return b if a is graph.zero else graph.where(graph.less(a, b), b, a)
+
+
+def _equations(run: Run, block: Block) -> None:
+    """LINEAR and NONLINEAR: as many equations as there are states in them."""
+    found: list[Node] = []
+    used = _states_in(run, block)
+
+    def equation(s: Statement) -> None:
+        left, right = (run.expression(e) for e in s.values)
+        found.append(right - left)
+
+    def deviations(at: Sequence[Node]) -> list[Node]:
+        found.clear()
+        with run.trial():
+            for key, value in zip(used, at, strict=True):
+                run.values[key] = value
+            kept, run.equations = run.equations, equation
+            run.scopes.append({"": ""})
+            run.body(block.body)
+            run.scopes.pop()
+            run.equations = kept
+        if len(found) != len(used):
+            raise Refused(f"{len(found)} equations for {len(used)} states", block.line)
+        return list(found)
+
+    new = newton(run, used, [run.value(key) for key in used], deviations)
+    for key, value in zip(used, new, strict=True):
+        run.set(key, value)
+    kept, run.equations = run.equations, lambda s: None
+    run.scopes.append({"": ""})
+    run.body(block.body)
+    run.scopes.pop()
+    run.equations = kept
+
+
+def _states_in(run: Run, block: Block) -> list[str]:
+    """Return the states that the equations name, in the order of the STATE block."""
+    named: set[str] = set()
+
+    def look(e: object) -> None:
+        stack = [e]
+        while stack:
+            one = stack.pop()
+            if isinstance(one, tuple):
+                if one and one[0] == "name":
+                    named.add(str(one[1]))
+                stack.extend(one)
+
+    def walk(body: Sequence[Statement]) -> None:
+        for s in body:
+            if s.kind == "equation":
+                for e in s.values:
+                    look(e)
+            for inner in s.blocks:
+                walk(inner)
+
+    walk(block.body)
+    states = [v.name for v in run.file.variables.values() if v.sort == "state" and v.name in named]
+    return [key for name in states for key in run.names.all_elements(name)]

@@ -1,0 +1,6 @@
+"""From the text of a .mod file to its tree.
+
+`lexer` makes tokens and follows INCLUDE; `cursor` reads expressions, `statements` statements,
+`parse` the declarations. `tree`: the parts of a file, and what is refused of it; `names`: its
+variables.
+"""

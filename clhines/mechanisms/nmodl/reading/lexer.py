@@ -1,0 +1,109 @@
+"""Tokens of an NMODL text. Comments are dropped, INCLUDE is followed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from clhines.mechanisms.nmodl.meaning.verbatim import said
+from clhines.mechanisms.nmodl.reading.tree import Refused
+
+MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
+
+_TOKEN = re.compile(
+    r"""(?P<space>[ \t\r\f\v\ufeff]+|\n)
+    |(?P<verbatim>VERBATIM\b.*?\bENDVERBATIM\b)
+    |(?P<comment>COMMENT\b.*?\bENDCOMMENT\b|[:?][^\n]*)
+    |(?P<title>TITLE\b[^\n]*)
+    |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<text>"[^"\n]*")
+    |(?P<sign><->|<<|->|<=|>=|==|!=|&&|\|\||.)
+    """,
+    re.X | re.S,
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token: ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``.
+
+    Attributes
+    ----------
+    sort, text : str
+    line : int
+        Of the file that was given; what an INCLUDE brings stands on its line.
+    start, end : int
+        Place in the whole text.
+    """
+
+    sort: str
+    text: str
+    line: int
+    start: int
+    end: int
+
+
+@dataclass
+class Includes:
+    """Files that may be included.
+
+    Attributes
+    ----------
+    folder : pathlib.Path or None
+        Where they are looked for, if `texts` has not got them.
+    texts : dict of str to str
+        By name; gets those that were found.
+    """
+
+    folder: Path | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, line: int) -> str:
+        """Return the text of a file."""
+        if name not in self.texts:
+            path = (self.folder or Path()) / name
+            if self.folder is None or not path.is_file():
+                way_out = "give the path of the file, so that others are found beside it"
+                raise Refused(f'INCLUDE "{name}" is not there', line, way_out)
+            self.texts[name] = path.read_text("utf-8", "replace")
+        return self.texts[name]
+
+
+def tokens(text: str, includes: Includes) -> list[Token]:
+    """Return the tokens of a text and of files that it includes; the last one is an ``end``.
+
+    Raises
+    ------
+    Refused
+        A file is not there, or they include each other without end.
+    """
+    result = _tokens(text, includes, 0, 0)
+    return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]
+
+
+def _tokens(text: str, includes: Includes, depth: int, fixed: int) -> list[Token]:
+    """Return tokens; those of an included file have the line that includes it."""
+    result, row, include = list[Token](), 1, False
+    for found in _TOKEN.finditer(text):
+        line, sort, part = fixed or row, str(found.lastgroup), found.group()
+        if include and sort == "text":
+            result.pop()
+            result += _included(part[1:-1], includes, depth, line)
+        elif sort == "verbatim" and (statements := said(part)) is not None:
+            result += _tokens(statements, includes, depth, line)
+        elif sort in ("name", "number", "sign", "text", "verbatim"):
+            result.append(Token(sort, part, line, *found.span()))
+        row += part.count("\n")
+        if sort != "space":
+            include = sort == "name" and part == "INCLUDE"
+        if len(result) > MAX_TEXT:
+            raise Refused("INCLUDE of too much text", line)
+    return result
+
+
+def _included(name: str, includes: Includes, depth: int, line: int) -> list[Token]:
+    if depth >= MAX_INCLUDES:
+        raise Refused(f"INCLUDE within {MAX_INCLUDES} others", line)
+    return _tokens(includes.text(name, line), includes, depth + 1, line)

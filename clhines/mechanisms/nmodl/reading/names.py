@@ -1,0 +1,111 @@
+"""Names of an NMODL file in generated functions, and what sort of variable each one is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from clhines.mechanisms.nmodl.reading.tree import File, Refused, Variable
+
+BUILT_IN = ("celsius", "diam", "area")  # values come from the model around
+GIVEN = ("v", "t", "dt")
+CELSIUS, DIAM, AREA = 6.3, 500.0, 100.0  # NEURON's before a script changes them
+
+
+class Names:
+    """The variables of a file.
+
+    Parameters
+    ----------
+    file : File
+
+    Attributes
+    ----------
+    printed : dict of str to str
+        Name in functions by name in the file.
+    public : dict of str to str
+        Name for users by name in functions, of elements too.
+    """
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self.printed: dict[str, str] = {}
+        self.public: dict[str, str] = {}
+        self.elements: dict[str, str] = {}  # name in functions -> name in the file
+        self.written: dict[str, Fraction | None] = {}
+        taken: set[str] = set()
+        if "celsius" not in file.variables:  # NEURON's, whether the file declares it or not
+            file.variables["celsius"] = Variable("celsius", "assigned", 0, unit="degC")
+        for name in file.variables:
+            printed = plain(name)
+            while printed in taken:
+                printed += "u"
+            taken.add(printed)
+            self.printed[name] = printed
+
+    def variable(self, name: str) -> Variable | None:
+        """Return a declared variable."""
+        return self.file.variables.get(name)
+
+    def element(self, name: str, index: int | None, line: int = 0) -> str:
+        """Return the name in functions of a variable or an element of an array."""
+        variable = self.file.variables[name]
+        if variable.length:
+            if index is None:
+                index = 0  # as C has it
+            if not 0 <= index < variable.length:
+                raise Refused(f"{name}[{index}] of {variable.length}", line)
+            key, public = f"{self.printed[name]}__{index}", f"{name}[{index}]"
+        elif index is None or index == 0:
+            key, public = self.printed[name], name
+        else:
+            raise Refused(f"'{name}' is no array", line)
+        self.public[key], self.elements[key] = public, name
+        return key
+
+    def all_elements(self, name: str) -> list[str]:
+        """Return the names in functions of all elements of a variable."""
+        length = self.file.variables[name].length
+        return [self.element(name, k if length else None) for k in range(length or 1)]
+
+    def default(self, key: str) -> float:
+        """Return the value before INITIAL of a variable by its name in functions."""
+        name = self.elements[key]
+        if name in BUILT_IN:
+            return {"celsius": CELSIUS, "diam": DIAM, "area": AREA}[name]
+        variable = self.file.variables[name]
+        value = variable.value if variable.sort in ("parameter", "state") else None
+        return float(value or 0)
+
+    def is_global(self, key: str) -> bool:
+        """Whether a variable is one for all instances."""
+        name = self.elements[key]
+        variable = self.file.variables[name]
+        if name in BUILT_IN:
+            return name == "celsius"
+        if name in self.file.globals or variable.sort == "local":
+            return True
+        return variable.sort == "parameter" and name not in self.file.range
+
+    def initial_state(self, name: str) -> Fraction:
+        """Return the value that a STATE has when INITIAL begins: that of NAME0 where it is."""
+        variable = self.file.variables[name]
+        return variable.value if variable.value is not None else Fraction(0)
+
+    def start_name(self, name: str) -> str:
+        """Return the parameter NAME0 of a STATE, if there is one."""
+        other = self.file.variables.get(name + "0")
+        return name + "0" if other is not None and other.sort == "parameter" else ""
+
+
+def plain(name: str) -> str:
+    """Return a name that does not look like a generated one."""
+    found = name.rstrip("_") if name.startswith("_") else name
+    while "__" in found:
+        found = found.replace("__", "_u_")
+    return "u" + found if found.startswith("_") or not found else found
+
+
+def declared_globals(file: File) -> Mapping[str, int]:
+    """Names of a GLOBAL statement with their lines."""
+    return file.globals

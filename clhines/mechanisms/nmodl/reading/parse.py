@@ -1,0 +1,264 @@
+"""An NMODL text becomes a `tree.File`: declarations here, statements in `statements`."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from clhines.mechanisms.nmodl.meaning import constants
+from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
+from clhines.mechanisms.nmodl.reading.statements import Statements
+from clhines.mechanisms.nmodl.reading.tree import Block, File, Ion, Refused, Variable
+
+_NAMED = {  # blocks that have a name and arguments
+    "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
+}  # fmt: skip
+_PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR", "TERMINAL", "EQUATION"}
+_LISTS = {
+    "RANGE": "range", "GLOBAL": "globals", "NONSPECIFIC_CURRENT": "nonspecific",
+    "ELECTRODE_CURRENT": "electrode", "POINTER": "pointers", "BBCOREPOINTER": "core_pointers",
+    "EXTERNAL": "external", "RANDOM": "random",
+}  # fmt: skip
+_KINDS = {"SUFFIX": "density", "POINT_PROCESS": "point", "ARTIFICIAL_CELL": "artificial"}
+_NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "SECTION", "REPRESENTS"}
+
+
+class Parser(Statements):
+    """One reading of one file."""
+
+    def file(self, path: str) -> File:
+        """Return the whole file."""
+        self.result = File(path, defines=self.defines)
+        while self.token.sort != "end":
+            self._top()
+        return self.result
+
+    def _top(self) -> None:
+        token = self.token
+        word = token.text
+        if token.sort == "verbatim":
+            self.result.verbatim.append((token.line, word))
+            self.place += 1
+        elif token.sort != "name":
+            raise self.wrong()
+        elif word in _NAMED:
+            self._block_of(word)
+        elif word in _PLAIN:
+            self.place += 1
+            self._main(word, Block(word, word, token.line, (), self.block()))
+        else:
+            reader = {
+                "NEURON": self._neuron, "UNITS": self._units, "PARAMETER": self._parameters,
+                "CONSTANT": self._constants, "ASSIGNED": self._assigned, "STATE": self._states,
+                "DEPENDENT": self._assigned, "INDEPENDENT": self._skipped, "LOCAL": self._locals,
+                "DEFINE": self._define, "NET_RECEIVE": self._receive, "BEFORE": self._when,
+                "AFTER": self._when, "FUNCTION_TABLE": self._function_table,
+                "UNITSON": self._ignored, "UNITSOFF": self._ignored, "PLOT": self._skipped,
+            }.get(word)  # fmt: skip
+            if reader is None:
+                raise self.wrong()
+            self.place += 1
+            reader()
+
+    def _main(self, name: str, block: Block) -> None:
+        known = self.result.main.setdefault(name, block)
+        if known is not block and name not in ("INITIAL", "BREAKPOINT"):
+            raise Refused(f"a second {name} block", block.line)
+        if known is not block:
+            known.body += block.body
+
+    def _block_of(self, sort: str) -> None:
+        line = self.token.line
+        self.place += 1
+        name = self.name()
+        arguments = self.arguments() if self.token.text == "(" else ()
+        self.unit()
+        if sort in ("LINEAR", "NONLINEAR", "KINETIC") and self.take("SOLVEFOR"):
+            self.names()
+        block = Block(sort, name, line, arguments, self.block(sort))
+        if name in self.result.blocks:
+            raise Refused(f"a second block '{name}'", line)
+        self.result.blocks[name] = block
+
+    def _ignored(self) -> None:
+        pass
+
+    def _skipped(self) -> None:
+        """Skip a block that says nothing to a simulation."""
+        depth = 0
+        while self.token.sort != "end":
+            depth += {"{": 1, "}": -1}.get(self.token.text, 0)
+            self.place += 1
+            if depth == 0:
+                return
+
+    def _function_table(self) -> None:
+        line, name = self.token.line, self.name()
+        arguments = self.arguments()
+        self.unit()
+        self.result.blocks[name] = Block("FUNCTION_TABLE", name, line, arguments, [])
+
+    def _receive(self) -> None:
+        line = self.token.line
+        arguments = self.arguments()
+        self._main("NET_RECEIVE", Block("NET_RECEIVE", "", line, arguments, self.block()))
+
+    def _when(self) -> None:
+        line, before = self.token.line, self.tokens[self.place - 1].text
+        which = self.name()
+        if which not in ("BREAKPOINT", "SOLVE", "INITIAL", "STEP"):
+            raise Refused(f"{before} {which}", line)
+        self._main(f"{before} {which}", Block(before, which, line, (), self.block()))
+
+    # ------------------------------------------------------------------------- NEURON, UNITS
+
+    def _neuron(self) -> None:
+        self.need("{")
+        while not self.take("}"):
+            word, line = self.name(), self.tokens[self.place - 1].line
+            if word in _KINDS:
+                self.result.kind, self.result.line = _KINDS[word], line
+                self.result.suffix = self.name()
+            elif word in _LISTS:
+                target: dict[str, int] = getattr(self.result, _LISTS[word])
+                target.update(dict.fromkeys(self._listed(), line))
+            elif word == "USEION":
+                self._ion(line)
+            elif word == "REPRESENTS":
+                self._represents()
+            elif word == "SECTION":
+                self._listed()
+            elif word != "THREADSAFE":
+                raise Refused(f"'{word}' in NEURON block", line)
+
+    def _listed(self) -> list[str]:
+        """Return names up to the next word of the block; commas between them may be missing."""
+        found = []
+        while self.token.sort == "name" and self.token.text not in _NEURON | {"READ", "WRITE"}:
+            if self.token.text == "VALENCE":
+                break
+            found.append(self.name())
+            if not self.take(","):
+                break
+        return found
+
+    def _represents(self) -> None:
+        while self.token.sort != "end" and self.token.text not in _NEURON | {"}"}:
+            self.place += 1
+
+    def _ion(self, line: int) -> None:
+        ion = Ion(self.name(), line)
+        while self.token.text in ("READ", "WRITE", "VALENCE", "REPRESENTS"):
+            word = self.name()
+            if word == "VALENCE":
+                ion.valence = float(self.signed())
+            elif word == "REPRESENTS":
+                self._represents()
+            elif word == "READ":
+                ion.reads = (*ion.reads, *self._listed())
+            else:
+                ion.writes = (*ion.writes, *self._listed())
+        self.result.ions.append(ion)
+
+    def _units(self) -> None:
+        self.need("{")
+        while not self.take("}"):
+            line = self.token.line
+            if self.token.text == "(":
+                name = self.unit()
+                self.need("=")
+                self.own_units[name] = self.unit()
+                continue
+            name = self.name()
+            self.need("=")
+            if self.token.sort == "number" or self.token.text == "-":
+                value = self.signed()
+                self.unit()
+            else:
+                first = self.unit()
+                self.take("->")
+                value = constants.factor(first, self.unit(), self.own_units, line)
+            self._declare(Variable(name, "constant", line, value=value))
+
+    # ------------------------------------------------------------------------- declarations
+
+    def _declare(self, variable: Variable) -> None:
+        known = self.result.variables.get(variable.name)
+        if known is not None and known.sort != "pointer":
+            if {known.sort, variable.sort} == {"parameter", "assigned"}:
+                known.value = variable.value if known.value is None else known.value
+                return  # NEURON takes both, as one
+            raise Refused(f"'{variable.name}' is declared twice", variable.line)
+        self.result.variables[variable.name] = variable
+
+    def _parameters(self) -> None:
+        self.need("{")
+        while not self.take("}"):
+            if self.take("UNITSON") or self.take("UNITSOFF"):
+                continue
+            line, name, length = self.token.line, self.name(), self.length()
+            value = self.signed() if self.take("=") else None
+            unit = self.unit()
+            self.limits()
+            self._declare(Variable(name, "parameter", line, length, value, unit))
+
+    def _constants(self) -> None:
+        self.need("{")
+        while not self.take("}"):
+            line, name = self.token.line, self.name()
+            self.need("=")
+            value = self.signed()
+            self._declare(Variable(name, "constant", line, 0, value, self.unit()))
+
+    def _assigned(self) -> None:
+        self._quantities("assigned")
+
+    def _states(self) -> None:
+        self._quantities("state")
+
+    def _quantities(self, sort: str) -> None:
+        self.need("{")
+        while not self.take("}"):
+            if self.take("UNITSON") or self.take("UNITSOFF") or self.take(","):
+                continue
+            line, name, length = self.token.line, self.name(), self.length()
+            value: Fraction | None = None
+            if self.take("FROM"):
+                self.signed()
+                self.need("TO")
+                self.signed()
+            if self.take("START"):
+                value = self.signed()
+            unit = self.unit()
+            self.limits()
+            self._declare(Variable(name, sort, line, length, value, unit))
+
+    def _locals(self) -> None:
+        while True:
+            line, name, length = self.token.line, self.name(), self.length()
+            self._declare(Variable(name, "local", line, length))
+            if not self.take(","):
+                return
+
+    def _define(self) -> None:
+        name = self.name()
+        self.defines[name] = int(self.signed())
+
+
+def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
+    """Read an NMODL text.
+
+    Parameters
+    ----------
+    text, path : str
+        `path` is what messages call the file.
+    includes : Includes, optional
+        Files that it includes.
+
+    Raises
+    ------
+    Refused
+        It is no NMODL, or of a sort that is not read.
+    """
+    if len(text) > MAX_TEXT:
+        raise Refused(f"{len(text)} characters; expected at most {MAX_TEXT}")
+    return Parser(tokens(text, includes or Includes())).file(path)

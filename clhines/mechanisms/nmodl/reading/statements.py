@@ -1,0 +1,234 @@
+"""Statements of NMODL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+from clhines.mechanisms.nmodl.reading.cursor import MAX_DEPTH, Cursor
+from clhines.mechanisms.nmodl.reading.tree import Expression, Refused, Statement
+
+
+class Statements(Cursor):
+    """Statements, from a place in the tokens on."""
+
+    # ----------------------------------------------------------------------------- statements
+
+    def block(self, sort: str = "") -> list[Statement]:
+        """Return the statements of a block."""
+        self.sort = sort or self.sort
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise Refused(f"more than {MAX_DEPTH} blocks within each other", self.token.line)
+        if self.take("SOLVEFOR"):
+            self.names()
+        self.need("{")
+        found: list[Statement] = []
+        while not self.take("}"):
+            one = self.statement()
+            if one is not None:
+                found.append(one)
+        self.depth -= 1
+        if not self.depth:
+            self.sort = ""
+        return found
+
+    def statement(self) -> Statement | None:
+        """Return the next statement; None for those that say nothing."""
+        token = self.token
+        if token.sort == "verbatim":
+            self.place += 1
+            return Statement("verbatim", token.line, (token.text,))
+        if token.text == "~":
+            self.place += 1
+            return self._reaction() if self.sort == "KINETIC" else self._equation(token.line)
+        if token.sort != "name":
+            return self._bare()
+        readers: dict[str, Callable[[int], Statement | None]] = {
+            "IF": self._if, "if": self._if, "WHILE": self._while, "while": self._while,
+            "FROM": self._from, "LOCAL": self._local, "SOLVE": self._solve, "TABLE": self._table,
+            "CONSERVE": self._conserve, "COMPARTMENT": self._compartment, "PROTECT": self._none,
+            "LONGITUDINAL_DIFFUSION": self._diffuse, "WATCH": self._watch,
+            "FOR_NETCONS": self._for_netcons, "INITIAL": self._initial,
+            "CONDUCTANCE": self._conductance, "UNITSON": self._none, "UNITSOFF": self._none,
+            "MUTEXLOCK": self._none, "MUTEXUNLOCK": self._none, "LAG": self._refused,
+            "FORALL": self._refused, "RESET": self._refused, "SENS": self._refused,
+            "PUTQ": self._refused, "GETQ": self._refused, "MATCH": self._refused,
+        }  # fmt: skip
+        reader = readers.get(token.text)
+        if reader is not None:
+            self.place += 1
+            return reader(token.line)
+        return self._bare()
+
+    def _none(self, line: int) -> None:
+        return None
+
+    def _refused(self, line: int) -> Statement:
+        raise Refused(f"{self.tokens[self.place - 1].text}", line)
+
+    def _bare(self) -> Statement | None:
+        """Return an assignment or a call."""
+        line = self.token.line
+        if self.take(";"):
+            return None
+        if self.token.text == "{":  # a block of its own
+            return Statement("if", line, values=(("number", Fraction(1)),), blocks=[self.block()])
+        start, left = self.place, self.unary()
+        if left[0] == "name":
+            primes = 0
+            while self.take("'"):
+                primes += 1
+            index = left[2]
+            if primes and index is None and self.take("["):
+                index = self.expression()
+                self.need("]")
+            if self.take("="):
+                if primes > 1:
+                    raise Refused(f"a derivative of order {primes}", line)
+                kind = "prime" if primes else "assign"
+                return Statement(kind, line, (left[1], index), (self.expression(),))
+            if self.sort in ("LINEAR", "NONLINEAR") and not primes:
+                self.place = start
+                return self._equation(line)
+        if left[0] == "call":
+            return Statement("call", line, values=(left,))
+        self.place = start
+        raise self.wrong()
+
+    def _if(self, line: int) -> Statement:
+        self.need("(")
+        condition = self.expression()
+        self.need(")")
+        result = Statement("if", line, values=(condition,), blocks=[self.block()])
+        if self.take("ELSE") or self.take("else"):
+            at = self.token.line
+            if self.take("IF") or self.take("if"):
+                result.blocks.append([self._if(at)])
+            else:
+                result.blocks.append(self.block())
+        return result
+
+    def _while(self, line: int) -> Statement:
+        self.need("(")
+        condition = self.expression()
+        self.need(")")
+        return Statement("while", line, values=(condition,), blocks=[self.block()])
+
+    def _from(self, line: int) -> Statement:
+        name = self.name()
+        self.need("=")
+        first = self.expression()
+        self.need("TO")
+        last = self.expression()
+        by: Expression = self.expression() if self.take("BY") else ("number", Fraction(1))
+        return Statement("from", line, (name,), (first, last, by), [self.block()])
+
+    def _local(self, line: int) -> Statement:
+        found = [(self.name(), self.length())]
+        while self.take(","):
+            found.append((self.name(), self.length()))
+        return Statement("local", line, tuple(found))
+
+    def _solve(self, line: int) -> Statement:
+        name, method, steady = self.name(), "", False
+        while True:
+            if self.take("METHOD") or self.take("USING"):
+                method = self.name()
+            elif self.take("STEADYSTATE"):
+                method, steady = self.name(), True
+            elif self.take("IFERROR"):
+                self.block()
+            else:
+                return Statement("solve", line, (name, method, steady))
+
+    def _table(self, line: int) -> Statement:
+        columns = self.names() if self.token.text not in ("DEPEND", "FROM") else ()
+        depends = self.names() if self.take("DEPEND") else ()
+        self.need("FROM")
+        low = self.expression()
+        self.need("TO")
+        high = self.expression()
+        self.need("WITH")
+        return Statement("table", line, (columns, depends, int(self.signed())), (low, high))
+
+    def _conserve(self, line: int) -> Statement:
+        terms = self._terms()
+        self.need("=")
+        return Statement("conserve", line, (terms,), (self.expression(),))
+
+    def _compartment(self, line: int) -> Statement:
+        name = ""
+        if self.token.sort == "name" and self.tokens[self.place + 1].text == ",":
+            name = self.name()
+            self.need(",")
+        volume = self.expression()
+        self.need("{")
+        found = []
+        while not self.take("}"):
+            found.append(self.name())
+            self.take(",")
+        return Statement("compartment", line, (name, tuple(found)), (volume,))
+
+    def _diffuse(self, line: int) -> Statement:
+        found = self._compartment(line)
+        return Statement("diffuse", line, found.names, found.values)
+
+    def _watch(self, line: int) -> Statement:
+        values: list[Expression] = []
+        while True:
+            self.need("(")
+            values.append(self.expression())
+            self.need(")")
+            values.append(self.unary())
+            if not self.take(","):
+                return Statement("watch", line, values=tuple(values))
+
+    def _for_netcons(self, line: int) -> Statement:
+        return Statement("for_netcons", line, self.arguments(), blocks=[self.block()])
+
+    def _initial(self, line: int) -> Statement:
+        return Statement("initial", line, blocks=[self.block()])
+
+    def _conductance(self, line: int) -> Statement:
+        name = self.name()
+        ion = self.name() if self.take("USEION") else ""
+        return Statement("conductance", line, (name, ion))
+
+    # ------------------------------------------------------------------ reactions, equations
+
+    def _terms(self) -> tuple[tuple[Fraction, Expression], ...]:
+        """Return ``2 a + b[i]``: numbers and names."""
+        found: list[tuple[Fraction, Expression]] = []
+        while True:
+            number = Fraction(1)
+            if self.token.sort == "number" or self.token.text in self.defines:
+                number = self.signed()
+            name, index = self.name(), None
+            if self.take("["):
+                index = self.expression()
+                self.need("]")
+            found.append((number, ("name", name, index)))
+            if not self.take("+"):
+                return tuple(found)
+
+    def _reaction(self) -> Statement:
+        line = self.token.line
+        left = self._terms()
+        right: tuple[tuple[Fraction, Expression], ...] = ()
+        sign = next((s for s in ("<->", "<<", "->") if self.take(s)), "")
+        if not sign:
+            raise self.wrong()
+        if sign == "<->":
+            right = self._terms()
+        self.need("(")
+        values = [self.expression()]
+        if self.take(","):
+            values.append(self.expression())
+        self.need(")")
+        return Statement("reaction", line, (sign, left, right), tuple(values))
+
+    def _equation(self, line: int) -> Statement:
+        left = self.expression()
+        self.need("=")
+        return Statement("equation", line, values=(left, self.expression()))

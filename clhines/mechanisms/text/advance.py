@@ -1,0 +1,318 @@
+"""One step of the states: new values as expressions of the old ones.
+
+Statements are executed in the order of the text, as NEURON does. A state that is linear in itself
+takes exponential Euler and is new for what stands below; states of a method are advanced together,
+where the first of their rates stands. Rates under exponential Euler and implicit methods are those
+of the end of the step, like the voltage; those of explicit methods begin at its begin.
+
+Implicit methods solve their linear systems in expressions: elimination without pivoting, each time
+of the state whose elimination makes the fewest new entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from clhines.mechanisms.ir.exact import ExpressionError
+from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.ir.forms import linear_form, linear_parts
+from clhines.mechanisms.text.equations import HIDDEN, Equations, Scope
+
+MAX_PRODUCTS = 12_000  # of an elimination
+
+Entries = dict[str, dict[str, Node]]  # of a matrix, by row and column
+
+
+@dataclass
+class Newton:
+    """An iteration in the middle of a step.
+
+    Attributes
+    ----------
+    start : dict of str to Node
+        By state, where it begins.
+    now, new : dict of str to str
+        Names of a state's value in the iteration and after it.
+    change : dict of str to Node
+        What an iteration subtracts.
+    """
+
+    start: dict[str, Node]
+    now: dict[str, str]
+    new: dict[str, str]
+    change: dict[str, Node]
+
+
+@dataclass
+class Advance:
+    """New values of the states, in terms of symbols.
+
+    Attributes
+    ----------
+    values : dict of str to Node
+        By state, of those that change.
+    newton : Newton or None
+    """
+
+    values: dict[str, Node] = field(default_factory=dict)
+    newton: Newton | None = None
+
+
+def advance(eq: Equations, step: str) -> Advance:
+    """Return one step of a mechanism.
+
+    Parameters
+    ----------
+    eq : Equations
+        From a graph of its own, which gets the new expressions.
+    step : str
+        Symbol of the length of the step.
+    """
+    return _Step(eq, step).result
+
+
+class _Step:
+    def __init__(self, eq: Equations, step: str) -> None:
+        self.eq, self.graph, self.result = eq, eq.graph, Advance()
+        self.h, self.t = eq.graph.symbol(step), eq.graph.symbol("t")
+        given = {"t": self.t + self.h}
+        if eq.uses_currents:
+            given |= self._currents()
+        self.scope = Scope(eq, given)
+        for statement in eq.statements:
+            if statement.sort == "name":
+                self.scope.assign(statement.name)
+            elif statement.sort == "rate" and statement.name not in eq.stepped:
+                self._exponential(statement.name, statement.value)
+            elif statement.sort == "rate" and statement.name == eq.stepped[0]:
+                self._together()
+        if eq.uses_currents:
+            self.result.values[HIDDEN] = self.graph.symbol("v")
+
+    def _currents(self) -> dict[str, Node]:
+        """Return the currents as they were before the voltage was solved for."""
+        half = self.graph.symbol("dt") * self.graph.number(Fraction(1, 2))
+        old: dict[str, Node] = {"v": self.graph.symbol(HIDDEN)}
+        old["t"] = self.graph.symbol("_begin" if self.eq.substeps > 1 else "t") + half
+        if self.eq.substeps > 1:
+            old |= {q.name: self.graph.symbol(f"_{q.name}__begin") for q in self.eq.states}
+        before = Scope(self.eq, old)
+        return {name: before.value(name) for name in self.eq.currents}
+
+    def _set(self, name: str, value: Node) -> None:
+        self.result.values[name] = value
+        self.scope.values[name] = self.scope.named(f"_{name}_new", value)
+
+    def _exponential(self, name: str, rate: Node) -> None:
+        x, h = self.graph.symbol(name), self.h
+        parts = linear_parts(self.scope.expression(rate, keep=False), name)
+        assert parts is not None
+        a, b = parts
+        if b is self.graph.zero:
+            self._set(name, x + h * a)
+        elif a is self.graph.zero:
+            self._set(name, x * self.graph.call("exp", b * h))
+        else:
+            b = self.scope.named(f"_b_{name}", b)
+            self._set(name, x + self.graph.call("weight", b, h) * (a + b * x))
+
+    # -------------------------------------------------------------------- several together
+
+    def _rates(self, at: dict[str, Node], t: Node) -> dict[str, Node]:
+        """Rates of the method's states, with names as they are at these values of the states.
+
+        Names that do not depend on these states keep the value of their place.
+        """
+        moving = set(at) | {"t"}
+        names = {
+            name: value
+            for name, value in self.scope.values.items()
+            if not self._depends(name, moving)
+        }
+        inner = Scope(self.eq, {**names, **at, "t": t})
+        rates = self.eq.rates
+        return {name: inner.expression(rates[name]) for name in self.eq.stepped}
+
+    def _depends(self, name: str, moving: set[str]) -> bool:
+        if name in self.eq.currents:
+            return False
+        if not hasattr(self, "_base"):
+            self._base = Scope(self.eq, {c: self.graph.symbol(f"_{c}") for c in self.eq.currents})
+        return self._base.value(name).uses(*moving)
+
+    def _together(self) -> None:
+        method = self.eq.method
+        if method == "sparse":
+            self._sparse()
+        elif method == "derivimplicit":
+            self._newton()
+        else:
+            self._explicit(method)
+
+    def _explicit(self, method: str) -> None:
+        """Advance by Euler's, the midpoint or the classical method of Runge and Kutta."""
+        graph, h, old = self.graph, self.h, {n: self.graph.symbol(n) for n in self.eq.stepped}
+        half = graph.number(Fraction(1, 2)) * h
+
+        def stage(number: int, step: Node | None, before: dict[str, Node]) -> dict[str, Node]:
+            at, t = old, self.t
+            if step is not None:
+                at = {
+                    n: self.scope.named(f"_y{number}_{n}", x + step * before[n])
+                    for n, x in old.items()
+                }
+                t = self.t + step
+            rates = self._rates(at, t)
+            return {n: self.scope.named(f"_k{number}_{n}", rate) for n, rate in rates.items()}
+
+        k1 = stage(1, None, {})
+        if method == "euler":
+            new = {n: x + h * k1[n] for n, x in old.items()}
+        elif method == "rk2":
+            k2 = stage(2, half, k1)
+            new = {n: x + h * k2[n] for n, x in old.items()}
+        else:
+            k2 = stage(2, half, k1)
+            k3 = stage(3, half, k2)
+            k4 = stage(4, h, k3)
+            sixth = self.scope.named("_sixth", graph.number(Fraction(1, 6)) * h)
+            new = {
+                n: x + sixth * (k1[n] + graph.number(2) * (k2[n] + k3[n]) + k4[n])
+                for n, x in old.items()
+            }
+        for name, value in new.items():
+            self._set(name, value)
+
+    def _sparse(self) -> None:
+        """Solve ``(1 - h*J) (x_new - x) = h*(a + J*x)`` of the rates ``a + J*x_new``.
+
+        As NEURON does, for the change: at rest it is zero with its roundings, which else add up.
+        """
+        graph, names = self.graph, self.eq.stepped
+        rates = self._rates({n: graph.symbol(n) for n in names}, self.t + self.h)
+        matrix: Entries = {}
+        right: dict[str, Node] = {}
+        for row in names:
+            form = linear_form(rates[row], names)
+            assert form is not None
+            matrix[row] = self._row(row, form.coefficients)
+            right[row] = self.h * rates[row]
+        for name, change in solved(matrix, right, self.scope.named).items():
+            self._set(name, graph.symbol(name) + change)
+
+    def _row(self, row: str, slopes: dict[str, Node]) -> dict[str, Node]:
+        """Row of ``1 - h*J``."""
+        entries = {c: -(self.h * slope) for c, slope in slopes.items()}
+        entries[row] = self.graph.one + entries.get(row, self.graph.zero)
+        return {c: e for c, e in entries.items() if e is not self.graph.zero}
+
+    def _newton(self) -> None:
+        """Solve ``x_new - x - h*rate(x_new) = 0`` by Newton's iteration from the old values."""
+        graph, names = self.graph, self.eq.stepped
+        now = {n: f"_{n}__now" for n in names}
+        new = {n: f"_{n}__end" for n in names}
+        at = {n: graph.symbol(now[n]) for n in names}
+        rates = self._rates(at, self.t + self.h)
+        matrix, right = Entries(), {}
+        for row in names:
+            slopes = {c: graph.slope(rates[row], now[c]) for c in names}
+            matrix[row] = self._row(row, {c: s for c, s in slopes.items() if s is not graph.zero})
+            right[row] = at[row] - graph.symbol(row) - self.h * rates[row]
+        change = solved(matrix, right, self.scope.named)
+        start = {n: graph.symbol(n) for n in names}
+        self.result.newton = Newton(start, now, new, {n: change[n] for n in names})
+        for n in names:
+            value = graph.symbol(new[n])
+            self.result.values[n] = self.scope.values[n] = value
+
+
+def solved(
+    matrix: Entries, right: dict[str, Node], named: Callable[[str, Node], Node]
+) -> dict[str, Node]:
+    """Return the solution of a linear system whose entries are expressions.
+
+    Gaussian elimination. The next unknown is the one whose row and column have the fewest other
+    entries (Markowitz), so that little is filled in. Rows are exchanged only where all diagonal
+    entries that are left are 0, whatever the values of what they depend on.
+
+    Parameters
+    ----------
+    matrix : dict of str to dict of str to Node
+        Rows by name, of the entries that are not 0; the diagonal is there.
+    right : dict of str to Node
+    named : callable
+        Gives an expression a name, to be worked out once.
+
+    Raises
+    ------
+    ExpressionError
+        The system is singular, or too large.
+    """
+    _check_size(matrix)
+    rows = {row: dict(entries) for row, entries in matrix.items()}
+    b = dict(right)
+    left: list[str] = list(rows)
+    order: list[str] = []
+    while left:
+        able = [n for n in left if n in rows[n]] or [_exchanged(rows, b, left)]
+        pivot = min(able, key=lambda n: _fill(rows, left, n))
+        left.remove(pivot)
+        order.append(pivot)
+        below = [row for row in left if pivot in rows[row]]
+        if not below and not any(c in rows[pivot] for c in left):
+            continue
+        inverse = named("_inverse", rows[pivot][pivot] ** -1)
+        for row in below:
+            factor = named("_factor", rows[row].pop(pivot) * inverse)
+            for column in left:
+                entry = rows[pivot].get(column)
+                if entry is None:
+                    continue
+                old = rows[row].get(column)
+                change = -(factor * entry)
+                new = change if old is None else old + change
+                if new is new.graph.zero:
+                    rows[row].pop(column, None)
+                else:
+                    rows[row][column] = named("_entry", new)
+            b[row] = named("_right", b[row] - factor * b[pivot])
+    x: dict[str, Node] = {}
+    for name in reversed(order):
+        others = [rows[name][c] * x[c] for c in x if c in rows[name]]
+        above = b[name] - b[name].graph.add(others) if others else b[name]
+        x[name] = named(f"_{name}_solved", above * rows[name][name] ** -1)
+    return x
+
+
+def _exchanged(rows: Entries, b: dict[str, Node], left: Sequence[str]) -> str:
+    """Exchange two rows so that an unknown has an entry in its row, and return it."""
+    name = left[0]
+    row = next((r for r in left if name in rows[r]), None)
+    if row is None:
+        raise ExpressionError("a system of equations that is singular")
+    rows[name], rows[row] = rows[row], rows[name]
+    b[name], b[row] = b[row], b[name]
+    return name
+
+
+def _check_size(matrix: Entries) -> None:
+    """Refuse a system whose elimination takes more than `MAX_PRODUCTS` products."""
+    rows = {row: set(entries) for row, entries in matrix.items()}
+    left, products = list(rows), 0
+    while left:
+        pivot = min(left, key=lambda n: _fill(rows, left, n))
+        left.remove(pivot)
+        columns = rows[pivot].intersection(left)
+        below = [row for row in left if pivot in rows[row]]
+        for row in below:
+            rows[row] |= columns
+        products += len(below) * (len(columns) + 1)
+        if products > MAX_PRODUCTS:
+            raise ExpressionError(f"more than {MAX_PRODUCTS} products; expected fewer or sparser")
+
+
+def _fill(rows: Mapping[str, Container[str]], left: Sequence[str], n: str) -> int:
+    column = sum(n in rows[row] for row in left) - 1
+    return column * (sum(c in rows[n] for c in left) - 1)

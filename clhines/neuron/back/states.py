@@ -1,0 +1,339 @@
+"""Values of a model: from NEURON's memory into a `Simulation`, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from clhines.arrays import shifted
+from clhines.errors import InputError
+from clhines.mechanisms.emit import random123
+from clhines.network.extended import Extended
+from clhines.network.groups import Group
+from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.memory.hidden import Hidden
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.contents import Instances
+from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.simulation import Simulation
+from clhines.simulate.state.extended_copies import CopiedSteps
+
+Arrays = dict[str, np.ndarray]
+
+
+class OneCopy:
+    """What a `Simulation` of copies that are alike is started from: one of them.
+
+    Parameters
+    ----------
+    sim : Simulation
+    steps : CopiedSteps
+        Its run.
+
+    Attributes
+    ----------
+    model : Model
+        Of one copy.
+    """
+
+    def __init__(self, sim: Simulation, steps: CopiedSteps) -> None:
+        self.model = steps.model.once
+        self._sim, self._steps = sim, steps
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what `Simulation.arrays` would be of one copy."""
+        return self._steps.save_once()
+
+    def rings(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return first entry and size of the ring of each source, (sources,) int64."""
+        wires = self._steps.wires_of_one
+        return wires.ring_first, wires.ring_size
+
+    def take_state(self, step: int, arrays: Arrays, unit: float) -> None:
+        """Let all copies go on from these."""
+        self._sim.take_state(step, arrays, unit)
+
+
+def extended_of(sim: Simulation | OneCopy) -> Extended:
+    """Return what is extended in the network of a simulation."""
+    extended = sim.model.extended
+    assert extended is not None
+    return extended
+
+
+def step_of(h: Hoc, dt: float) -> int:
+    """Step at whose begin NEURON's time is.
+
+    Raises
+    ------
+    InputError
+        It is at none, as dt was another before, or the time is negative.
+    """
+    if h.t < -0.5 * dt:
+        raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")
+    step = round(h.t / dt)
+    if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, step * 1e-3):
+        raise InputError(
+            f"h.t is {h.t:g} ms, no whole number of steps of h.dt = {dt:g} ms; expected "
+            "h.finitialize() after a change of h.dt"
+        )
+    return step
+
+
+def _variables(
+    sim: Simulation | OneCopy, imported: Imported, name: str, group: Group
+) -> Iterator[tuple[str, str, int | None, np.ndarray, Instances | Hidden]]:
+    """Array's name, hoc's name, place, instances and owner of the states of a mechanism."""
+    k, place = sim.model.instances[group.number]
+    instances = imported.model.every[name]
+    hidden: Hidden | None = None
+    for quantity in group.mechanism.program.states:
+        base, element = split_name(quantity)
+        if base in instances.entry.ranges:
+            yield f"state{k}_{quantity.name}", base, element, place, instances
+        elif element is None:
+            hidden = hidden or Hidden(imported.model.memory, instances)
+            if base in hidden.columns:
+                yield f"state{k}_{quantity.name}", base, element, place, hidden
+
+
+def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
+    """Let a simulation start from NEURON's present values."""
+    model, arrays = imported.model, sim.arrays()
+    copies = imported.copies
+    arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
+    for name, group in imported.groups.items():
+        instances = model.every[name]
+        _take_globals(sim, imported, arrays, name)
+        for key, base, element, place, owner in _variables(sim, imported, name, group):
+            if key in arrays:
+                arrays[key][place] = np.tile(owner.values(base, element), copies)
+        _take_streams(sim, arrays, group, instances, copies)
+    for ion in model.contents.ions.values():
+        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+            key = f"ion_{variable}"
+            if key in arrays:
+                nodes = shifted(ion.instances.nodes, model.tree.num_nodes, copies)
+                arrays[key][nodes] = np.tile(ion.instances.values(variable), copies)
+    extended = extended_of(sim)
+    arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
+    arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
+    _take_self_events(sim, imported, arrays)
+    _take_watches(sim, imported, arrays)
+    cells = np.isin(extended.netcons.source, np.concatenate([[-1], *extended.emitted.values()]))
+    sent = arrays["count"][extended.netcons.source]  # by INITIAL; NEURON's queue has those
+    arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
+    _take_crossed(sim, imported, arrays)
+    sim.take_state(step_of(model.h, sim.model.dt), arrays, 1.0)
+
+
+def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
+    """Take variables that are one for all instances of a mechanism and that INITIAL sets."""
+    group, entry = imported.groups[name], imported.model.every[name].entry
+    k, place = sim.model.instances[group.number]
+    for quantity in group.mechanism.program.states:
+        base, element = split_name(quantity)
+        key = f"state{k}_{quantity.name}"
+        if quantity.is_global and base in entry.globals_ and key in arrays:
+            value = getattr(imported.model.h, f"{base}_{name}")
+            arrays[key][place] = value if element is None else value[element]
+
+
+def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+    """Let voltages act now that have crossed their threshold in NEURON's last step."""
+    extended, t = extended_of(sim), imported.model.h.t
+    first, size = sim.rings()
+    found = np.isin(extended.netcons.source, extended.detector_source)
+    count = arrays["count"]
+    arrays["cursor"] = np.where(found, count[extended.netcons.source], arrays["cursor"])
+    above = dict(zip(extended.detector_source.tolist(), arrays["above"].tolist(), strict=True))
+    imported.crossed.clear()
+    for address, sources in imported.detectors().items():
+        if above[int(sources[0])] and not imported.model.memory.above(address):
+            arrays["ring"][first[sources] + count[sources] % size[sources]] = t + SPIKE_LATE
+            count[sources] += 1
+            imported.crossed += sources.tolist()
+
+
+def voltages(imported: Imported) -> np.ndarray:
+    """(n,) float64, mV: NEURON's."""
+    tree = imported.model.tree
+    v = np.zeros(tree.num_nodes)
+    for section in tree.sections:
+        v[tree.nodes(section)] = [segment.v for segment in section]
+        for x in (0.0, 1.0):
+            v[tree.node(section, x)] = section(x).v
+    return v
+
+
+def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
+    """(w,) float64: weights of all connections, as NEURON has them now."""
+    netcons = extended_of(sim).netcons
+    values, first = netcons.weight.copy(), netcons.first_weight
+    known, count = _known_weights(imported)
+    number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
+    own = np.minimum(np.diff(first), count[number])
+    for place in range(known.shape[1]):
+        some = np.flatnonzero(place < own)
+        values[first[some] + place] = known[number[some], place]
+    return values
+
+
+def _known_weights(imported: Imported) -> tuple[np.ndarray, np.ndarray]:
+    """(m, most) float64 and (m,) int64: weights of NEURON's NetCons, and how many they are."""
+    weights = imported.model.wires.weights
+    count = np.array([len(row) for row in weights], np.int64)
+    known = np.zeros((len(weights), int(count.max(initial=0))))
+    for place in range(known.shape[1]):
+        some = np.flatnonzero(place < count)
+        known[some, place] = [weights[k][place] for k in some.tolist()]
+    return known, count
+
+
+def _take_streams(
+    sim: Simulation | OneCopy, arrays: Arrays, group: Group, instances: Instances, copies: int
+) -> None:
+    """Take how many numbers each RANDOM variable has given."""
+    k, place = sim.model.instances[group.number]
+    for name in group.mechanism.program.random:
+        key = f"drawn{k}_{name}"
+        if key in arrays:
+            streams = [getattr(thing, name) for thing in instances.things]
+            drawn = np.array([stream.get_seq() for stream in streams]).astype(np.int64)
+            arrays[key][place] = np.tile(drawn, copies)
+            ids = extended_of(sim).streams[k, name][place[: len(streams)]]
+            index = np.full((len(ids), 1), extended_of(sim).random_index, np.uint32)
+            expected = random123.random_uniform(np.hstack([ids, index]), drawn, 1, 0)
+            for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
+                known = abs(stream.uniform(0, 1) - x) < 1e-15
+                stream.set_seq(seq)
+                if not known:
+                    _refuse_stale(group.mechanism.name, name)
+
+
+def _refuse_stale(mechanism: str, name: str) -> None:
+    """Refuse a stream of which NEURON still holds words of other numbers."""
+    construct = f"RANDOM {name} has words of before its last set_ids()"
+    way_out = "call set_seq() after set_ids(), then h.finitialize()"
+    raise RejectedError([Rejected(mechanism, construct, "", 0, way_out)])
+
+
+def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+    """Put NEURON's self events into the queues of instances."""
+    for key in arrays:
+        if key.startswith("queue") and key.endswith("_size"):
+            arrays[key][:] = 0
+            arrays[key.replace("_size", "_last")][:] = -1
+    of_netcon = _connections_of(imported)
+    for event in imported.model.pending.selves:
+        name, instance = event.target
+        if name not in imported.groups:
+            continue
+        k, place = sim.model.instances[imported.groups[name].number]
+        at = place[instance :: len(place) // imported.copies]
+        connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
+        _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
+        arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+
+
+def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
+    """Return the connections of each NetCon with self events on their way, one a copy."""
+    found = {}
+    for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
+        of_netcon = np.flatnonzero(imported.connections == netcon)
+        if len(of_netcon):
+            found[netcon] = of_netcon
+    return found
+
+
+def _queue_event(
+    arrays: Arrays,
+    kind: tuple[str, int],
+    at: np.ndarray,
+    event: tuple[float, float],
+    connection: np.ndarray,
+) -> None:
+    """Put one self event into the queue of an instance, in each copy."""
+    name, k = kind
+    size = arrays[f"queue{k}_size"]
+    slot = size[at].astype(np.int64)
+    room = len(arrays[f"queue{k}_time"])
+    if (slot >= room).any():
+        raise InputError(f"an instance of {name} has more than {room} self events on their way")
+    arrays[f"queue{k}_time"][slot, at], arrays[f"queue{k}_flag"][slot, at] = event
+    arrays[f"queue{k}_connection"][slot, at] = connection
+    size[at] = slot + 1
+    if event[1] == 1.0:  # NEURON's net_move moves these alone
+        arrays[f"queue{k}_last"][at] = slot
+
+
+def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
+    """Arm the WATCH conditions that NEURON has armed."""
+    model = imported.model
+    for name, conditions in model.watched.items():
+        k, place = sim.model.instances[imported.groups[name].number]
+        armed, above = arrays[f"queue{k}_armed"], arrays[f"queue{k}_above"]
+        armed[:], above[:] = False, False
+        count = len(place) // imported.copies
+        for instance, watch, is_above in conditions:
+            at = place[instance::count]
+            armed[watch, at], above[watch, at] = True, is_above
+
+
+def put_values(sim: Simulation, imported: Imported) -> None:
+    """Write a simulation's values into NEURON's memory; events and records are written apart."""
+    model, arrays = imported.model, sim.arrays()
+    ions = (ion.instances for ion in model.contents.ions.values())
+    for instances in (*model.every.values(), *ions):
+        if instances.columns is not None:
+            instances.columns.refresh()
+    _put_voltages(imported, arrays["v"].astype(np.float64))
+    for name, group in imported.groups.items():
+        instances = model.every[name]
+        for key, base, element, place, owner in _variables(sim, imported, name, group):
+            if key in arrays:
+                owner.put(base, arrays[key][place].astype(np.float64), element)
+        _put_streams(sim, arrays, group, instances)
+    for ion in model.contents.ions.values():
+        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+            if f"ion_{variable}" in arrays:
+                values = arrays[f"ion_{variable}"][ion.instances.nodes]
+                ion.instances.put(variable, values.astype(np.float64))
+    if model.memory.transfers:  # as at the end of NEURON's step
+        model.memory.transfer()
+    _put_weights(sim, imported, arrays["weight"])
+
+
+def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:
+    """Write the weights that events have changed."""
+    first, wires = extended_of(sim).netcons.first_weight, imported.model.wires
+    known, count = _known_weights(imported)
+    own = np.flatnonzero(imported.connections >= 0)
+    number = imported.connections[own]
+    width = np.minimum(np.diff(first)[own], count[number])
+    for place in range(known.shape[1]):
+        some = np.flatnonzero(place < width)
+        now, before = weight[first[own[some]] + place], known[number[some], place]
+        changed = np.flatnonzero(now != before.astype(now.dtype))  # float32 would round the others
+        for k, value in zip(number[some[changed]].tolist(), now[changed].tolist(), strict=True):
+            wires.netcons[k].weight[place] = value
+
+
+def _put_voltages(imported: Imported, v: np.ndarray) -> None:
+    tree = imported.model.tree
+    for section in tree.sections:
+        for segment, value in zip(section, v[tree.nodes(section)].tolist(), strict=True):
+            segment.v = value
+        for x in (0.0, 1.0):
+            section(x).v = float(v[tree.node(section, x)])
+
+
+def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
+    k, place = sim.model.instances[group.number]
+    for name in group.mechanism.program.random:
+        key = f"drawn{k}_{name}"
+        if key in arrays:
+            for thing, count in zip(instances.things, arrays[key][place].tolist(), strict=True):
+                getattr(thing, name).set_seq(count)

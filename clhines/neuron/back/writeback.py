@@ -1,0 +1,166 @@
+"""Events on their way, written back into NEURON's queue."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.neuron.back.states import Arrays, extended_of
+from clhines.neuron.importer import Imported
+from clhines.simulate.events.bins import connection_ranks
+from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.simulation import Simulation
+
+
+def put_events(sim: Simulation, imported: Imported, last: float) -> None:
+    """Replace the events on their way by those of a simulation; NEURON's t is that of its end.
+
+    Parameters
+    ----------
+    sim : Simulation
+    imported : Imported
+    last : float, ms
+        Up to when events of given times have been sent, as `records.last_delivery` has it.
+    """
+    model = imported.model
+    memory, arrays, t = model.memory, sim.arrays(), float(model.h.t)
+    unseen = _unseen(sim, arrays, t)
+    movable = _movable(imported)
+    points = {memory.inside(thing): (name, k) for name, instances in model.contents.points.items()
+              for k, thing in enumerate(instances.things)}  # fmt: skip
+    stims = {}
+    for event in memory.events():
+        if event.what == "SelfEvent" and event.target in points:
+            if points[event.target][0] in model.trains.names:
+                stims[points[event.target]] = event.item
+                continue
+            memory.remove_event(event.item)
+        elif event.what in ("NetCon", "PreSyn"):
+            memory.remove_event(event.item)
+    model.h.t = min(last, t)  # NEURON takes no event of the past, and has delivered up to here
+    _put_netcons(sim, imported, arrays, last, unseen)
+    _put_selves(sim, imported, arrays, movable)
+    model.h.t = t
+    _move_trains(imported, stims, last)
+    _put_watches(sim, imported, arrays)
+    above = dict(zip(extended_of(sim).detector_source.tolist(), arrays["above"], strict=True))
+    for address, sources in imported.detectors().items():
+        number = int(sources[0])
+        memory.set_above(address, bool(above[number]) and number not in unseen)
+    if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
+        memory.deliver_events(t)
+
+
+def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
+    """Return sources that crossed their threshold in the last step, which NEURON sees later."""
+    first, size = sim.rings()
+    sources = extended_of(sim).detector_source
+    sources = sources[arrays["count"][sources] > 0]
+    last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
+    return set(sources[last > t - 0.5 * sim.model.dt].tolist())
+
+
+def _movable(imported: Imported) -> dict[int, int]:
+    """Where instances keep their event for net_move, by address; emptied."""
+    model, found = imported.model, dict[int, int]()
+    for name, group in imported.groups.items():
+        net = group.mechanism.program.net
+        if net is None or all(s.kind == "event" for s in net.sends):
+            continue
+        instances = model.every[name]
+        for thing in instances.things:
+            point = model.memory.inside(thing)
+            found[point] = model.slots.movable(point, instances.entry.number)
+            model.slots.forget(found[point])
+    return found
+
+
+def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Arm the WATCH conditions that a simulation has armed, and no others."""
+    model = imported.model
+    if model.watched:
+        model.slots.disarm()
+    for name in model.watched:
+        k, place = sim.model.instances[imported.groups[name].number]
+        armed, above = (arrays[f"queue{k}_{what}"][:, place] for what in ("armed", "above"))
+        conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
+        model.slots.watch(model.every[name], conditions)
+
+
+def _put_netcons(
+    sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
+) -> None:
+    """Send again what sources have sent and no target has taken."""
+    model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
+    first, size = sim.rings()
+    trains = _train_numbers(imported)
+    rank = connection_ranks(extended_of(sim)) if model.bins is not None else None
+    crossed = {*extended_of(sim).detector_source.tolist()}
+    binned: list[tuple[float, int, int, float, int]] = []
+    waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
+    for c in waiting.tolist():
+        source, number = int(netcons.source[c]), int(imported.connections[c])
+        for event in range(int(arrays["cursor"][c]), int(arrays["count"][source])):
+            sent = float(arrays["ring"][first[source] + event % size[source]])
+            if sent > last and source in trains:
+                break  # still to come
+            if source in unseen and event + 1 == int(arrays["count"][source]):
+                break
+            netcon = model.wires.netcons[number if number >= 0 else -1 - number]
+            time = sent + float(netcons.delay[c])
+            if rank is None:
+                netcon.event(max(time, t))
+                continue
+            key = sent if source in crossed else sent + SPIKE_LATE
+            binned.append((key, int(rank[c]), event, time, model.memory.inside(netcon)))
+    if model.bins is not None:
+        model.bins.begin_at(last)
+        for *_, time, address in sorted(binned):
+            model.bins.put(address, time)
+
+
+def _train_numbers(imported: Imported) -> set[int]:
+    """Return the sources of given times."""
+    network, origins, names = imported.network, imported.model.wires.origins, imported.model.trains
+    return {
+        int(network.source_numbers(source, [k])[0])
+        for (source, k), origin in zip(imported.sources, origins, strict=True)
+        if origin.sender is not None and origin.sender[0] in names.names
+    }
+
+
+def _put_selves(
+    sim: Simulation, imported: Imported, arrays: Arrays, movable: dict[int, int]
+) -> None:
+    model, t = imported.model, imported.model.h.t
+    for name, group in imported.groups.items():
+        k, place = sim.model.instances[group.number]
+        if f"queue{k}_size" not in arrays:
+            continue
+        things = model.every[name].things
+        size = arrays[f"queue{k}_size"][place]
+        for instance in np.flatnonzero(size).tolist():
+            point = model.memory.inside(things[instance])
+            for slot in range(int(size[instance])):
+                at = slot, int(place[instance])
+                connection = int(arrays[f"queue{k}_connection"][at])
+                number = int(imported.connections[connection]) if connection >= 0 else -1
+                weight = 0
+                if number >= 0:
+                    weight = model.memory.weight_address(model.wires.netcons[number])
+                time = max(float(arrays[f"queue{k}_time"][at]), t)
+                flag = float(arrays[f"queue{k}_flag"][at])
+                model.memory.send_self(point, time, flag, weight, movable.get(point, 0))
+
+
+def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
+    """Let each VecStim go on with its first event after now."""
+    model = imported.model
+    for stim, item in stims.items():
+        times = model.trains.times[stim]
+        past = int(np.searchsorted(times, last, side="right"))
+        if past:
+            model.trains.go_on(stim, past)
+        if past < len(times):
+            model.memory.move_event(item, float(times[past]))
+        else:
+            model.memory.remove_event(item)

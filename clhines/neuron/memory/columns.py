@@ -1,0 +1,97 @@
+"""Variables of many instances at once, by the columns in which NEURON keeps them.
+
+NEURON has one array for each variable of a mechanism, its *column*, and each instance has a *row*
+in it. `Memory.place` tells both of one instance; a variable of all instances is then read and set
+by NumPy, and not by hoc, instance by instance.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from clhines.neuron.memory.raw import WORD, Place, ref
+from clhines.neuron.memory.session import Hoc
+
+
+class Memory(Protocol):
+    """What is needed of `memory.Memory`."""
+
+    def place(self, reference: Hoc) -> Place:
+        """Where a variable is."""
+        ...
+
+
+class Columns:
+    """Variables of instances of one mechanism.
+
+    Parameters
+    ----------
+    memory : Memory
+    things : sequence of Hoc
+        What their variables are attributes of.
+    """
+
+    def __init__(self, memory: Memory, things: Sequence[Hoc]) -> None:
+        self._memory, self._things = memory, things
+        self._rows: list[int] = []  # addresses of the numbers of rows
+        self._numbers: np.ndarray | None = None
+
+    def refresh(self) -> None:
+        """Read the numbers of rows again: NEURON sorts its columns when a model changes."""
+        self._numbers = None
+
+    def values(self, name: str, place: int | None) -> np.ndarray | None:
+        """(count,) float64: a variable of all instances; None where it is not in a column."""
+        found = self._find(name, place)
+        return None if found is None else found[0][found[1]]
+
+    def put(self, name: str, values: np.ndarray, place: int | None) -> bool:
+        """Set a variable of all instances; False where it is not in a column."""
+        found = self._find(name, place)
+        if found is None:
+            return False
+        found[0][found[1]] = values
+        return True
+
+    def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return a column and the places of the instances in it, where hoc sees the same there."""
+        if not self._things:
+            return None
+        size = 1 if place is None else 2
+        try:
+            at = self._memory.place(ref(self._things[0], name, size))
+            number = self.numbers(name, size)
+        except (AttributeError, RuntimeError, TypeError):
+            return None
+        if not at.row or at.row != self._rows[0]:
+            return None
+        number = number * at.size + (at.place if place is None else place)
+        column = column_at(at.column, number)
+        for k in {0, len(number) // 2, len(number) - 1}:
+            seen = getattr(self._things[k], name)
+            seen = seen if place is None else seen[place]
+            if not np.array_equal(column[number[k]], seen, equal_nan=True):
+                return None
+        return column, number
+
+    def numbers(self, name: str, size: int) -> np.ndarray:
+        """(count,) int64: rows of the instances; by one of their variables and its size."""
+        if not self._rows:
+            self._rows = [self._memory.place(ref(t, name, size)).row for t in self._things]
+        if not all(self._rows):
+            self._rows = []
+            raise TypeError(f"{name} is in no column")
+        if self._numbers is None:
+            word = WORD.from_address
+            self._numbers = np.array([word(row).value for row in self._rows], np.int64)
+        return self._numbers
+
+
+def column_at(address: int, number: np.ndarray) -> np.ndarray:
+    """Return a column of NEURON's, float64, as long as the largest of some rows needs."""
+    kind = ctypes.c_double * (int(number.max()) + 1)
+    return np.ctypeslib.as_array(kind.from_address(WORD.from_address(address).value))

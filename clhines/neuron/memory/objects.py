@@ -1,0 +1,178 @@
+"""Symbols, objects and variables of NEURON's library, by address."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from clhines.neuron.memory.raw import WORD, Place, Readable, words_at
+from clhines.neuron.memory.session import Hoc
+
+POINTER = 2  # word of a place that has an address, where it has one
+# of a symbol of hoc: the word that has its procedure or value, and how many words there are
+_PROC, _SYMBOL_WORDS = 2, 7
+
+
+class Objects:
+    """The library; the base of `Memory`, which finds `_reference`."""
+
+    _h: Hoc
+    _library: ctypes.CDLL
+    _reference: int
+
+    def symbol(self, name: str) -> Any:
+        """Return a function of NEURON's library; OSError where it has none of this name."""
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise OSError(str(error)) from None
+
+    def address(self, name: str) -> int:
+        """Return the address of a variable of NEURON's library, likewise."""
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
+        except ValueError as error:
+            raise OSError(str(error)) from None
+
+    def variable(self, name: str) -> int:
+        """Return the word in a variable of NEURON's library."""
+        return WORD.from_address(self.address(name)).value
+
+    # -- procedures of hoc ---------------------------------------------------------------------
+
+    def is_same(self, name: str, example: str) -> bool:
+        """Whether a name of hoc is a procedure with the code of another one."""
+        kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
+        return kinds[0] == kinds[1] and self._code(name) == self._code(example)
+
+    def _code(self, name: str) -> list[object]:
+        """Return the code of a procedure that hoc knows: equal for two with the same text."""
+        proc = words_at(self._symbol_of(name), 4)[_PROC]
+        begin, size, constants = words_at(proc, 3)
+        known, readable = dict[int, object](), Readable(8)
+        at = WORD.from_address(constants).value if constants else 0
+        while at:  # numbers and strings have symbols of their own
+            words = words_at(at, _SYMBOL_WORDS)
+            value = words[_PROC]
+            known[at] = words[1] & 0xFFFF, words_at(value, 1)[0] if value in readable else value
+            at = words[-1]
+        return [known.get(word, word) for word in words_at(begin, size)]
+
+    @contextmanager
+    def example(self, name: str, text: str) -> Iterator[None]:
+        """Let hoc know a procedure for a while, at its top level; `text` defines it."""
+        here = WORD.from_address(self.address("hoc_symlist"))
+        top = self.variable("hoc_top_level_symlist")
+        kept, here.value = here.value, top
+        try:
+            self._h(text)
+            symbol = self._symbol_of(name)
+            yield
+            unlink = self.symbol("_Z17hoc_unlink_symbolP6SymbolP7Symlist")
+            free = self.symbol("_Z17hoc_free_symspaceP6Symbol")
+            unlink.argtypes, unlink.restype = [ctypes.c_void_p] * 2, None
+            free.argtypes, free.restype = [ctypes.c_void_p], None
+            unlink(symbol, top)
+            free(symbol)
+        finally:
+            here.value = kept
+
+    def _symbol_of(self, name: str) -> int:
+        """Address of hoc's symbol of a name at its top level."""
+        find = self.symbol("_Z16hoc_table_lookupPKcP7Symlist")
+        find.argtypes, find.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_void_p
+        found = find(name.encode(), self.variable("hoc_top_level_symlist"))
+        if not found:
+            raise OSError(f"hoc knows no {name}")
+        return int(found)
+
+    # -- objects -------------------------------------------------------------------------------
+
+    @staticmethod
+    def object_of(thing: Hoc) -> int:
+        """Address of a hoc object: what Python's wrapper refers to."""
+        return words_at(id(thing), 3)[2]
+
+    def inside(self, thing: Hoc) -> int:
+        """Address of the C++ object behind a hoc object."""
+        return words_at(self.object_of(thing), 2)[1]
+
+    def place(self, reference: Hoc) -> Place:
+        """Where a variable is; `reference` as ``segment._ref_v``."""
+        return self._place(words_at(id(reference), self._reference + 4)[self._reference :])
+
+    @staticmethod
+    def _place(words: list[int]) -> Place:
+        row, _, column, index = words[:4]
+        return Place(column, row, index >> 32, index & 0xFFFFFFFF)
+
+    def value(self, place: Place) -> float:
+        """Present value of a variable."""
+        at = place.column
+        if place.row:
+            entry = self.row(place) * place.size + place.place
+            at = WORD.from_address(place.column).value + 8 * entry
+        return float(ctypes.c_double.from_address(at).value)
+
+    @staticmethod
+    def row(place: Place) -> int:
+        """Row of a variable in its column."""
+        return WORD.from_address(place.row).value
+
+    def set_value(self, place: Place, value: float) -> None:
+        """Set a variable that has a row."""
+        entry = self.row(place) * place.size + place.place
+        at = WORD.from_address(place.column).value + 8 * entry
+        ctypes.c_double.from_address(at).value = value
+
+    @staticmethod
+    def point_of(address: int) -> int:
+        """Address of the point process behind a hoc object at an address."""
+        return words_at(address, 2)[1]
+
+    # -- point processes -------------------------------------------------------------------------
+
+    def _property(self, point: int) -> int:
+        """Address of the data (Prop) of a point process; OSError where it is not as expected."""
+        data, owner = words_at(point, 4)[2:]
+        if not data or words_at(owner, 2)[1] != point:
+            raise OSError("a point process is not as expected")
+        return data
+
+    def fields_of(self, point: int) -> list[int]:
+        """Return the addresses of a point process's variables in the order of its file.
+
+        Those that hoc does not see are among them.
+        """
+        data = self._property(point)
+        count = self.symbol("_Z27_nrn_mechanism_get_num_varsP4Prop")
+        field = self.symbol("_Z27_nrn_mechanism_access_paramP4Propii")
+        count.argtypes, count.restype = [ctypes.c_void_p], ctypes.c_int
+        field.argtypes, field.restype = [ctypes.c_void_p, *[ctypes.c_int] * 2], ctypes.c_void_p
+        return [field(data, k, 0) for k in range(count(data))]
+
+    def slots_of(self, point: int) -> tuple[int, int, int]:
+        """Return where the places that are no variables begin, their width in bytes, their number.
+
+        Its own address is in the second place of every point process.
+        """
+        data = self._property(point)
+        places, kind, sizes = self._of_property
+        size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value
+        begin = words_at(places(data), 1)[0]
+        words = words_at(begin, 4 * size) if size > 1 else []
+        if words.count(point) != 1 or words.index(point) < 3:
+            raise OSError("the places of a point process are not as expected")
+        return begin, 8 * (words.index(point) - POINTER), size
+
+    @cached_property
+    def _of_property(self) -> tuple[Any, Any, int]:
+        """NEURON's functions from a Prop to its places and type; the table of numbers of places."""
+        places = self.symbol("_Z28_nrn_mechanism_access_dparamP4Prop")
+        places.argtypes, places.restype = [ctypes.c_void_p], ctypes.c_void_p
+        kind = self.symbol("_Z23_nrn_mechanism_get_typeP4Prop")
+        kind.argtypes, kind.restype = [ctypes.c_void_p], ctypes.c_int
+        return places, kind, words_at(self.address("nrn_prop_dparam_size_"), 1)[0]

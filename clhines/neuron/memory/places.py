@@ -1,0 +1,124 @@
+"""Places in NEURON's memory, and which variables of a model they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import Place, ref
+from clhines.neuron.read.contents import Contents, Instances
+from clhines.neuron.read.tree import Tree
+
+ION = "_ion"  # behind the name of an ion that owns a variable
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of a model.
+
+    Attributes
+    ----------
+    owner : str
+        Name of its mechanism; of an ion with `ION` behind it, as a mechanism may be called like an
+        ion; empty for the voltage of a node and its membrane's current.
+    name : str
+        As ``v``, ``i_membrane``, ``m`` or ``cai``.
+    number : int
+        Node, or instance of the mechanism.
+    place : int or None
+        In an array.
+    """
+
+    owner: str
+    name: str
+    number: int
+    place: int | None = None
+
+
+class Places:
+    """Looks places up.
+
+    Parameters
+    ----------
+    memory : Memory
+    tree : Tree
+    contents : Contents
+    """
+
+    def __init__(self, memory: Memory, tree: Tree, contents: Contents) -> None:
+        self._memory, self._tree, self._contents = memory, tree, contents
+        self._columns: dict[int, tuple[str, str, int]] = {}
+        self._rows: dict[str, dict[int, int]] = {}
+        self._every = {**contents.density, **contents.points}
+        self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
+        self.nodes = self._voltages()
+        self._membrane = self._membrane_column() or -1
+
+    def _voltages(self) -> dict[int, int]:
+        """Nodes by the places of their rows."""
+        memory, tree, found = self._memory, self._tree, {}
+        column = 0
+        for section in tree.sections:
+            numbers = tree.nodes(section).tolist()
+            at = [(ref(segment, "v"), n) for segment, n in zip(section, numbers, strict=True)]
+            at += [(ref(section(x), "v"), tree.node(section, x)) for x in (0.0, 1.0)]
+            for reference, node in at:
+                column, row, *_ = memory.place(reference)
+                found[row] = node
+        self._voltage = column
+        return found
+
+    def _membrane_column(self) -> int:
+        """Return the column of the currents of membranes; 0 without `CVode.use_fast_imem`."""
+        segment = next(iter(self._tree.sections[0]))
+        try:
+            reference = ref(segment, "i_membrane_")
+        except (AttributeError, RuntimeError):
+            return 0
+        return self._memory.place(reference).column
+
+    def node(self, place: Place) -> int:
+        """Node whose voltage is at a place, -1 where it is something else."""
+        return self.nodes.get(place.row, -1) if place.column == self._voltage else -1
+
+    def find(self, place: Place) -> Variable | None:
+        """Variable at a place; None where it is none of the model's."""
+        node = self.node(place)
+        if node >= 0:
+            return Variable("", "v", node)
+        if place.row in self.nodes and place.column == self._membrane:
+            return Variable("", "i_membrane", self.nodes[place.row])
+        if not self._columns:
+            self._read_columns()
+        if place.column not in self._columns:
+            return None
+        owner, name, size = self._columns[place.column]
+        number = self._instance(owner, name, place)
+        return Variable(owner, name, number, place.place if size > 1 else None)
+
+    def _read_columns(self) -> None:
+        """Find the columns of all variables, from the first instance of each mechanism."""
+        for owner, instances in self._every.items():
+            for name, size in instances.entry.ranges.items():
+                self._add_column(owner, name, size, instances)
+        for owner, instances in self._ions.items():
+            for name in (f"e{owner}", f"{owner}i", f"{owner}o", f"i{owner}"):
+                self._add_column(owner + ION, name, 1, instances)
+
+    def _add_column(self, owner: str, name: str, size: int, instances: Instances) -> None:
+        try:
+            column = self._memory.place(ref(instances.things[0], name, size)).column
+        except (AttributeError, TypeError, RuntimeError):
+            return  # no such variable for users
+        if column:
+            self._columns[column] = owner, name, size
+
+    def _instance(self, owner: str, name: str, place: Place) -> int:
+        if owner not in self._rows:
+            instances = self._every.get(owner) or self._ions[owner.removesuffix(ION)]
+            size = instances.entry.ranges.get(name, 1)
+            self._rows[owner] = {
+                self._memory.place(ref(thing, name, size)).row: k
+                for k, thing in enumerate(instances.things)
+            }
+        return self._rows[owner].get(place.row, -1)

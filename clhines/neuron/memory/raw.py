@@ -1,0 +1,211 @@
+"""Words of memory, and what `memory` reads from them."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from clhines.neuron.memory.session import Hoc
+
+WORD = ctypes.c_uint64
+SEARCHED = 40  # words of an object that are searched
+
+
+def ref(thing: object, name: str, size: int = 1) -> Hoc:
+    """Return NEURON's reference to a variable; of an array, to its first element."""
+    found = getattr(thing, f"_ref_{name}")
+    return found[0] if size > 1 else found
+
+
+class Place(NamedTuple):
+    """A variable in NEURON's memory: a column, where its number of the row is, place in arrays."""
+
+    column: int
+    row: int
+    place: int
+    size: int = 1
+
+
+@dataclass(frozen=True)
+class Played:
+    """One entry of NEURON's list of what records or plays.
+
+    Attributes
+    ----------
+    what : str
+        Name of NEURON's class, as ``YvecRecord``.
+    place : Place
+    words : tuple of int
+        What follows in the object: vectors, times, ...
+    is_called : bool
+        Whether `Vector.play` calls a statement.
+    """
+
+    what: str
+    place: Place
+    words: tuple[int, ...]
+    is_called: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of events (PreSyn).
+
+    Attributes
+    ----------
+    address : int
+    place : Place or None
+        Its variable; None of an object that sends events.
+    sender : int
+        Address of that hoc object.
+    times, numbers : int
+        Addresses of the vectors that record, 0 for none.
+    record_as : int
+        What is appended to `numbers`.
+    gid : int
+        -1 for none.
+    is_called : bool
+        Whether `NetCon.record` has given it a statement or a function.
+    """
+
+    address: int
+    place: Place | None
+    sender: int
+    times: int
+    numbers: int
+    record_as: int
+    gid: int
+    is_called: bool
+
+
+@dataclass(frozen=True)
+class Queued:
+    """An event on its way.
+
+    Attributes
+    ----------
+    what : str
+        ``NetCon``, ``SelfEvent``, ``PreSyn``, ``PlayRecordEvent``, ``NetParEvent`` or ``other``.
+    time : float, ms
+    address, item : int
+        Of the event, for a NetCon that of the NetCon, and of its entry in the queue.
+    flag : float
+        Of a self event.
+    target, weight : int
+        Of a self event: address of the point process, and of its first weight or 0.
+    movable : int
+        Of a self event: where its instance keeps it for net_move.
+    bin_order : int
+        Where it is in NEURON's bins of a step, see `neuron.bins`; -1 where it is in none.
+    """
+
+    what: str
+    time: float
+    address: int
+    item: int
+    flag: float
+    target: int
+    weight: int
+    movable: int
+    bin_order: int
+
+    @property
+    def has_statement(self) -> bool:
+        """Whether an event of another kind runs hoc or Python code."""
+        return self.what == "other" and bool(words_at(self.address, 2)[1])
+
+
+def words_at(address: int, count: int = SEARCHED) -> list[int]:
+    """Return the words at an address."""
+    return _array(count).from_address(address)[:]
+
+
+@cache
+def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
+    return WORD * count
+
+
+def run_in(words: list[int], wanted: list[int]) -> int:
+    """Return where a run of words is first among words; ValueError where it is not.
+
+    Words beyond the end of an object may be those of an earlier one: the first are the object's.
+
+    >>> run_in([7, 1, 2, 3, 1, 2], [1, 2])
+    1
+    """
+    for k in range(len(words) - len(wanted) + 1):
+        if words[k : k + len(wanted)] == wanted:
+            return k
+    raise ValueError
+
+
+def halves(words: list[int]) -> list[int]:
+    """Return the 32-bit halves of words."""
+    return [word >> shift & 0xFFFFFFFF for word in words for shift in (0, 32)]
+
+
+def vector_at(address: int) -> list[int]:
+    """Return the words of a std::vector."""
+    if not address:
+        return []
+    begin, end = words_at(address, 2)
+    count = (end - begin) // 8
+    return words_at(begin, count) if count else []
+
+
+class Readable:
+    """Addresses that can be read, as Linux tells them; none elsewhere.
+
+    Parameters
+    ----------
+    room : int
+        Bytes that can be read there.
+    """
+
+    def __init__(self, room: int = 4096) -> None:
+        self._room = room
+        self._ranges: list[tuple[int, int]] = []
+        self._files: list[str] = []
+        try:
+            with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+                for line in maps:
+                    where, rights, *_, file = [*line.split(maxsplit=5), ""][:6]
+                    if rights.startswith("rw"):
+                        begin, end = (int(part, 16) for part in where.split("-"))
+                        self._ranges.append((begin, end))
+                        self._files.append(file.strip())
+        except OSError:
+            pass
+
+    def __contains__(self, word: object) -> bool:
+        return (
+            isinstance(word, int)
+            and word % 8 == 0
+            and any(begin <= word <= end - self._room for begin, end in self._ranges)
+        )
+
+    def among(self, words: np.ndarray) -> np.ndarray:
+        """Return which of some words are such addresses, bool."""
+        if not self._ranges:
+            return np.zeros(len(words), bool)
+        begin, end = np.array(self._ranges, np.uint64).T
+        at = np.searchsorted(begin, words, side="right") - 1
+        return (at >= 0) & (words <= end[at] - np.uint64(self._room)) & (words % np.uint64(8) == 0)
+
+    def of_file(self, path: str) -> list[tuple[int, int]]:
+        """Return begin and end of a library's variables, of those without a value in it, too."""
+        found = list[tuple[int, int]]()
+        for (begin, end), file in zip(self._ranges, self._files, strict=True):
+            follows = not file and bool(found) and begin == found[-1][1]
+            if file == path or follows:
+                found.append((begin, end))
+        return found
+
+
+def is_address(word: int) -> bool:
+    """Return whether a word may be an address."""
+    return word % 8 == 0 and 1 << 16 < word < 1 << 47

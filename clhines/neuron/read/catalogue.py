@@ -1,0 +1,145 @@
+"""Which mechanisms NEURON knows: names, source texts, and the variables that hoc sees."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from clhines.neuron.memory.session import Hoc, Segment
+
+_COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
+GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
+_DECLARED = 1  # what name_declared() says of range variables
+# part of every section, and read with the tree
+STRUCTURE = ("morphology", "capacitance")
+
+
+def plain(text: str) -> str:
+    """Return an NMODL text without comments and spaces."""
+    return re.sub(r"\s+", "", _COMMENTS.sub("", text))
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A mechanism that NEURON knows.
+
+    Attributes
+    ----------
+    name : str
+    number : int
+        NEURON's type of it.
+    kind : str
+        ``density``, ``point``, ``artificial`` or ``ion``.
+    text : str
+        As NMODL; empty where NEURON has none.
+    file : str
+    ranges : dict of str -> int
+        RANGE variables without the suffix, and how many numbers each has.
+    states : tuple of str
+    globals_ : dict of str -> int
+        GLOBAL variables, likewise.
+    """
+
+    name: str
+    number: int
+    kind: str
+    text: str
+    file: str
+    ranges: dict[str, int]
+    states: tuple[str, ...]
+    globals_: dict[str, int]
+
+
+class Catalogue:
+    """All mechanisms that NEURON knows, read when asked for.
+
+    Parameters
+    ----------
+    h : Hoc
+    """
+
+    def __init__(self, h: Hoc) -> None:
+        self._h, self._found = h, dict[str, Entry]()
+        self._numbers: dict[str, tuple[int, int]] = {}
+        self._types = [h.MechanismType(0), h.MechanismType(1)]
+        name = h.ref("")
+        for points, types in enumerate(self._types):
+            for k in range(int(types.count())):
+                types.select(k)
+                types.selected(name)
+                self._numbers[name[0]] = (points, k)
+
+    def names(self, points: bool) -> list[str]:
+        """Names of point processes and artificial cells, or of what is in membranes."""
+        return [n for n, (p, _) in self._numbers.items() if p == int(points)]
+
+    def has_artificial(self) -> bool:
+        """Whether there are artificial cells."""
+        cells = (n for n, (p, k) in self._numbers.items() if p and self._types[1].is_artificial(k))
+        return any(len(self._h.List(n)) for n in cells)
+
+    def without_text(self, points: bool) -> list[str]:
+        """Names of point processes, or of what is in membranes, that NEURON has no NMODL of.
+
+        ChannelBuilder, `make_mechanism` and `make_pointprocess` make such. A segment of Python does
+        not show all of those in membranes.
+        """
+        types, found = self._types[points], list[str]()
+        for name in self.names(points):
+            types.select(self._numbers[name][1])
+            if name not in STRUCTURE and not types.is_ion() and not types.code():
+                found.append(name)
+        return found
+
+    def hiding(self, segment: Segment) -> list[tuple[str, str]]:
+        """Point processes and variables of theirs that hide others of segments in Python.
+
+        `make_pointprocess` makes such: a variable ``x`` or ``diam`` takes the place of
+        ``Segment.x`` or of the diameter.
+        """
+        return [
+            (name, variable)
+            for name in self.without_text(points=True)
+            for variable in self[name].ranges
+            if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
+        ]
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._found:
+            self._found[name] = self._read(name)
+        return self._found[name]
+
+    def _read(self, name: str) -> Entry:
+        points, k = self._numbers[name]
+        types = self._types[points]
+        types.select(k)
+        if types.is_ion():
+            kind = "ion"
+        elif points:
+            kind = "artificial" if types.is_artificial(k) else "point"
+        else:
+            kind = "density"
+        suffix = "" if points else f"_{name}"
+        ranges = {
+            n: size
+            for what in (PARAMETER, ASSIGNED, STATE)
+            for n, size in self._variables(name, what, suffix).items()
+        }
+        return Entry(
+            name,
+            int(types.internal_type()),
+            kind,
+            types.code() or "",
+            types.file() or "",
+            ranges,
+            tuple(self._variables(name, STATE, suffix)),
+            self._variables(name, GLOBAL, f"_{name}") if kind != "ion" else {},
+        )
+
+    def _variables(self, name: str, what: int, suffix: str) -> dict[str, int]:
+        h, found, variable = self._h, dict[str, int](), self._h.ref("")
+        known = h.MechanismStandard(name, what)
+        for k in range(int(known.count())):
+            size = int(known.name(variable, k))
+            found[variable[0].removesuffix(suffix)] = size
+        return found

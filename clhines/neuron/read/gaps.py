@@ -1,0 +1,70 @@
+"""Variables that `ParallelContext.target_var` sets, and the voltages that they get.
+
+NEURON keeps both in tables that nothing reads. The transfer itself is exported: it is called once
+with a different number as each voltage, and what gets one of these numbers is a target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.contents import Contents
+from clhines.neuron.read.tree import Tree
+
+_FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A variable that is set to a voltage in every step.
+
+    Attributes
+    ----------
+    owner, name : str
+    instance : int
+    node : int
+        -1 where what it gets is no voltage of the model.
+    """
+
+    owner: str
+    name: str
+    instance: int
+    node: int
+
+
+def read_gaps(h: Hoc, memory: Memory, tree: Tree, contents: Contents) -> list[Gap]:
+    """Return what `target_var` sets."""
+    if not memory.transfers:
+        return []
+    segments = [s(x) for s in tree.sections for x in (0.0, 1.0)]
+    segments += [segment for s in tree.sections for segment in s]
+    nodes, voltages = [tree.at(segment) for segment in segments], [s.v for s in segments]
+    candidates = {**contents.points, **contents.density}
+    asked = [
+        (owner, name, instances, instances.values(name))
+        for owner, instances in candidates.items()
+        for name, size in instances.entry.ranges.items()
+        if size == 1 and name not in instances.entry.states
+    ]
+    found = []
+    try:
+        for node, segment in zip(nodes, segments, strict=True):
+            segment.v = _FIRST + node
+        for _, name, instances, values in asked:
+            instances.put(name, np.full(len(values), _BEFORE))
+        memory.transfer()
+        for owner, name, instances, _ in asked:
+            now = instances.values(name)
+            for k in np.flatnonzero(now != _BEFORE).tolist():
+                node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
+                found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
+    finally:
+        for v, segment in zip(voltages, segments, strict=True):
+            segment.v = v
+        for _, name, instances, values in asked:
+            instances.put(name, values)
+    return found

@@ -1,0 +1,183 @@
+"""What acts in each step of NEURON and is no part of the model's tree, mechanisms and wires.
+
+Callbacks of Python and hoc, the stimuli of NEURON's first versions, cells in pieces (multisplit),
+and other objects that a step asks. None of it is simulated: `read_hooks` finds and rejects all of
+it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import WORD, Readable, ref, words_at
+from clhines.neuron.memory.session import Hoc, library_path
+from clhines.neuron.read import statics
+from clhines.neuron.read.tree import Tree
+
+_STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
+_OLD_STIMULI = {  # C functions that print all of them, and what to use instead
+    "fstim": ("_Z10print_stimv", "use IClamp, and fstim(0)"),
+    "fsyn": ("_Z9print_synv", "use AlphaSynapse, and fsyn(0)"),
+    "fclamp": ("_Z11print_clampv", "use SEClamp, and fclamp(0, 0.5)"),
+}
+_OBJECTS = {  # classes whose objects act in each step
+    "LinearMechanism": "",
+    "StateTransitionEvent": "write WATCH conditions in a .mod file",
+}
+
+
+def read_hooks(h: Hoc, memory: Memory, tree: Tree) -> list[Rejected]:
+    """Return everything that acts in each step and is not simulated.
+
+    Notes
+    -----
+    Where the lists of `Random.play` and `CVode.extra_scatter_gather` cannot be found in memory, as
+    on systems other than Linux, a warning says so.
+    """
+    found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
+    for section in tree.sections:
+        if section.rallbranch != 1:
+            what = f"rallbranch = {section.rallbranch:g} of section {section}"
+            found.append(Rejected("", what, "", 0, "make the branches as sections"))
+            break
+    if memory.variable("nrn_multisplit_solve_"):
+        way_out = "connect the pieces as sections; gid_clear(2) takes it out"
+        found.append(Rejected("", "ParallelContext.multisplit", "", 0, way_out))
+    found += _old_stimuli(memory)
+    found += _listed(h, memory)
+    found += _python_blocks(memory)
+    found += _replaced(h, memory)
+    return found
+
+
+def _old_stimuli(memory: Memory) -> list[Rejected]:
+    """Find fstim, fsyn and fclamp, which NEURON only prints."""
+    found = []
+    for name, (function, way_out) in _OLD_STIMULI.items():
+        with _printed(memory) as lines:
+            memory.symbol(function)()
+        if lines:
+            found.append(Rejected("", name, "", 0, way_out))
+    return found
+
+
+@contextmanager
+def _printed(memory: Memory) -> Iterator[list[str]]:
+    """Let NEURON print into a list."""
+    lines = list[str]()
+
+    def take(_: int, text: bytes) -> int:
+        lines.append(text.decode("utf-8", "replace"))
+        return 0
+
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_char_p)(take)
+    variable = WORD.from_address(memory.address("nrnpy_pr_stdoe_callback"))
+    kept, variable.value = variable.value, ctypes.cast(function, ctypes.c_void_p).value or 0
+    try:
+        yield lines
+    finally:
+        variable.value = kept
+
+
+# -- lists that no function shows ------------------------------------------------------------------
+
+
+def _listed(h: Hoc, memory: Memory) -> list[Rejected]:
+    """Find Random.play and the callbacks of CVode.extra_scatter_gather."""
+    if statics.entries("random") is None:
+        _find_random(h, memory)
+    if statics.entries("scatter") is None:
+        _find_scatter(h)
+    played, called = statics.entries("random"), statics.entries("scatter")
+    found = []
+    if played:
+        found.append(Rejected("", "Random.play", "", 0, "use RANDOM in a .mod file"))
+    if called:
+        what = "CVode.extra_scatter_gather, a function that is called in each step"
+        found.append(Rejected("", what, "", 0, "extra_scatter_gather_remove() takes it out"))
+    if played is None or called is None:
+        warnings.warn(
+            "Random.play and CVode.extra_scatter_gather cannot be seen in NEURON's memory here; "
+            "a model that uses them runs without",
+            stacklevel=2,
+        )
+    return found
+
+
+def _find_random(h: Hoc, memory: Memory) -> None:
+    random, vector = h.Random(), h.Vector(1)
+    random.play(ref(vector, "x")[0])
+    generator, count = memory.inside(random), statics.ENTRY_WORDS
+    statics.find("random", library_path() or "", lambda at: generator in words_at(at, count))
+
+
+def _find_scatter(h: Hoc) -> None:
+    cvode = h.CVode()
+
+    def example() -> None:
+        pass
+
+    def is_example(at: int) -> bool:
+        wrapped = words_at(at, 2)[1]
+        return wrapped in Readable(8 * 3) and id(example) in words_at(wrapped, 3)
+
+    cvode.extra_scatter_gather(0, example)
+    try:
+        statics.find("scatter", library_path() or "", is_example)
+    finally:
+        cvode.extra_scatter_gather_remove(example)
+
+
+# -- code of Python ----------------------------------------------------------------------------
+
+
+def _python_blocks(memory: Memory) -> list[Rejected]:
+    """Find rxd, and functions that `nonvint_block_supervisor` calls."""
+    rxd = sys.modules.get("neuron.rxd.species")
+    supervisor = sys.modules.get("neuron.nonvint_block_supervisor")
+    found = []
+    species = [s for s in (ref() for ref in getattr(rxd, "_all_species", ())) if s is not None]
+    if species:
+        names = ", ".join(str(s.name) for s in species if s.name) or "without a name"
+        found.append(Rejected("", f"rxd: species {names}", "", 0, "write them as .mod files"))
+    others = memory.variable("nrn_nonvint_block") and rxd is None and supervisor is None
+    if others or getattr(supervisor, "call", None):
+        what = "nonvint_block_supervisor, functions that are called in each step"
+        found.append(Rejected("", what, "", 0, "unregister them"))
+    return found
+
+
+# -- procedures of hoc -------------------------------------------------------------------------
+
+
+def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
+    """Find step() and advance() of the model's own in place of those of stdrun.hoc."""
+    try:
+        path = os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        text = "proc advance() {\n\tfadvance()\n}\n"
+    found = []
+    for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
+        own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
+        if own and h.name_declared(name) == 1 and not _is_same(memory, name, own[0]):
+            what = f"{name}() of the model's own, which hoc calls in each step"
+            way_out = f"do it between calls of clhines.neuron.run, with stdrun.hoc's {name}()"
+            found.append(Rejected("", what, "", 0, way_out))
+    return found
+
+
+def _is_same(memory: Memory, name: str, text: str) -> bool:
+    """Whether a procedure of hoc is the one that a text makes."""
+    example = f"{name}_as_in_stdrun_hoc"
+    with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
+        return memory.is_same(name, example)

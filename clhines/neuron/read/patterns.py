@@ -1,0 +1,93 @@
+"""PatternStim: spikes of cells that are not here, by time and gid, kept behind VERBATIM."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import Readable, words_at
+from clhines.neuron.read.catalogue import plain
+from clhines.neuron.read.contents import Contents
+
+OF_GID = "PatternStim of a gid"  # stands for the name of what sends the spikes of one gid
+# what NEURON's pattern.mod does, without comments and spaces
+_RECEIVES = "NET_RECEIVE(w){LOCALnstif(flag==1){nst=sendgroup()if(nst>=t){net_send(nst-t,1)}}}"
+_KEEPS = "structInfo{intsize;double*tvec;int*gidvec;intindex;};"
+_SLOT, _WORD = 2, 2  # of an instance's places, and of the words of one
+_SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether an NMODL text is that of NEURON's PatternStim."""
+    found = plain(text)
+    return _RECEIVES in found and _KEEPS in found and "nrn_fake_fire(gidvec[" in found
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """What a PatternStim has not sent.
+
+    Attributes
+    ----------
+    t : (k,) float64, ms
+        Ascending.
+    gid : (k,) int64
+    index : int
+        Address of how many it has sent.
+    """
+
+    t: np.ndarray
+    gid: np.ndarray
+    index: int
+
+    def go_on(self, past: int) -> None:
+        """Let it have sent `past` more."""
+        ctypes.c_int.from_address(self.index).value += past
+
+
+def read_patterns(
+    memory: Memory, contents: Contents, waits: set[tuple[str, int]], name: str
+) -> list[Pattern | str]:
+    """Return what each instance has not sent, or why it cannot be simulated.
+
+    Parameters
+    ----------
+    memory : Memory
+    contents : Contents
+    waits : set of (str, int)
+        Instances whose self event is on its way.
+    name : str
+    """
+    found, readable = list[Pattern | str](), Readable()
+    for k, thing in enumerate(contents.points[name].things):
+        begin, width, size = memory.slots_of(memory.inside(thing))
+        words = words_at(begin, width // 8 * size)
+        info = words[_SLOT * (width // 8) + _WORD] if size > _SLOT else 0
+        if info not in readable:
+            found.append(f"where {thing} keeps its spikes is not found in NEURON's memory")
+            continue
+        count, sent = (ctypes.c_int.from_address(info + at).value for at in (_SIZE, _INDEX))
+        if (name, k) not in waits or not 0 <= sent < count:
+            found.append(Pattern(np.zeros(0), np.zeros(0, np.int64), info + _INDEX))
+            continue
+        t = np.array((ctypes.c_double * count).from_address(words_at(info + _TIMES, 1)[0]))
+        gid = np.array((ctypes.c_int * count).from_address(words_at(info + _GIDS, 1)[0]))
+        if (np.diff(t) < 0).any():
+            found.append(f"the times of {thing} do not ascend; sort them")
+            continue
+        found.append(Pattern(t[sent:], gid[sent:].astype(np.int64), info + _INDEX))
+    return found
+
+
+def by_gid(patterns: list[Pattern]) -> dict[int, np.ndarray]:
+    """Return the times of all patterns by gid, ascending."""
+    if not patterns:
+        return {}
+    t, gid = (np.concatenate([getattr(p, name) for p in patterns]) for name in ("t", "gid"))
+    order = np.lexsort((t, gid))
+    t, gid = t[order], gid[order]
+    known, begin = np.unique(gid, return_index=True)
+    return dict(zip(known.tolist(), np.split(t, begin)[1:], strict=True))

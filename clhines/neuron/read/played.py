@@ -1,0 +1,143 @@
+"""Vectors that record or play: which variable of the model each of them belongs to."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.places import Places, Variable
+from clhines.neuron.memory.raw import Place, Played
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.names import name_of
+
+_RECORDED = "expected v, i_membrane_, t or a RANGE variable of a mechanism or an ion"
+
+
+@dataclass(eq=False)
+class Recorder:
+    """A vector that records.
+
+    Attributes
+    ----------
+    vector : Hoc
+    variable : Variable or None
+        None of one that records the time.
+    interval : float, ms
+        0 for each step.
+    times : (k,) float64, ms, or None
+        Where it records at given times.
+    event : int
+        Address of the event by which it records; 0 of one that records in each step.
+    now : float
+        Present value of what it records.
+    place : Place or None
+        Of what it records.
+    """
+
+    vector: Hoc
+    variable: Variable | None
+    interval: float = 0.0
+    times: np.ndarray | None = None
+    event: int = 0
+    now: float = 0.0
+    place: Place | None = None
+
+
+@dataclass(eq=False)
+class Player:
+    """A vector that is played into a variable: `y` at `t`, interpolated or in steps."""
+
+    variable: Variable
+    t: np.ndarray
+    y: np.ndarray
+    continuous: bool
+
+
+def _number(word: int) -> float:
+    return float(struct.unpack("<d", struct.pack("<Q", word))[0])
+
+
+class PlayReader:
+    """Reads what records and plays.
+
+    Parameters
+    ----------
+    h : Hoc
+    memory : Memory
+    places : Places
+
+    Attributes
+    ----------
+    recorders : list of Recorder
+    players : list of Player
+    rejected : list of Rejected
+    """
+
+    def __init__(self, h: Hoc, memory: Memory, places: Places) -> None:
+        self._h, self._memory, self._places = h, memory, places
+        self._vectors = {memory.inside(v): v for v in h.List("Vector")}
+        self._time = memory.time_address
+        self.recorders: list[Recorder] = []
+        self.players: list[Player] = []
+        self.rejected: list[Rejected] = []
+        for played in memory.played():
+            self._read(played)
+
+    def _read(self, played: Played) -> None:
+        what = "Vector.play" if "Play" in played.what else "Vector.record"
+        if played.what == "unknown":
+            self._reject("a Graph or another object that records in each step")
+            return
+        if played.is_called:
+            self._reject("Vector.play of a statement", "play into a variable")
+            return
+        vector = self._vectors.get(played.words[0])
+        if vector is None:
+            self._reject(f"{what} with a Vector that is gone")
+            return
+        if played.what == "TvecRecord":
+            self.recorders.append(Recorder(vector, None))
+            return
+        is_time = not played.place.row and played.place.column == self._time
+        variable = None if is_time else self._places.find(played.place)
+        if variable is None and not is_time:
+            name = name_of(self._h, self._memory, played.place)
+            if "Play" in played.what:
+                self._reject(f"{what} into {name}", "expected a parameter of a mechanism")
+            else:
+                self._reject(f"{what} of {name}", _RECORDED)
+            return
+        if "Play" in played.what:
+            assert variable is not None
+            self._play(played, vector, variable)
+            return
+        recorder = Recorder(
+            vector, variable, now=self._memory.value(played.place), place=played.place
+        )
+        if played.what == "VecRecordDt":
+            recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
+        elif played.what == "VecRecordDiscrete":
+            recorder.times = np.array(self._vectors[played.words[1]], np.float64)
+            recorder.event = played.words[2]
+        self.recorders.append(recorder)
+
+    def _play(self, played: Played, vector: Hoc, variable: Variable) -> None:
+        y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"
+        times = self._vectors.get(played.words[1])
+        if continuous and played.words[2]:
+            self._reject("Vector.play with indices of discontinuities")
+            return
+        if times is not None:
+            t = np.array(times, np.float64)
+        else:
+            t = np.arange(len(y), dtype=np.float64) * _number(played.words[2])
+        count = min(len(t), len(y))
+        if count:
+            self.players.append(Player(variable, t[:count], y[:count], continuous))
+
+    def _reject(self, construct: str, way_out: str = "") -> None:
+        self.rejected.append(Rejected("", construct, "", 0, way_out))

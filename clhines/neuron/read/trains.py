@@ -1,0 +1,162 @@
+"""VecStim and PatternStim: sources of given times, which their files keep behind VERBATIM.
+
+Files of this kind are many, under several names. One is known by its text: what its VERBATIM takes
+from the Vector, and what NET_RECEIVE does with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from clhines.neuron.back.queue import Pending
+from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import WORD, words_at
+from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.catalogue import plain
+from clhines.neuron.read.contents import Contents
+from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, read_patterns
+
+# index and etime come first among a file's variables; spaces are taken out before
+_VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
+_TAKEN = re.compile(r"if\(i<size\)\{etime=[\w()]+\[i\];index\+=1\.?0?;\}else\{index=-1\.?0?;\}")
+_NEXT = r"net_send\(etime-t,1\)"
+_CHECKED = rf"if\(etime-t>=0\)\{{{_NEXT}\}}else\{{(printf\([^)]*\))?net_send\(0,2\)\}}"
+_STARTS = re.compile(rf"INITIAL\{{index=0element\(\)if\(index>0\)\{{({_NEXT}|{_CHECKED})\}}\}}")
+_RECEIVES = re.compile(
+    r"NET_RECEIVE\(\w+\)\{if\(flag==1\)\{net_event\(t\)"
+    rf"(element\(\)if\(index>0\)\{{{_NEXT}\}}\}}"
+    rf"|\}}if\(flag==1\|\|flag==2\)\{{element\(\)if\(index>0\)\{{{_CHECKED}\}}\}})\}}"
+)
+_INDEX, _TIME = 0, 1  # among its variables
+_NEAR = 1e-9  # ms: an event's time has been added and subtracted
+
+
+def is_train(text: str) -> bool:
+    """Return whether an NMODL text is one whose events are at the times of a Vector."""
+    found = plain(text)
+    parts = (_VARIABLES, _TAKEN, _STARTS, _RECEIVES)
+    return "vector_arg(1)" in found and all(part.search(found) for part in parts)
+
+
+@dataclass(eq=False)
+class Trains:
+    """Sources of given times.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Mechanisms that are trains.
+    times : dict of (str, int) -> (k,) float64, ms
+        Events that have not been sent, of each instance.
+    rejected : list of Rejected
+    fields : dict of (str, int) -> (int, int)
+        Addresses of index and etime, of each instance that will send.
+    patterns : dict of (str, int) -> Pattern
+        Instances of PatternStim.
+    given : dict of (str, int) -> (k,) float64, ms
+        The elements of the Vector that `times` comes from, which differ by rounding.
+    """
+
+    names: tuple[str, ...] = ()
+    times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+    fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
+    given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+
+    def go_on(self, stim: tuple[str, int], past: int) -> None:
+        """Let an instance have sent `past` of its events: its index and etime."""
+        if stim in self.patterns:
+            self.patterns[stim].go_on(past)
+            return
+        index, etime = (ctypes.c_double.from_address(a) for a in self.fields[stim])
+        if past < len(self.times[stim]):
+            index.value, etime.value = index.value + past, float(self.given[stim][past])
+        else:
+            index.value, etime.value = -1.0, float(self.given[stim][-1])
+
+
+def read_trains(
+    h: Hoc, memory: Memory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
+) -> Trains:
+    """Find the times of all VecStim."""
+    found = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
+    given = {memory.object_of(stim): vector for stim, vector in vectors.items()}
+    known = {memory.inside(v): v for v in h.List("Vector")} if found.names else {}
+    due = {event.target: event.time for event in pending.selves if event.flag == 1}
+    waits = {event.target for event in pending.selves if event.flag != 1}
+    for name in found.names:
+        for k, thing in enumerate(contents.points[name].things):
+            if (name, k) not in due and (name, k) not in waits:  # nothing comes any more
+                found.times[name, k] = np.zeros(0)
+                continue
+            try:
+                fields = memory.fields_of(memory.inside(thing))
+                vector = given.get(memory.object_of(thing)) or held_vector(memory, thing, known)
+                times = np.array(vector if vector is not None else [], np.float64)
+                coming = _coming(times, fields, due.get((name, k)))
+                found.times[name, k], found.given[name, k] = coming
+            except OSError as error:
+                way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
+                found.rejected.append(Rejected(name, str(error).format(thing), "", 0, way_out))
+                continue
+            found.fields[name, k] = fields[_INDEX], fields[_TIME]
+    _add_patterns(found, memory, contents, set(due))
+    return found
+
+
+def _add_patterns(
+    found: Trains, memory: Memory, contents: Contents, waits: set[tuple[str, int]]
+) -> None:
+    """Find what all PatternStim have not sent."""
+    names = [n for n, i in contents.points.items() if is_pattern(i.entry.text)]
+    for name in names:
+        for k, one in enumerate(read_patterns(memory, contents, waits, name)):
+            if isinstance(one, str):
+                found.rejected.append(Rejected(name, one))
+            else:
+                found.patterns[name, k], found.times[name, k] = one, one.t
+    if names:
+        found.names += (*names, OF_GID)
+        by = by_gid([*found.patterns.values()])
+        found.times |= {(OF_GID, gid): times for gid, times in by.items()}
+
+
+_LOST = "the Vector of {} is not found in NEURON's memory"
+
+
+def _coming(
+    times: np.ndarray, fields: list[int], due: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the times of the events that have not been sent, and the Vector's; or OSError.
+
+    NEURON sends each event by its distance from the one before, which rounds.
+    """
+    index, etime = (ctypes.c_double.from_address(fields[f]).value for f in (_INDEX, _TIME))
+    at = int(index) - 1
+    if not (0 <= at < len(times) and times[at] == etime):
+        raise OSError(_LOST)
+    rest = times[at:]
+    if due is None or abs(rest[0] - due) > _NEAR or (np.diff(rest) < 0).any():
+        raise OSError("the times of {} do not ascend")
+    coming = [due]
+    for time in rest[1:].tolist():
+        coming.append(coming[-1] + time - coming[-1])  # in the order of its C++
+    return np.array(coming, np.float64), rest
+
+
+def held_vector(memory: Memory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
+    """Return the Vector that an instance holds a pointer to, if there is exactly one.
+
+    It is a POINTER's, or in the place of a variable. `vectors` are known by their addresses.
+    """
+    fields = memory.fields_of(memory.inside(thing))
+    begin, width, size = memory.slots_of(memory.inside(thing))
+    words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]
+    held = {word for word in words if word in vectors}
+    return vectors[held.pop()] if len(held) == 1 else None

@@ -1,0 +1,255 @@
+"""An extended network on a CPU: many steps in one launch, of blocks of whole cells.
+
+The state is that of `ExtendedSteps`, in the same arenas. A work-item has a block of cells, solves
+for them from the tips to the roots, and sees events of its own cells at once; events of other
+blocks are seen by the next launch, as a launch is no longer than their smallest delay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.arrays import offsets, stretch_of
+from clhines.device import program
+from clhines.network.model import Model
+from clhines.simulate.cpu.plan import Blocks
+from clhines.simulate.engines.axial import placed_neighbours
+from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.kinds.calls import ExtendedSpec
+from clhines.simulate.kinds.layouts import (
+    active_nodes,
+    filled_arenas,
+    is_artificial,
+    node_numbers,
+)
+from clhines.simulate.state.arena import Arena
+
+TOGETHER = 4096  # nodes of cells whose depths are passed together, about
+_CHANGES = ("first_step", "num_steps", "first_time", "first_row", "v", "v_other")
+
+
+@dataclass(frozen=True)
+class ExtendedBlocksSpec(ExtendedSpec):
+    """``extended_blocks.mako``; see `ExtendedSpec`."""
+
+    template: ClassVar[str] = "simulate/extended_blocks"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "publish": (
+            "int num_sources, int first_time, const double *restrict step_begin, double *clock",
+            "int *ints, const int *at",
+        ),
+        "advance": (
+            "int num_blocks, int first_step, int num_steps, int first_time, int first_row",
+            "int capacity, int num_v, int num_mem, ulong seed, real dt, double half_dt",
+            "const double *restrict step_begin, const int *restrict active",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict base",
+            "const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant",
+            "real *v, real *v_other, real *d, real *b, int *restrict failed",
+            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "const int *restrict v_first, const int *restrict v_column",
+            "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "const int *restrict mem_block, real *restrict mem_rows",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+    }
+
+    blocks: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, spec: ExtendedSpec) -> ExtendedBlocksSpec:
+        """Return what blocks of cells take where steps take `spec`."""
+        return cls(**{f.name: getattr(spec, f.name) for f in fields(spec)})
+
+    def counts(self, short: str) -> str:
+        """Where the events of a connection's source are counted that its target may see."""
+        return f"{short} == 2 ? event_shown : {super().counts(short)}"
+
+
+class ExtendedBlocks(ExtendedSteps):
+    """Advance an extended model by blocks of whole cells on a CPU; see `runs.Run`.
+
+    Parameters
+    ----------
+    model : Model
+    blocks : Blocks
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    max_spikes : int, optional
+        Spikes that one chunk may have.
+    """
+
+    solves, family = False, "nmodl-blocks"
+
+    def __init__(
+        self,
+        model: Model,
+        blocks: Blocks,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        max_spikes: int | None = None,
+    ) -> None:
+        self.blocks = blocks
+        super().__init__(model, queue, dtype, max_spikes)
+
+    # -- tables --------------------------------------------------------------------------------
+
+    def _put_matrix(self) -> None:
+        """Put what does not change on the device, by place: parents come before children."""
+        model, forest = self.model, self.model.forest
+        self._base_d = model.capacitance_over_dt + model.constant_d
+        self._node = _order(model, self.blocks)
+        self._places = len(self._node)
+        self.place = np.argsort(self._node)
+        self._active = cla.to_device(self.queue, node_numbers(model)[self._node])
+        places = placed_neighbours(forest, self._node, self.place)
+        self._neighbours = [cla.to_device(self.queue, some) for some in places]
+        self._constant_g = self._packed(model.constant_g)
+        self._constant_b, self._u = self._packed(model.constant_b), self._packed(model.u)
+        self._base = self._packed(self._base_d)
+        self._d, self._b = cla.zeros_like(self._base), cla.zeros_like(self._base)
+        v = self._packed(model.v_init)
+        self._v = [v, v.copy(self.queue)]
+
+    def _packed(self, natural: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, natural[self._node].astype(self.dtype))
+
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
+        self._v[0].set(variables.v[self._node].astype(self.dtype), self.queue)
+        arenas = filled_arenas(variables, self.dtype, self.place, self._base_d)
+        ints, wires, bounds = arenas["ints"], self.wires, self.model.forest.cell_offsets
+        first = bounds[self.blocks.cells]
+        ints.add("event_shown", variables.count)
+        netcons, crossing = self.extended.netcons, self.blocks.crossing
+        longest = np.full(self.extended.num_sources, -np.inf)
+        np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
+        arenas["clock"].add("longest", longest)
+        arenas["clock"].add("launch_begin", np.zeros(1))
+        ints.add("block_place", first)
+        ints.add("block_node", np.searchsorted(active_nodes(self.model), first))
+        self._add_lists(ints, "target", *self._targets())
+        emitters = [np.zeros((2, 0), np.int64)]
+        for k, sources in self.extended.emitted.items():
+            some = np.flatnonzero(sources >= 0)
+            of = self.blocks.target[wires.first_target[k] + some]
+            emitters.append(np.stack((sources[some], of)))
+        self._add_lists(ints, "emitter", *np.concatenate(emitters, axis=1))
+        crosses = crossing[wires.order]  # connections that come from other blocks
+        ints.set("connection_short", np.where(crosses, 2, ints.get("connection_short")))
+        return arenas
+
+    def _targets(self) -> tuple[np.ndarray, np.ndarray]:
+        """Targets that blocks look after one by one, and their blocks."""
+        layers, kinds = self.wires.layers, self.model.kinds
+        if len(layers) < 2:
+            layers = [
+                first + np.arange(kinds[k].count)
+                for k, first in self.wires.first_target.items()
+                if is_artificial(kinds[k])
+            ]
+        found = np.concatenate([np.zeros(0, np.int64), *layers])
+        return found, self.blocks.target[found]
+
+    def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
+        """Add values block by block, in the order given, and where those of each block begin."""
+        ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
+        ints.add(f"block_{name}", offsets(np.bincount(block, minlength=self.blocks.count)))
+
+    # -- kernels -------------------------------------------------------------------------------
+
+    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+        """Build the kernels."""
+        super()._compile(ExtendedBlocksSpec.of(spec), at)
+
+    def _bind(self) -> None:
+        """Bind the arguments of all kernels."""
+        self._times.forget()
+        num, queue, recorded = np.int32, self.queue, self._recorded_at
+        at = recorded["v_index"].get(queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
+        places = self.model.forest.cell_offsets[self.blocks.cells]
+        block = stretch_of(places, at)
+        v_first = offsets(np.bincount(block, minlength=self.blocks.count))
+        given = {
+            "num_blocks": num(self.blocks.count), "capacity": num(self.max_spikes),
+            "num_sources": num(self.extended.num_sources), "step_begin": self._times.begin,
+            "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
+            "half_dt": np.float64(0.5 * self.model.dt), "active": self._active,
+            "u": self._u, "base": self._base, "constant_g": self._constant_g,
+            **dict(zip(("above", "below", "beside"), self._neighbours, strict=True)),
+            "constant_b": self._constant_b, "d": self._d, "b": self._b, "v": self._v[0],
+            "v_other": self._v[1], "failed": self._failed, "spike_count": self._found[0],
+            "spike_source": self._found[1], "spike_time": self._found[2],
+            "v_first": self._numbers(v_first),
+            "v_column": self._numbers(np.argsort(block, kind="stable")),
+            "mem_block": self._numbers(self._blocks_of_loose()), "mem": self._mem,
+            "clock": self._clocks, "ints": self._ints, "at": self._at,
+            **{name: num(0) for name in _CHANGES[:4]}, **recorded,
+        }  # fmt: skip
+        built, spec = self._built
+        names = {k: [p.name for p in spec.parameters(k)] for k in ("publish", "advance")}
+        self._publish, self._kernel = (
+            program.BoundKernel(built, k, [given[n] for n in names[k]]) for k in names
+        )
+        self._time_at = names["publish"].index("first_time")
+        self._changing = [names["advance"].index(name) for name in _CHANGES]
+
+    def _blocks_of_loose(self) -> np.ndarray:
+        """Block of each variable that is recorded and at no node, in the order of records."""
+        found, kinds = [np.zeros(0, np.int64)], self.model.kinds
+        for record in self._reducers.sources:
+            if record.kind >= 0 and is_artificial(kinds[record.kind]):
+                first = self.wires.first_target.get(record.kind)
+                of = np.zeros(len(record.index), np.int64)
+                found.append(of if first is None else self.blocks.target[first + record.index])
+        return np.concatenate(found)
+
+    def _numbers(self, values: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, np.append(values, 0).astype(np.int32))
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        self._taken = True
+        if row == 0:
+            self._first = first
+        self._times.put(first, count)
+        for done in range(0, count, self.blocks.epoch):
+            some = min(self.blocks.epoch, count - done)
+            numbers = first + done, some, first + done - self._times.steps.start, row + done
+            for k, value in zip(self._changing, (*map(np.int32, numbers), *self._v), strict=True):
+                self._kernel[k] = value
+            if self.blocks.crossing.any():
+                self._publish[self._time_at] = np.int32(numbers[2])
+                self._publish.launch(self.queue, 1, 1)
+            self._kernel.launch(self.queue, self.blocks.count, 1)
+            if some % 2:
+                self._v.reverse()
+
+
+def _order(model: Model, blocks: Blocks) -> np.ndarray:
+    """(n,) int64: nodes block after block, of several cells together by depth, parents first.
+
+    What follows each other does then not wait for each other.
+    """
+    forest, trees = model.forest, model.forest.trees
+    bounds, first = forest.cell_offsets, forest.cell_offsets[blocks.cells]
+    block = stretch_of(blocks.cells, np.arange(forest.num_cells))
+    group = (bounds[:-1] - first[block]) // TOGETHER
+    node, depth = [], []
+    for begin, shape in zip(bounds[:-1], forest.shape_of_cell):
+        some = slice(trees.offsets[shape], trees.offsets[shape + 1])
+        node.append(begin + trees.order[some] - some.start)
+        depth.append(trees.depth[trees.order[some]])
+    cell = np.repeat(np.arange(forest.num_cells), np.diff(bounds))
+    by_depth = np.lexsort((np.concatenate(depth), group[cell], block[cell]))
+    return np.concatenate(node)[by_depth]

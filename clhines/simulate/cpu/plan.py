@@ -1,0 +1,195 @@
+"""Which cells of an extended network a work-item of a CPU advances by itself, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from clhines.arrays import stretch_of
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.model import Model
+from clhines.simulate.events.sources import Wires
+from clhines.simulate.kinds.layouts import in_vectors, is_artificial
+
+MOST_STEPS = 1024  # of a launch
+# Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
+# and what a launch takes when others wait for it
+NODE, INSTANCE, STATEMENT, ALONE, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
+LAUNCHES = 3  # of a step by `ExtendedSteps`
+LOOPS = 4  # times that statements of functions with loops are counted
+NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
+FAR = 1.2  # time of more, in these
+TIED = (np.inf, 16.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Blocks of cells, one after another.
+
+    Attributes
+    ----------
+    cells : (blocks + 1,) int64
+        Where the cells of each begin.
+    target : (t,) int64
+        Block of each target of events.
+    crossing : (m,) bool
+        Connections to another block.
+    epoch : int
+        Steps of a launch, in which no event of the launch is due in another block.
+    work : float
+        Of a step of the block that takes longest, ns, as predicted.
+    """
+
+    cells: np.ndarray
+    target: np.ndarray
+    crossing: np.ndarray
+    epoch: int
+    work: float
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self.cells) - 1
+
+
+def plan_blocks(model: Model, wires: Wires, units: int) -> Blocks | None:
+    """Return the blocks for as many compute units; None where `ExtendedSteps` is faster.
+
+    Cells that point to voltages of each other are in one block, and so are instances and those
+    that they send events to within `TIED` steps: the first of these numbers with which it can be.
+    """
+    extended = model.extended
+    assert extended is not None
+    artificial = [is_artificial(model.kinds[p.kind]) for p in extended.played]
+    work = work_of(model)
+    if len(extended.remote_v) or extended.bins or any(artificial) or not len(work):
+        return None
+    size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
+    least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
+    for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
+        tries = (blocks_of(model, wires, work, count, tied) for tied in TIED)
+        found = next((f for f in tries if f is not None), None)
+        if found is None:
+            continue
+        cost = max(found.work, work.sum() / units) * _slower(size / found.count)
+        cost += 2 * LAUNCH / found.epoch
+        if cost < least:
+            least, best = cost, found
+    return best
+
+
+def _slower(size: float) -> float:
+    """Return how much longer what passes over so many bytes takes."""
+    return FAR if size > NEAR else 1.0
+
+
+def work_of(model: Model) -> np.ndarray:
+    """(cells,) float64, ns: what a step of each cell takes."""
+    bounds = model.forest.cell_offsets
+    work = NODE * np.diff(bounds)
+    for kind in model.kinds:
+        if not is_artificial(kind):
+            cell = stretch_of(bounds, kind.node)
+            work += _instance(kind.mechanism) * np.bincount(cell, minlength=len(work))
+    return work
+
+
+def _instance(mechanism: Mechanism) -> float:
+    """Return what a step of an instance takes, ns."""
+    time = INSTANCE
+    for block in ("current", "advance"):
+        if block in mechanism.program.blocks:
+            text = mechanism.functions("double", (), [block])
+            often = LOOPS if "for (" in text or "while (" in text else 1
+            each = STATEMENT if in_vectors(mechanism, block) else ALONE
+            time += often * each * text.count(";")
+    return time
+
+
+def blocks_of(
+    model: Model, wires: Wires, work: np.ndarray, count: int, tied: float
+) -> Blocks | None:
+    """Return blocks of about equal work; None where cells would have to be in the same.
+
+    Parameters
+    ----------
+    model : Model
+    wires : Wires
+    work : (cells,) float64, ns
+    count : int
+        Number of blocks.
+    tied : float
+        Steps: instances and those they send to with a shorter delay are in one block.
+    """
+    extended, num_cells = model.extended, len(work)
+    assert extended is not None
+    ends = np.cumsum(work)
+    inner = np.searchsorted(ends - work / 2, ends[-1] * np.arange(1, count) / count)
+    cells = np.unique(np.concatenate(([0], inner, [num_cells])))
+    count = len(cells) - 1
+    own = _own(model, wires)
+    sender = _senders(model, wires, own)
+    netcons = extended.netcons
+    first = np.array([wires.first_target.get(k, 0) for k in range(len(model.kinds))], np.int64)
+    target = first[netcons.kind] + netcons.instance
+    near = extended.is_emitted[netcons.source] & (netcons.delay < tied * model.dt)
+    pairs = [(sender[netcons.source][near], own[target][near])]
+    for (k, _), node in extended.pointers.items():
+        of = stretch_of(model.forest.cell_offsets, np.stack((model.kinds[k].node, node)))
+        pairs.append((of[0], of[1]))
+    a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
+    group = _groups(num_cells + wires.num_targets, a, b)
+    block_of = np.full(len(group), -1)  # of groups, by their least member
+    of_cell = stretch_of(cells, np.arange(num_cells))
+    block_of[group[:num_cells]] = of_cell
+    if (block_of[group[:num_cells]] != of_cell).any():
+        return None
+    block_of = np.where(block_of < 0, np.arange(len(group)) % count, block_of)
+    at, sent = block_of[group], sender[netcons.source]
+    crossing = (sent >= 0) & (at[sent] != at[own[target]])
+    epoch = MOST_STEPS
+    if crossing.any():
+        least = netcons.delay[crossing].min() / model.dt
+        epoch = int(np.clip(np.floor(least + 1e-9), 0, MOST_STEPS))
+    if not epoch:
+        return None
+    return Blocks(cells, at[own], crossing, epoch, float(np.add.reduceat(work, cells[:-1]).max()))
+
+
+def _own(model: Model, wires: Wires) -> np.ndarray:
+    """(t,) int64: the cell of each target; those at no node have numbers after the cells."""
+    num_cells, bounds = model.forest.num_cells, model.forest.cell_offsets
+    own = num_cells + np.arange(wires.num_targets)
+    for k, first in wires.first_target.items():
+        kind = model.kinds[k]
+        if not is_artificial(kind):
+            own[first : first + kind.count] = stretch_of(bounds, kind.node)
+    return own
+
+
+def _senders(model: Model, wires: Wires, own: np.ndarray) -> np.ndarray:
+    """(s,) int64: the cell of each source, or the number of what is at no node; -1 of trains."""
+    extended = model.extended
+    assert extended is not None
+    found = np.full(extended.num_sources, -1)
+    detected = stretch_of(model.forest.cell_offsets, extended.detector_node)
+    found[extended.detector_source] = detected
+    for k, sources in extended.emitted.items():
+        known = np.flatnonzero(sources >= 0)
+        found[sources[known]] = own[wires.first_target[k] + known]
+    return found
+
+
+def _groups(count: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(count,) int64: the least of all that are tied to each, by pairs."""
+    least = np.arange(count)
+    while True:
+        found = np.minimum(least[a], least[b])
+        new = least.copy()
+        np.minimum.at(new, a, found)
+        np.minimum.at(new, b, found)
+        if np.array_equal(new, least):
+            return least
+        least = new

@@ -1,0 +1,249 @@
+"""An extended network advanced with NumPy in float64: the truth for executors on devices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from clhines import reference
+from clhines.network.extended import Played
+from clhines.network.model import Model
+from clhines.simulate.engines.axial import axial_currents
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events.exact import HostEvents
+from clhines.simulate.events.sources import Wires, wires_of
+from clhines.simulate.records.records import Record
+from clhines.simulate.records.reduced import HostReducer, HostReducers
+from clhines.simulate.state.start import currents, started
+from clhines.simulate.state.state import Chunk, TimedChunk
+
+Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
+
+
+class Clock:
+    """NEURON's time: each step adds two half steps.
+
+    Parameters
+    ----------
+    dt : float, ms
+    """
+
+    def __init__(self, dt: float) -> None:
+        self._dt, self._step, self._t = dt, 0, 0.0
+
+    def at(self, step: int) -> float:
+        """Time of the begin of a step, ms."""
+        if step < self._step:
+            self._step, self._t = 0, 0.0
+        for _ in range(step - self._step):
+            self._t = (self._t + 0.5 * self._dt) + 0.5 * self._dt
+        self._step = step
+        return self._t
+
+
+def played_at(played: Played, t: float) -> float:
+    """Value of what is played at a time, as NEURON gives it: after its end extrapolated."""
+    times, y = played.t, played.y
+    if not played.continuous:
+        k = int(np.searchsorted(times, t, side="right")) - 1
+        return float(y[k]) if k >= 0 else float("nan")
+    if t <= times[0]:
+        return float(y[0])
+    if len(times) == 1:
+        return float(y[0])
+    k = min(int(np.searchsorted(times, t, side="left")), len(times) - 1)
+    t0, t1 = times[k - 1], times[k]
+    if t0 == t1:
+        return float((y[k - 1] + y[k]) / 2)
+    share = (t - t0) / (t1 - t0)
+    return float((1 - share) * y[k - 1] + share * y[k])
+
+
+def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
+    """Return the outputs of each kind that are recorded, in its order."""
+    return tuple(
+        tuple(q.name for q in kind.mechanism.program.outputs if (k, q.name) in asked)
+        for asked in [{(r.kind, r.name) for r in records}]
+        for k, kind in enumerate(model.kinds)
+    )
+
+
+class ExtendedReference:
+    """Advance an extended model on the host.
+
+    Parameters
+    ----------
+    model : Model
+    wires : Wires, optional
+        Of a model with the same connections.
+    wanted : sequence of tuple of str
+        Outputs that are worked out, as `wanted_outputs` gives them.
+
+    Attributes
+    ----------
+    variables : Variables
+    """
+
+    def __init__(self, model: Model, wires: Wires | None = None, wanted: Wanted = ()) -> None:
+        assert model.extended is not None
+        self.model, self.extended = model, model.extended
+        self._wires = wires or wires_of(model, model.extended)
+        self.dtype, self.max_steps = np.dtype(np.float64), 1
+        self._taken, self._clock = 0, Clock(model.dt)
+        self.variables, self.events = self._started(wanted)
+        self.records: list[Record] = []
+        self._reducers = HostReducers(lambda record: HostReducer(record, model))
+        self._first = 0
+        self.failed = np.zeros(model.forest.num_cells, np.int32)
+        self._rows: list[list[np.ndarray]] = []
+
+    def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
+        return started(self.model, self.extended, self._wires, wanted)
+
+    @cached_property
+    def _order(self) -> list[np.ndarray]:
+        return reference.elimination_steps(self.model.forest)
+
+    def want(self, records: Sequence[Record]) -> None:
+        """Work out the outputs that are recorded; at the start, those of the start too."""
+        wanted = wanted_outputs(self.model, records)
+        if wanted == tuple(self.variables.wanted):
+            return
+        self.variables.wanted = list(wanted)
+        if not self._taken:
+            self.variables, self.events = self._started(wanted)
+
+    # -- a chunk -------------------------------------------------------------------------------
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps."""
+        self._reducers.begin(records)
+        self.records = self._reducers.sources
+        self.want(self.records)
+        self._rows = [[] for _ in self.records]
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take `count` steps from step `first`; the first is recorded in `row`."""
+        if row == 0:
+            self._first = first
+        with np.errstate(all="ignore"):  # what is not finite is found by `failed`
+            for step in range(first, first + count):
+                self._step(step)
+                for rows, record in zip(self._rows, self.records, strict=True):
+                    rows.append(self.recorded(record))
+
+    def recorded(self, record: Record) -> np.ndarray:
+        """(r,) float64: values of a record as they are."""
+        variables = self.variables
+        if record.kind == -1:
+            return variables.v[record.index]
+        if record.kind < 0:
+            return variables.ions[record.name][record.index]
+        for kept in (variables.states, variables.outputs):
+            if record.name in kept[record.kind]:
+                return kept[record.kind][record.name][record.index]
+        return variables.parameters[record.kind][record.name][record.index]
+
+    def end(self) -> Chunk:
+        """Return what was found since `begin`."""
+        source, t = self.new_events()
+        values = self._reducers.chunk(self._rows, self._first)
+        return TimedChunk.of(t, source, self.model.dt, self.failed.copy(), values)
+
+    def deliver(self, first: int, count: int) -> None:
+        """Do nothing: targets look for their events themselves."""
+
+    def mark(self) -> float:
+        """Return what `seconds` takes as this moment."""
+        return time.perf_counter()
+
+    def seconds(self, marks: Sequence[float]) -> list[float]:
+        """Return the moments, s."""
+        return list(marks)
+
+    # -- a step --------------------------------------------------------------------------------
+
+    def _step(self, step: int) -> None:
+        self._taken += 1
+        model, variables = self.model, self.variables
+        begin, half = self._clock.at(step), 0.5 * model.dt
+        middle = begin + half
+        end = middle + half
+        self.events.deliver(begin, middle)
+        self._play(middle)
+        g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
+        v = variables.v
+        d = model.capacitance_over_dt + model.constant_d + g
+        b = axial_currents(model.forest, model.u, v) + (model.constant_b - model.constant_g * v - i)
+        dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        if self.extended.second_order_currents:
+            for ion in self.extended.ions:
+                current = ion.variables[3]
+                variables.ions[current] += variables.ions[f"d{current}"] * dv
+        variables.v = v + (2 * dv if model.secondorder else dv)
+        self._play(end, is_end=True)
+        for block in ("advance", "after_solve", "before_step"):
+            for k in range(len(model.kinds)):
+                variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
+        after = variables.v[model.soma]
+        self.failed[(self.failed == 0) & ~np.isfinite(after)] = step + 1
+        self.events.detect(end)
+
+    def _play(self, t: float, is_end: bool = False) -> None:
+        for played in self.extended.played:
+            if is_end and not played.continuous:
+                continue  # NEURON sets these by events, after the states
+            value = played_at(played, t)
+            if not np.isnan(value):
+                self.variables.parameters[played.kind][played.parameter][played.instance] = value
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and times of the events found since the last call."""
+        found, self.events.emitted = self.events.emitted, []
+        source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
+        return source, np.concatenate([np.zeros(0), *(t for _, t in found)])
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Append events of other ranks, by source and time, to the rings of their sources."""
+        for s, t in zip(source, time, strict=True):
+            self.events.append(np.array([s]), np.array([t]))
+
+    def voltages_at(self, node: np.ndarray) -> np.ndarray:
+        """Voltages of nodes."""
+        return self.variables.v[node]
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        """Set the voltages of nodes of other ranks."""
+        self.variables.remote_v = v.astype(np.float64)
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def voltages(self) -> np.ndarray:
+        """(n,) float64, mV: in natural order."""
+        return self.variables.v.copy()
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of all connections, those of one after another, as they are now."""
+        return self.variables.weight.copy()
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        self._reducers.begin(records)
+        sources = self._reducers.sources
+        self.want(sources)
+        return self._reducers.now([self.recorded(source)[None] for source in sources], step)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return arrays that `load` takes."""
+        return {**self.variables.save(), "failed": self.failed.copy()}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave."""
+        self._taken, self.failed = 1, saved["failed"].copy()
+        self.variables.load(saved)
+        self.new_events()  # those of a start that was not

@@ -1,0 +1,435 @@
+"""Runs: the protocols `Executor` and `Run`, and the run on a device."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import trust
+from clhines.device.arrays import set_zero
+from clhines.device.devices import is_cpu
+from clhines.errors import DeviceMemoryError, InputError
+from clhines.network.model import Model
+from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.steps import Steps
+from clhines.simulate.events.grid import Delivery
+from clhines.simulate.events.plasticity import Plasticity
+from clhines.simulate.gpu.epochs import BlockEpochs
+from clhines.simulate.ranks.exchange import Received, Spikes
+from clhines.simulate.records.currents import current_now
+from clhines.simulate.records.records import Record, is_current
+from clhines.simulate.records.sampling import Sampling
+from clhines.simulate.state.decisions import external_sums
+from clhines.simulate.state.spread import Storage
+from clhines.simulate.state.state import Chunk, State
+
+_log = logging.getLogger(__name__)
+_NO_MEMORY = (
+    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+    cl.status_code.OUT_OF_HOST_MEMORY,
+    cl.status_code.INVALID_BUFFER_SIZE,
+)
+
+
+Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
+
+
+class Executor(Protocol):
+    """Advances the cells of a model on a device; it owns their voltages.
+
+    Everything else is in the `State` given to it: states of mechanisms, sums of incoming
+    events, found spikes, recorded voltages. Only `voltages` waits for the device.
+
+    Attributes
+    ----------
+    max_steps : int
+        Steps of one `advance` at most: those whose events are known before the first of them.
+    """
+
+    max_steps: int
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record voltages from now on.
+
+        Parameters
+        ----------
+        nodes : (r,) int64
+            Natural nodes; column k of `State.record_v` is the voltage of ``nodes[k]``.
+        """
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue steps.
+
+        Parameters
+        ----------
+        first, count : int
+            Steps `first` to ``first + count - 1``. Their events are in `State.incoming`.
+        row : int
+            Of `State.record_v`, (rows, r) real in mV: it gets the voltages at the end of step
+            `first`, the next row those of the next step.
+        """
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype of the `State`, mV, in natural order: as they are now."""
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Go on from other voltages, (n,) real, mV, in natural order."""
+
+
+@runtime_checkable
+class Changeable(Protocol):
+    """An executor whose numbers can be changed on the device, without another plan."""
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Arrays on the device that `set_voltages` sets."""
+
+
+MakeExecutor: TypeAlias = Callable[[State], Executor]  # an engine of one's own
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a network is to be advanced; see `Simulation`.
+
+    Attributes
+    ----------
+    what : object
+        Named by messages about memory.
+    queue : pyopencl.CommandQueue or None
+        None for ``reference``.
+    dtype : numpy.dtype
+    engine : str or callable
+    chunk : int
+    max_spikes : int or None
+    method : str
+    options : dict of str to object
+        Of the `Solver`.
+    """
+
+    what: object
+    queue: cl.CommandQueue | None
+    dtype: np.dtype
+    engine: str | MakeExecutor
+    chunk: int
+    max_spikes: int | None
+    method: str
+    options: dict[str, object]
+
+
+class Run(Protocol):
+    """A model in time: what a `Simulation` calls, on a device, on the host or on several ranks.
+
+    In a chunk, `begin` comes first, then `advance` and `deliver` in turn, then `end`.
+
+    Attributes
+    ----------
+    max_steps : int
+        Steps of one `advance` at most.
+    """
+
+    max_steps: int
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take steps `first` to ``first + count - 1``; the first is recorded in `row`."""
+
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
+
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, and return when each mark of `mark` was reached, s; only differences count."""
+
+    def end(self) -> Chunk:
+        """Wait, and return the spikes, failures and records since `begin`."""
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records at the begin of a step, (1, r) real each, whatever is kept of them.
+
+        Crossings of thresholds are found from these on.
+        """
+
+    def voltages(self) -> np.ndarray:
+        """(n,) real, mV, in natural order: as they are now."""
+
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections as they are now, in the order given."""
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on.
+
+        Returns
+        -------
+        dict of name -> array
+            ``v`` (n,) real in mV, ``incoming`` (slots, num_targets) int64, ``failed``
+            (num_cells,) int32, ``stateK_NAME`` (count,) real for each state of kind K, and with
+            plastic connections ``plastic_weight`` (m,) float64, ``plastic_trace_pre``,
+            ``plastic_trace_post`` (sources,) float64, ``plastic_step_pre``,
+            ``plastic_step_post`` (sources,) int32.
+        """
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` returned, of whichever run of the same network."""
+
+
+class PartRun(Run, Protocol):
+    """A run of a part of a network, whose spikes are exchanged with the other parts."""
+
+    def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Note which spikes have been found once all that was enqueued is done.
+
+        Returns
+        -------
+        callable
+            Waits for that, and returns (k,) cells of the part and (k,) steps of the spikes noted
+            there and not before.
+        """
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of the whole network to the targets of the part.
+
+        Parameters
+        ----------
+        source, step : (k,) integer
+            Cells, numbered in the whole network, and steps of their spikes.
+        first, count : int
+            All are of steps `first` to ``first + count - 1``.
+        """
+
+
+def values_now(run: Run, model: Model, records: Sequence[Record]) -> list[np.ndarray]:
+    """Values of variables as they are, (1, r) each; `run` advances the model."""
+    kinds = {r.kind < 0 for r in records}
+    v = run.voltages() if True in kinds else np.zeros(0)
+    states = run.save() if False in kinds else {}
+    found = []
+    for r in records:
+        if is_current(r, model):
+            kind = model.kinds[r.kind]
+            own = {name: states[f"state{r.kind}_{name}"] for name in kind.mechanism.states}
+            values = current_now(model, kind, v, own)
+        else:
+            values = v if r.kind < 0 else states[f"state{r.kind}_{r.name}"]
+        found.append(values[r.index][None])
+    return found
+
+
+def take_chunk(
+    run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
+) -> Chunk:
+    """Take the steps of a chunk, and add their times to `cost`, s."""
+    run.begin(count, records)
+    marks = [run.mark()]
+    for row in range(0, count, run.max_steps):
+        some = min(run.max_steps, count - row)
+        run.advance(first + row, some, row)
+        marks.append(run.mark())
+        run.deliver(first + row, some)
+        marks.append(run.mark())
+    spent = np.diff(run.seconds(marks))  # waits
+    cost["steps"] += float(spent[0::2].sum())
+    cost["spikes"] += float(spent[1::2].sum())
+    clock = time.perf_counter()
+    chunk = run.end()
+    cost["collect"] += time.perf_counter() - clock
+    return chunk
+
+
+@contextmanager
+def naming_memory(what: object, steps: int) -> Iterator[None]:
+    """Turn memory errors of OpenCL into one that names the purpose of the memory."""
+    try:
+        yield
+    except (cl.MemoryError, cl.LogicError) as error:
+        if error.code not in _NO_MEMORY:
+            raise
+        raise DeviceMemoryError(
+            f"the device has no memory for {what!r} and what is recorded in {steps} steps; "
+            f"expected fewer cells or records, or a smaller chunk or max_spikes ({error})"
+        ) from error
+
+
+def choose_executor(
+    state: State, engine: str | MakeExecutor, method: str, options: Mapping[str, object]
+) -> tuple[str, Executor]:
+    """Choose the executor; return the engine's name and the executor."""
+    if not isinstance(engine, str):
+        return "custom", engine(state)
+    device, plain = state.queue.device, method == "auto" and not options
+    if engine == "epochs" and not plain:
+        raise InputError("engine='epochs' uses no solver; method and its options are for 'steps'")
+    wrong = engine == "auto" and plain and not trust.is_right(device, "epochs", state.dtype)
+    if engine == "steps" or not plain or wrong:
+        why = "as given" if engine == "steps" else "a method is given"
+        _log.info("engine steps (%s)", "epochs are wrong" if wrong else why)
+        return "steps", Steps(state, method, **options)
+    epochs: Executor
+    try:
+        if is_cpu(device):
+            epochs = CellEpochs(state)
+        else:
+            limits = trust.limits(device, "epochs", state.dtype)
+            epochs = BlockEpochs(state.model, state, limits)
+    except InputError as error:  # a cell is too large for a work-group
+        if engine == "epochs" or is_cpu(device):
+            raise
+        _log.info("engine steps (%s)", error)
+        return "steps", Steps(state, method)
+    why = f"whole cells for up to {state.decisions.epoch} steps, the smallest delay"
+    _log.info("engine epochs (%s)", why)
+    return "epochs", epochs
+
+
+class DeviceRun:
+    """An executor on a device, the state it works on, and the delivery of spikes."""
+
+    def __init__(self, state: State, executor: Executor) -> None:
+        self.state, self.executor, self.model = state, executor, state.model
+        self.max_steps = executor.max_steps
+        self._sampling = executor if isinstance(executor, Sampling) else None
+        state.sampling = self._sampling is not None
+        self.delivery: Delivery | None = None
+        self.plasticity: Plasticity | None = None
+        self._set, self.weight = False, state.connections.weight
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        self._timed = bool(state.queue.properties & timed)
+        self._received = Received(state) if state.decisions.split else None
+        largest = state.connections.largest
+        if not largest.any():
+            return
+        self.delivery = Delivery(
+            state.queue,
+            state.connections,
+            state.model.num_targets,
+            state.slots,
+            state.max_spikes if self._received is None else self._received.capacity,
+            steps=self.max_steps,
+            external=external_sums(state.model),
+            largest=largest,
+            scale=state.incoming_scale,
+        )
+        given = state.model.connections
+        if given.rule is not None:
+            cells = state.model.cell_of_target()
+            dt = state.model.dt
+            self.plasticity = Plasticity(self.delivery, given.rule, dt, cells, given.plastic)
+
+    def take_parameters(self, model: Model) -> None:
+        """Take a model with the parameters that the executor has; records are made of them."""
+        self.model = model
+        self.state.take_parameters(model)
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Allocate rows of records."""
+        state = self.state
+        before = state.record_node
+        state.begin(rows, records)
+        if state.record_node is not before or not self._set:
+            if self._sampling is not None:
+                self._sampling.set_samples(state.samples, state.sampled)
+            nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
+            self.executor.set_records(nodes.astype(np.int64))
+            self._set = True
+        if self._received is not None:
+            self._received.begin()
+        elif self.delivery is None:
+            set_zero(self.state.spike_count, self.state.queue)
+        else:
+            self.delivery.reset(self.state.spike_count)
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take `count` steps; records go to `row` and after it."""
+        if row == 0:
+            self.state.first_step = first
+            if self.state.record_currents:
+                self.state.begin_currents(self.executor.voltages())
+        self.state.add_events(first, count)
+        between = self.state.record_states or self.state.record_currents
+        each = 1 if between else count  # these are recorded between launches
+        for k in range(0, count, each):
+            self.state.enqueue_currents(first + k, row + k)
+            self.executor.advance(first + k, each, row + k)
+            self.state.enqueue_states(row + k)
+
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver the spikes of `count` steps."""
+        state = self.state
+        change = self.plasticity or self.delivery
+        if change is not None:
+            found = state.spike_source, state.spike_step, state.spike_count
+            change.enqueue(*found, state.incoming, first, count)
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        """Enqueue a read of the spikes; see `PartRun`."""
+        assert self._received is not None
+        return self._received.note()
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Enqueue the delivery of spikes of the whole network, of which this is a part."""
+        change = self.plasticity or self.delivery
+        if change is None or self.delivery is None or self._received is None:
+            return
+        found = self._received.put(source, step, self.delivery)
+        change.enqueue(*found, self.state.incoming, first, count)
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        reducers = self.state.reducers
+        reducers.begin(records)
+        return reducers.now(values_now(self, self.model, reducers.sources), step)
+
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
+        return cl.enqueue_marker(self.state.queue) if self._timed else time.perf_counter()
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, and return the times at which the queue reached the marks."""
+        self.state.queue.finish()
+        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
+
+    def end(self) -> Chunk:
+        """Return the spikes, failures and records."""
+        return self.state.end()
+
+    def voltages(self) -> np.ndarray:
+        """(num_nodes,) mV, in natural order."""
+        return self.executor.voltages()
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return the state."""
+        saved = {"v": self.voltages(), **self.state.save()}
+        if self.plasticity is not None:
+            saved |= {f"plastic_{k}": a for k, a in self.plasticity.state().items()}
+        return saved
+
+    def weights(self) -> np.ndarray:
+        """Return the weights as they are now."""
+        if self.plasticity is not None:
+            return self.plasticity.weight
+        return self.weight.copy()
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Restore a state that `save` returned."""
+        if self.plasticity is not None:
+            names = self.plasticity.state()
+            self.plasticity.restore({k: saved[f"plastic_{k}"] for k in names})
+        self.executor.set_voltages(saved["v"])
+        self.state.load(saved)

@@ -1,0 +1,363 @@
+"""Variables: all that changes in an extended network, in NumPy, and calls of mechanisms' blocks.
+
+The reference executor works on them; executors on devices begin with the values that `start` has
+given them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.mechanisms.emit.noise import normal
+from clhines.mechanisms.ir.program import Argument
+from clhines.network.extended import INITIAL_REVERSAL, Extended, IonNodes
+from clhines.network.model import DENSITY, Model
+from clhines.simulate.events.sources import Wires
+
+GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
+ABSOLUTE_ZERO = 273.15
+
+
+@dataclass(eq=False)
+class Queue:
+    """Self events and armed WATCH conditions of all instances of a kind.
+
+    Attributes
+    ----------
+    time, flag, sent : (capacity, count) float64
+        Of self events: when due, and when sent; in the order in which they were sent.
+    connection : (capacity, count) int64
+        The connection whose event sent it, -1 for none.
+    size, last : (count,) int64
+        Self events under way, and the one that was sent last, -1 if it has come.
+    armed, above : (watches, count) bool
+    """
+
+    time: np.ndarray
+    flag: np.ndarray
+    sent: np.ndarray
+    connection: np.ndarray
+    size: np.ndarray
+    last: np.ndarray
+    armed: np.ndarray
+    above: np.ndarray
+
+    @classmethod
+    def empty(cls, capacity: int, watches: int, count: int) -> Queue:
+        """Return queues without events."""
+        a, b = (capacity, count), (watches, count)
+        return cls(
+            time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
+            connection=np.full(a, -1), size=np.zeros(count, np.int64),
+            last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
+        )  # fmt: skip
+
+
+@dataclass(eq=False)
+class Call:
+    """What a call of a block is given besides the instances' own values, and what it gives."""
+
+    v: np.ndarray
+    t: dict[str, float | np.ndarray]
+    flag: np.ndarray | None = None
+    weight_at: np.ndarray | None = None  # place of each instance's first weight; -1: none
+    other_at: np.ndarray | None = None  # of the connection at which FOR_NETCONS is
+    step: int = 0
+    results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+
+
+def is_time(name: str) -> bool:
+    """Whether an array of `Variables.named` has times, which are float64 in any case."""
+    return name == "ring" or (name.startswith("queue") and name.endswith(("_time", "_sent")))
+
+
+def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
+    """Nernst's potential, mV, as NEURON computes it."""
+    if z == 0:
+        return np.zeros(len(ci))
+    scale = 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z
+    with np.errstate(all="ignore"):
+        value = scale * np.log(co / ci)
+    return np.where(ci <= 0, 1e6, np.where(co <= 0, -1e6, value))
+
+
+class Variables:
+    """All that changes in an extended network.
+
+    Parameters
+    ----------
+    model : Model
+    extended : Extended
+    wires : Wires
+
+    Attributes
+    ----------
+    v : (n,) float64, mV
+    remote_v : (r,) float64, mV
+        Of nodes of other ranks; see `Extended`.
+    wanted : list of tuple of str
+        Outputs of each kind that are worked out, as they are recorded.
+    parameters, states, outputs : list of dict of name -> (count,) float64
+        One a kind.
+    ions : dict of variable -> (n,) float64
+        By node: ``eca``, ``cai``, ``cao``, ``ica``, and ``dica`` for the slope.
+    weight : (w,) float64
+    cursor : (m,) int64
+    ring, count : see `Wires`
+    above : (d,) bool
+        Whether each detector's voltage is above its threshold.
+    queues : dict of kind -> Queue
+    drawn : dict of (kind, name) -> (count,) int64
+        Numbers that each stream of Random123 has given.
+    """
+
+    def __init__(self, model: Model, extended: Extended, wires: Wires) -> None:
+        self.model, self.extended, self.wires = model, extended, wires
+        n = model.forest.num_nodes
+        self.v, self.remote_v = model.v_init.copy(), extended.remote_v.copy()
+        self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
+        self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
+        self.states, self.outputs = [], []
+        for kind in model.kinds:
+            program = kind.mechanism.program
+            given = kind.parameters
+            self.states.append(
+                {q.name: np.full(kind.count, given.get(q.name, q.default)) for q in program.states}
+            )
+            self.outputs.append({q.name: np.full(kind.count, q.default) for q in program.outputs})
+        self.ions = {}
+        self._currents = {ion.variables[3] for ion in extended.ions}
+        for ion in extended.ions:
+            e, inside, outside, current = ion.variables
+            for name, values in ((e, ion.e), (inside, ion.ci), (outside, ion.co)):
+                self.ions[name] = np.zeros(n)
+                self.ions[name][ion.node] = values
+            self.ions[current], self.ions[f"d{current}"] = np.zeros(n), np.zeros(n)
+        self.weight = extended.netcons.weight.copy()
+        self.cursor = np.zeros(extended.netcons.count, np.int64)
+        self.ring, self.count = wires.ring.copy(), wires.count.copy()
+        self.above = np.zeros(len(extended.detector_node), bool)
+        self.queues = {}
+        for k in wires.kinds:
+            net = model.kinds[k].mechanism.program.net
+            assert net is not None
+            capacity = net.queue if any(s.kind != "event" for s in net.sends) else 0
+            self.queues[k] = Queue.empty(capacity, net.watches, model.kinds[k].count)
+        self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in extended.streams.items()}
+        self.tables = [
+            {table.name: self._filled(k, table.name, table.n) for table in
+             kind.mechanism.program.tables}
+            for k, kind in enumerate(model.kinds)
+        ]  # fmt: skip
+        self.rounds = [self._rounds(kind.node, kind.mechanism.program.ions) for kind in model.kinds]
+
+    @staticmethod
+    def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
+        """Instances in rounds of different nodes, where they act on the ions of their node."""
+        if not ions or np.diff(node).all():  # nodes are ascending
+            return [np.arange(len(node))]
+        again = np.arange(len(node)) - np.searchsorted(node, node)
+        return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]
+
+    def _filled(self, k: int, name: str, n: int) -> np.ndarray:
+        """(n + 1, columns) float64: a table, as NEURON fills it."""
+        mechanism = self.model.kinds[k].mechanism
+        table = next(t for t in mechanism.program.tables if t.name == name)
+        some = np.zeros(1, np.int64)
+        if not len(self.model.kinds[k].node):
+            return np.zeros((n + 1, len(table.columns)))
+        for depends in table.depends:
+            values = self.parameters[k][depends]
+            if (values != values[0]).any():
+                raise InputError(
+                    f"{mechanism.name}: {depends} differs between instances, and table "
+                    f"{name} depends on it; expected one value"
+                )
+        grid = Call(np.zeros(1), {})
+        lo, hi = (float(np.ravel(x)[0]) for x in self.call(k, f"grid_{name}", some, grid))
+        dx = (hi - lo) / n
+        x = np.full(n + 1, dx)
+        x[0] = lo
+        x = np.cumsum(x)
+        filled = Call(x, {"x": x})
+        rows = self.call(k, f"table_{name}", np.zeros(n + 1, np.int64), filled)
+        return np.stack([np.broadcast_to(row, n + 1) for row in rows], axis=1)
+
+    @cached_property
+    def _singles(self) -> dict[int, list[tuple[str, bool]]]:
+        return {}
+
+    def singles(self, k: int) -> list[tuple[str, bool]]:
+        """Names of a kind's parameters, and whether each is one number for all instances."""
+        if k not in self._singles:
+            kind = self.model.kinds[k]
+            played = {p.parameter for p in self.extended.played if p.kind == k}
+            names = kind.mechanism.parameters
+            self._singles[k] = [(n, kind.is_single(n) and n not in played) for n in names]
+        return self._singles[k]
+
+    def place_of_parameter(self, k: int, name: str) -> int:
+        """Where a parameter that is not single begins in the array of all parameters."""
+        known = self.singles(k)
+        before = [n for n, single in known if not single]
+        ones = sum(single for _, single in known)
+        return ones + before.index(name) * self.model.kinds[k].count
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def call(self, k: int, block: str, some: np.ndarray, given: Call) -> Sequence[np.ndarray]:
+        """Call a block of some instances of a kind, and put its results where they belong.
+
+        Parameters
+        ----------
+        k : int
+        block : str
+        some : (r,) int64
+        given : Call
+            `given.v` is (r,); gets what is no variable of the instances.
+        """
+        mechanism = self.model.kinds[k].mechanism
+        wanted = (self.wanted[k],) if self.wanted[k] else ()
+        arguments = mechanism.calls(block, *wanted)
+        changed = [a for a in arguments if a.direction != "in"]
+        if not changed:  # it sets nothing that anyone asks for
+            return ()
+        values = [self._value(k, a, some, given) for a in arguments if a.direction != "out"]
+        with np.errstate(all="ignore"):  # np.where computes what it does not take
+            results = mechanism.twin(block, *wanted)(*values)
+        for argument, value in zip(changed, results, strict=True):
+            self._put(k, block, argument, value, some, given)
+        return results
+
+    def _value(self, k: int, a: Argument, some: np.ndarray, given: Call) -> object:
+        role, name = a.role, a.name
+        if role == "parameter":
+            return self.parameters[k][name][some]
+        if role == "state":
+            return self.states[k][name][some]
+        if role == "ion":
+            return self.ions[name][self.model.kinds[k].node[some]]
+        if role == "table":
+            return self.tables[k][name]
+        if role == "pointer":
+            return np.append(self.v, self.remote_v)[self.extended.pointers[k, name][some]]
+        if role in ("weight", "other_weight"):
+            return self._weights(k, name, given.weight_at if role == "weight" else given.other_at)
+        if role == "noise":
+            number = self.model.kinds[k].first_instance + some
+            return normal(self.model.seed, number, given.step)
+        if role in ("v", "t", "dt", "flag", "x"):
+            single = {"v": given.v, "dt": np.float64(self.model.dt), "flag": given.flag}
+            return given.t[name] if role in ("t", "x") else single[role]
+        if role in ("stream", "drawn"):
+            return self.stream(k, name, some) if role == "stream" else self.drawn[k, name][some]
+        raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
+
+    def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
+        """(r, 4) uint32: the names of a stream of random numbers."""
+        ids = self.extended.streams[k, name][some]
+        index = np.full((len(some), 1), self.extended.random_index, np.uint32)
+        return np.hstack([ids, index])
+
+    def _weights(self, k: int, name: str, at: np.ndarray | None) -> np.ndarray:
+        net = self.model.kinds[k].mechanism.program.net
+        assert net is not None and at is not None
+        place = np.where(at < 0, 0, at + net.weights.index(name))
+        padded = self.weight if len(self.weight) else np.zeros(1)
+        return np.where(at < 0, 0.0, padded[place])
+
+    def _put(
+        self, k: int, block: str, a: Argument, value: np.ndarray, some: np.ndarray, given: Call
+    ) -> None:
+        role, name = a.role, a.name
+        kind = self.model.kinds[k]
+        if role in ("state", "output"):
+            (self.states if role == "state" else self.outputs)[k][name][some] = value
+        elif role == "drawn":
+            self.drawn[k, name][some] = value
+        elif role == "ion" and not (block == "current" and name in self._currents):
+            self.ions[name][kind.node[some]] = value
+        elif role in ("ion", "ion_current"):  # what a mechanism adds to the ion's current
+            node = kind.node[some]
+            per_area = 1.0
+            if kind.mechanism.kind == "point":
+                per_area = 1.0 / (DENSITY * self.model.area[node])
+            total = self.ions[name if role == "ion" else f"d{name}"]
+            total[node] += value * per_area
+        elif role in ("weight", "other_weight"):
+            net = kind.mechanism.program.net
+            at = given.weight_at if role == "weight" else given.other_at
+            assert net is not None and at is not None
+            known = at >= 0
+            place = at[known] + net.weights.index(name)
+            self.weight[place] = np.broadcast_to(value, known.shape)[known]
+        else:
+            given.results[role, name] = np.broadcast_to(value, some.shape).copy()
+
+    def writes(self, k: int, block: str) -> list[IonNodes]:
+        """Return ions of which a block writes concentrations."""
+        program = self.model.kinds[k].mechanism.program
+        names = {a.name for a in program.blocks[block] if a.role == "ion" and a.direction != "in"}
+        return [ion for ion in self.extended.ions if names & {*ion.variables[1:3]}]
+
+    def wrote_concentrations(self, k: int, block: str, some: np.ndarray) -> None:
+        """Bring the reversal potentials of ions to the concentrations that INITIAL has written."""
+        node = self.model.kinds[k].node[some]
+        for ion in self.writes(k, block):
+            style = ion.style[np.searchsorted(ion.node, node)]
+            self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])  # of a round: each once
+
+    def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
+        """Set the reversal potential at nodes to Nernst's."""
+        e, inside, outside, _ = ion.variables
+        ci, co = self.ions[inside][node], self.ions[outside][node]
+        self.ions[e][node] = nernst(ci, co, ion.valence, self.extended.celsius)
+
+    def run_block(
+        self, k: int, block: str, t: dict[str, float], results: dict | None = None
+    ) -> None:
+        """Call a block of all instances of a kind, where the kind has it."""
+        kind = self.model.kinds[k]
+        if block not in kind.mechanism.program.blocks:
+            return
+        for some in self.rounds[k]:
+            v = (
+                self.v[kind.node[some]]
+                if kind.mechanism.kind != "artificial"
+                else np.zeros(len(some))
+            )
+            self.call(k, block, some, Call(v, dict(t)))
+
+    # -- files ---------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return copies of all arrays that change, by name."""
+        return {name: array.copy() for name, array in self.named().items()}
+
+    def named(self) -> dict[str, np.ndarray]:
+        """Return all arrays that change, by name."""
+        found = {"v": self.v, "weight": self.weight, "cursor": self.cursor, "ring": self.ring}
+        found |= {"count": self.count, "above": self.above}
+        found |= {"remote_v": self.remote_v} if len(self.remote_v) else {}
+        for k, (states, outputs) in enumerate(zip(self.states, self.outputs, strict=True)):
+            found |= {f"state{k}_{name}": a for name, a in states.items()}
+            found |= {f"output{k}_{name}": a for name, a in outputs.items()}
+        found |= {f"ion_{name}": a for name, a in self.ions.items()}
+        for k, queue in self.queues.items():
+            found |= {f"queue{k}_{name}": a for name, a in vars(queue).items()}
+        for (k, name), drawn in self.drawn.items():
+            found[f"drawn{k}_{name}"] = drawn
+        for played in self.extended.played:
+            name = f"played{played.kind}_{played.parameter}"
+            found[name] = self.parameters[played.kind][played.parameter]
+        return found
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Take the values of `save`, in place."""
+        for name, array in self.named().items():
+            array[...] = saved[name].reshape(array.shape)

@@ -1,0 +1,396 @@
+"""Events of an extended network on the host: the same rules as in ``extended.mako``, in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.errors import InputError
+from clhines.mechanisms.ir.program import Net
+from clhines.simulate.engines.variables import Call, Queue, Variables
+from clhines.simulate.events import bins
+from clhines.simulate.events.sources import SPIKE_LATE
+
+Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
+
+
+class HostEvents:
+    """Delivers events to the instances of an extended network.
+
+    Parameters
+    ----------
+    variables : Variables
+
+    Attributes
+    ----------
+    emitted : list of (sources, times)
+        Events since it was emptied: of detectors and of instances.
+    """
+
+    def __init__(self, variables: Variables) -> None:
+        self.variables, self.emitted = variables, Emitted()
+        wires = variables.wires
+        connection = variables.extended.netcons
+        self._delay, self._source = connection.delay, connection.source
+        target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
+        self._target = np.empty(connection.count, np.int64)
+        self._target[wires.order] = target
+        self._layer = np.zeros(wires.num_targets, np.int64)
+        for number, targets in enumerate(wires.layers):
+            self._layer[targets] = number
+        self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
+        self._early = False  # whether events are sent before thresholds are compared
+        if variables.extended.bins:
+            self._rank = bins.connection_ranks(variables.extended)
+            self._detected = bins.detected(variables.extended)
+
+    def net(self, k: int) -> Net:
+        """Return what a kind does with events."""
+        net = self.variables.model.kinds[k].mechanism.program.net
+        assert net is not None
+        return net
+
+    # -- sources -------------------------------------------------------------------------------
+
+    def detect(self, t: float) -> None:
+        """Append an event to the source of each detector whose voltage has come to be above."""
+        variables, extended = self.variables, self.variables.extended
+        above = variables.v[extended.detector_node] > extended.detector_threshold
+        new = above & ~variables.above
+        variables.above = above
+        sources = extended.detector_source[new]
+        self.append(sources, np.full(len(sources), t + SPIKE_LATE))
+        if len(sources):
+            self.emitted.append((sources, np.full(len(sources), t)))
+
+    def append(self, sources: np.ndarray, times: np.ndarray) -> None:
+        """Append an event to each of some different sources."""
+        variables, wires = self.variables, self.variables.wires
+        at = variables.count[sources] % wires.ring_size[sources]
+        variables.ring[wires.ring_first[sources] + at] = times
+        variables.count[sources] += 1
+
+    # -- delivery ------------------------------------------------------------------------------
+
+    def deliver(self, now: float, until: float) -> None:
+        """Deliver what is due up to `now`, check WATCH conditions, deliver up to `until`."""
+        binned = self.variables.extended.bins
+        for layer in range(len(self.variables.wires.layers)):
+            self._early = binned
+            self._deliver(layer, now)
+            self._early = False
+            fired = self._fired(layer)
+            if binned:
+                self._bin(layer, now, False)
+            self._watch(fired, now)
+            self._deliver(layer, until)
+            if binned:
+                self._bin(layer, now, True)
+
+    def deliver_until(self, until: float) -> None:
+        """Deliver what is due, without conditions: at the start."""
+        for layer in range(len(self.variables.wires.layers)):
+            self._deliver(layer, until)
+
+    def _deliver(self, layer: int, until: float) -> None:
+        """Deliver, the earliest event of each target first, until nothing is due."""
+        variables, wires = self.variables, self.variables.wires
+        while variables.extended.bins:
+            none = np.zeros(0, np.int64)
+            if not any([self._take(k, layer, until, (none, none, none)) for k in wires.kinds]):
+                return
+        while True:
+            open_ = np.flatnonzero(
+                (variables.cursor < variables.count[self._source])
+                & (self._layer[self._target] == layer)
+            )
+            lag = variables.count[self._source[open_]] - variables.cursor[open_]
+            size = wires.ring_size[self._source[open_]]
+            if (lag > size).any():
+                raise InputError("a source had more events than its ring has room for")
+            sent = variables.ring[
+                wires.ring_first[self._source[open_]] + variables.cursor[open_] % size
+            ]
+            time = sent + self._delay[open_]
+            due = time <= until
+            order = np.lexsort((open_[due], sent[due], time[due], self._target[open_[due]]))
+            connection, time = open_[due][order], time[due][order]
+            sent = sent[due][order]
+            first = np.ones(len(connection), bool)
+            first[1:] = self._target[connection[1:]] != self._target[connection[:-1]]
+            of_wire = (connection[first], time[first], sent[first])
+            if not any([self._take(k, layer, until, of_wire) for k in wires.kinds]):
+                return
+
+    def _bin(self, layer: int, begin: float, every: bool) -> None:
+        """Deliver what is in the bin of a step: to each target what was sent last first.
+
+        `every` is whether that has events that were sent after the begin of the step.
+        """
+        variables, wires = self.variables, self.variables.wires
+        connection, number, key, then = self._in_bin(layer, begin, every)
+        source, target = self._source[connection], self._target[connection]
+        place = np.zeros(self.variables.extended.num_sources)  # order of sources
+        np.maximum.at(place, self._source, self._rank)
+        order = np.lexsort((-self._rank[connection], -number, -place[source], -key, target))
+        connection, target = connection[order], target[order]
+        # in a second round NEURON's t is that of the last self event
+        times = np.maximum(begin, then[order]) if every else np.full(len(order), begin)
+        turn = np.arange(len(order)) - np.searchsorted(target, target)
+        np.add.at(variables.cursor, connection, 1)
+        for some in (np.flatnonzero(turn == r) for r in range(int(turn.max(initial=-1)) + 1)):
+            for k in wires.kinds:
+                instance = target[some] - wires.first_target[k]
+                mine = (instance >= 0) & (instance < variables.model.kinds[k].count)
+                if mine.any():
+                    t, flag = times[some[mine]], np.zeros(int(mine.sum()))
+                    self.receive(k, instance[mine], t, flag, connection[some[mine]])
+
+    def _in_bin(
+        self, layer: int, begin: float, every: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return connections of the events of a bin, their numbers, their order, and when sent."""
+        variables, wires = self.variables, self.variables.wires
+        lag = variables.count[self._source] - variables.cursor
+        if (lag > wires.ring_size[self._source]).any():
+            raise InputError("a source had more events than its ring has room for")
+        here = np.flatnonzero((lag > 0) & (self._layer[self._target] == layer))
+        connection = np.repeat(here, lag[here])
+        number = variables.cursor[connection] + ranges(np.zeros(len(here), np.int64), lag[here])
+        source = self._source[connection]
+        then = variables.ring[wires.ring_first[source] + number % wires.ring_size[source]]
+        taken = then + self._delay[connection] < bins.bin_end(then, begin, variables.model.dt)
+        key = np.where(self._detected[connection], then, then + SPIKE_LATE)
+        if not every:  # others are later ones of short connections
+            short = self._delay[connection] < 0.5 * variables.model.dt
+            taken &= ~short | (key <= begin + SPIKE_LATE)
+        # of each connection the first ones
+        first = np.searchsorted(connection, connection)
+        missed = np.cumsum(~taken)
+        before = missed - ~taken
+        taken = (missed - before[first]) == 0
+        return connection[taken], number[taken], key[taken], then[taken]
+
+    def _take(
+        self, k: int, layer: int, until: float, of_wire: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> bool:
+        """Deliver one event to each instance of a kind for which one is due."""
+        variables, wires = self.variables, self.variables.wires
+        count, queue = variables.model.kinds[k].count, variables.queues[k]
+        begin = wires.first_target[k]
+        connection, time, sent = of_wire
+        here = (self._target[connection] >= begin) & (self._target[connection] < begin + count)
+        which, due, since = np.full(count, -1), np.full(count, np.inf), np.full(count, np.inf)
+        instance = self._target[connection[here]] - begin
+        which[instance], due[instance] = connection[here], time[here]
+        since[instance] = sent[here]
+        slot, own, own_sent = earliest(queue)
+        mine = (own <= until) & (self._layer[begin : begin + count] == layer)
+        mine &= (own < due) | ((own == due) & (own_sent < since))
+        flag = np.zeros(count)
+        if mine.any():
+            due = np.where(mine, own, due)
+            some = np.flatnonzero(mine)
+            flag[some] = queue.flag[slot[some], some]
+            which[some] = queue.connection[slot[some], some]
+            removed(queue, slot, mine)
+        from_wire = np.zeros(count, bool)
+        from_wire[instance] = True
+        from_wire &= ~mine
+        variables.cursor[which[from_wire]] += 1
+        some = np.flatnonzero(from_wire | mine)
+        if len(some):
+            self.receive(k, some, due[some], flag[some], which[some])
+        return bool(len(some))
+
+    def receive(
+        self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, connection: np.ndarray
+    ) -> None:
+        """Call NET_RECEIVE of instances, and do what it asks for."""
+        variables, net = self.variables, self.net(k)
+        first = variables.extended.netcons.first_weight
+        at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
+        call = self._call(k, some, t, flag, at)
+        for n in range(net.for_netcons):
+            self._each_connection(k, f"for_netcons{n}", some, call)
+        variables.call(k, "receive", some, call)
+        self.obey(k, some, t, connection, call)
+
+    def _call(
+        self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
+    ) -> Call:
+        kind = self.variables.model.kinds[k]
+        artificial = kind.mechanism.kind == "artificial"
+        v = np.zeros(len(some)) if artificial else self.variables.v[kind.node[some]]
+        return Call(v, {"now": t}, flag, at)
+
+    def _each_connection(self, k: int, block: str, some: np.ndarray, given: Call) -> None:
+        """Call a block of FOR_NETCONS for each connection of the instances, one after another."""
+        variables, wires = self.variables, self.variables.wires
+        assert given.flag is not None and given.weight_at is not None
+        target = wires.first_target[k] + some
+        counts = np.diff(wires.first)[target]
+        for turn in range(int(counts.max(initial=0))):
+            there = np.flatnonzero(counts > turn)
+            connection = wires.order[wires.first[target[there]] + turn]
+            other = variables.extended.netcons.first_weight[connection]
+            t = np.asarray(given.t["now"])[there]
+            call = self._call(k, some[there], t, given.flag[there], given.weight_at[there])
+            call.other_at = other
+            variables.call(k, block, some[there], call)
+
+    def obey(
+        self,
+        k: int,
+        some: np.ndarray,
+        t: np.ndarray,
+        connection: np.ndarray,
+        call: Call,
+    ) -> None:
+        """Send the events and arm the conditions that a block has asked for."""
+        variables, net = self.variables, self.net(k)
+        names = sorted({name for role, name in call.results if role == "send"})
+        for name in names:
+            number, what = name.split(".")
+            if what != "time":
+                continue
+            time = call.results["send", name]
+            sent = np.isfinite(time)
+            if not sent.any():
+                continue
+            kind = net.sends[int(number)].kind
+            if kind == "event":
+                self._emit(k, some[sent], time[sent])
+                continue
+            flag = call.results.get(("send", f"{number}.flag"), np.zeros(len(some)))
+            if kind == "self":
+                pushed(self._named(k), variables.queues[k], some[sent], time[sent], flag[sent],
+                       t[sent], connection[sent])  # fmt: skip
+            else:
+                moved(self._named(k), variables.queues[k], some[sent], time[sent], t[sent])
+        self._arm(k, some, call)
+
+    def _named(self, k: int) -> str:
+        return self.variables.model.kinds[k].mechanism.name
+
+    def _emit(self, k: int, some: np.ndarray, time: np.ndarray) -> None:
+        sources = self.variables.extended.emitted.get(k)
+        if sources is None:
+            return
+        self.append(sources[some], np.nextafter(time, -np.inf) if self._early else time)
+        self.emitted.append((sources[some], time))
+
+    # -- WATCH ---------------------------------------------------------------------------------
+
+    def _arm(self, k: int, some: np.ndarray, call: Call) -> None:
+        """Arm conditions: those of one call replace those of earlier calls."""
+        watches = self.net(k).watches
+        asked = [
+            call.results.get(("arm", str(w)), np.zeros(len(some))) != 0 for w in range(watches)
+        ]
+        armed = np.array(asked, bool).reshape(watches, len(some))
+        any_ = armed.any(axis=0)
+        if not any_.any():
+            return
+        queue, there = self.variables.queues[k], some[any_]
+        self._armed_again[k][there] = True
+        queue.armed[:, there] = armed[:, any_]
+        values = self._conditions(k, there)
+        queue.above[:, there] = values > 0
+
+    def _conditions(self, k: int, some: np.ndarray) -> np.ndarray:
+        """(watches, r) float64: values of the conditions."""
+        none = np.full(len(some), -1)
+        call = self._call(k, some, np.zeros(len(some)), np.zeros(len(some)), none)
+        self.variables.call(k, "watch", some, call)
+        return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
+
+    def _fired(self, layer: int) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """Compare armed conditions; kinds, instances and (watches, r) bool: that have come true."""
+        found = []
+        for k in self.variables.wires.kinds:
+            net, queue = self.net(k), self.variables.queues[k]
+            begin = self.variables.wires.first_target[k]
+            here = self._layer[begin : begin + queue.size.size] == layer
+            some = (
+                np.flatnonzero(queue.armed.any(axis=0) & here) if net.watches else np.zeros(0, int)
+            )
+            if not len(some):
+                continue
+            above = self._conditions(k, some) > 0
+            fire = queue.armed[:, some] & above & ~queue.above[:, some]
+            queue.above[:, some] = np.where(queue.armed[:, some], above, queue.above[:, some])
+            found.append((k, some, fire))
+            self._armed_again[k][some] = False
+        return found
+
+    def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
+        """Send an event to instances of which an armed condition has come true.
+
+        Not to those that an event of the bin has armed again since.
+        """
+        for k, some, fire in fired:
+            fire = fire & ~self._armed_again[k][some]
+            none = np.full(len(some), -1)
+            for w, flag in enumerate(self.net(k).watch_flags):
+                at = np.flatnonzero(fire[w])
+                if len(at):
+                    flags = np.full(len(at), flag)
+                    self.receive(k, some[at], np.full(len(at), now), flags, none[at])
+
+
+# -- queues of self events ---------------------------------------------------------------------
+
+
+def earliest(queue: Queue) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slot, time and time of sending of the first self event of each instance; infinite: none."""
+    count = len(queue.size)
+    if not len(queue.time):
+        never = np.full(count, np.inf)
+        return np.zeros(count, np.int64), never, never
+    used = np.arange(len(queue.time))[:, None] < queue.size
+    time = np.where(used, queue.time, np.inf)
+    slot = time.argmin(axis=0)
+    each = np.arange(count)
+    return slot, time[slot, each], queue.sent[slot, each]
+
+
+def removed(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
+    """Take one event of some instances out of the queue; those after it move up."""
+    capacity = len(queue.time)
+    for q in range(capacity - 1):
+        at = np.flatnonzero(where & (q >= slot))
+        for array in (queue.time, queue.flag, queue.sent, queue.connection):
+            array[q, at] = array[q + 1, at]
+    queue.size[where] -= 1
+    last = queue.last
+    gone = where & (last == slot)
+    queue.last = np.where(gone, -1, np.where(where & (last > slot), last - 1, last))
+
+
+def pushed(
+    name: str,
+    queue: Queue,
+    some: np.ndarray,
+    time: np.ndarray,
+    flag: np.ndarray,
+    sent: np.ndarray,
+    connection: np.ndarray,
+) -> None:
+    """Add a self event to the queue of each of some instances."""
+    at = queue.size[some]
+    if (at >= len(queue.time)).any():
+        raise InputError(
+            f"{name}: an instance has more than {len(queue.time)} self events under way"
+        )
+    queue.time[at, some], queue.flag[at, some] = time, flag
+    queue.sent[at, some], queue.connection[at, some] = sent, connection
+    queue.last[some], queue.size[some] = at, at + 1
+
+
+def moved(name: str, queue: Queue, some: np.ndarray, time: np.ndarray, sent: np.ndarray) -> None:
+    """Move the self event that each of some instances sent last to another time."""
+    at = queue.last[some]
+    if (at < 0).any():
+        raise InputError(f"{name}: net_move without a self event under way")
+    queue.time[at, some], queue.sent[at, some] = time, sent

@@ -1,0 +1,460 @@
+"""Connections between cells, and spikes delivered along them on the device.
+
+The algorithms are those of Brette and Goodman (2012, section 4 and appendix A): parallel over the
+targets of the cells that spiked (``vpo``), over synapses and then targets in local memory
+(``vsn``), and the same with several spikes a work-group (``vssn``); and the older one, parallel
+over all targets, each of which looks whether its sources have spiked (``pull``; their section
+2.3, with a word of bits a source). Weights are integers in units of a common power of two, so
+that sums are the same in any order: all algorithms give the same bits, in every run.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from numpy.typing import ArrayLike
+
+from clhines.checks import shown
+from clhines.device import devices, program
+from clhines.device.devices import has_atomics
+from clhines.errors import DeviceError, InputError, SpikeOverflowError
+from clhines.network.connections import Connections, check_sizes
+from clhines.simulate.events.grid_spec import FLAG_BITS, DeliverSpec
+from clhines.simulate.events.grid_tables import Tables, random_list, to_device
+from clhines.simulate.events.grid_timing import Found, median_times
+
+_log = logging.getLogger(__name__)
+
+ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
+_SMALL = 1 << 14  # connections below which measuring costs more than it can save
+_TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
+_LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
+
+
+class Delivery:
+    """Adds the weights of connections whose source has spiked to the sums of their targets.
+
+    A list of spikes on the device goes in, as the kernels of a step append to it: `spike_source`
+    and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. `enqueue`
+    delivers what came since the last `enqueue` and leaves the list as it is, for the host to
+    read; `reset` empties it. Neither waits for the device.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        In order.
+    connections : Connections
+    num_targets : int
+        At least those of the connections.
+    slots : int
+        Length of the ring of sums, above the largest delay in steps.
+    capacity : int
+        Of the list of spikes.
+    algorithm : str
+        ``vpo``, ``vsn``, ``vssn``, ``pull``, or ``auto``, which measures them on random spikes and
+        takes the fastest (see `tune`). Devices without 64-bit atomics take ``pull`` only.
+    steps : int
+        Steps that one `enqueue` covers, for ``auto``.
+    expected : int, optional
+        Spikes that one `enqueue` finds, for ``auto``. Default: of one source in a hundred.
+    external : float or (num_targets,) float
+        Of `Connections.scale`.
+    largest : (k,) float, optional
+        Of `Connections.scale`.
+    columns, work_group : int, optional
+        Of `DeliverSpec`, in place of the defaults.
+    scale : float, optional
+        The unit of the weights, in place of the finest one.
+
+    Attributes
+    ----------
+    incoming_scale : float
+        The sums are integers; times this, they are weights. A power of two.
+    algorithm : str
+    seconds : dict of str to float
+        What each candidate took, where it has been measured; the names say the columns too.
+
+    Raises
+    ------
+    InputError
+        A number out of range, or an algorithm that is not known or not possible here.
+    """
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        connections: Connections,
+        num_targets: int,
+        slots: int,
+        capacity: int,
+        algorithm: str = "auto",
+        *,
+        steps: int = 1,
+        expected: int | None = None,
+        external: float | np.ndarray = 0.0,
+        largest: np.ndarray | None = None,
+        columns: int | None = None,
+        work_group: int | None = None,
+        scale: float | None = None,
+    ) -> None:
+        check_sizes(connections, num_targets, slots, capacity)
+        self.queue, self.connections = queue, connections
+        self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
+        self.atomics = has_atomics(queue.device)
+        self.incoming_scale = scale or connections.scale(external, largest)
+        self.seconds: dict[str, float] = {}
+        self._tables = Tables(queue, connections, num_targets, self.quantise(connections.weight))
+        self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
+        self._turn = 0
+        if algorithm == "auto":
+            self.tune(steps, expected, always=False)
+            self._tables.forget()
+        else:
+            self.use(algorithm, columns, work_group)
+        _log.info("spikes are delivered by %s (%s)", self.algorithm, self._why(algorithm))
+
+    def use(
+        self, algorithm: str, columns: int | None = None, work_group: int | None = None
+    ) -> None:
+        """Take an algorithm from now on; the sums are the same bits with each.
+
+        Raises
+        ------
+        InputError
+            It is not known, or not possible here.
+        """
+        spec = self._spec(algorithm, columns, work_group)
+        self._take(_Launcher(self.queue, self._tables, spec, self.slots))
+
+    def _why(self, algorithm: str) -> str:
+        if algorithm != "auto":
+            return "as given"
+        if self.seconds:
+            return ", ".join(f"{name} {s * 1e6:.1f} us" for name, s in self.seconds.items())
+        return "few connections" if self.atomics else "no 64-bit atomics on this device"
+
+    def _take(self, launcher: _Launcher) -> None:
+        self._launcher, self.algorithm = launcher, launcher.spec.algorithm
+
+    @property
+    def spec(self) -> DeliverSpec:
+        """What the kernel in use was generated from."""
+        return self._launcher.spec
+
+    @property
+    def weights(self) -> cla.Array:
+        """(k,) int64 on the device, in the order of the rows, in units of `incoming_scale`."""
+        return self._tables.weight
+
+    def quantise(self, weight: ArrayLike) -> np.ndarray:
+        """Weights as integers in units of `incoming_scale`.
+
+        Parameters
+        ----------
+        weight : float or array of float
+
+        Returns
+        -------
+        array of int64
+        """
+        exponent = -round(math.log2(self.incoming_scale))
+        return np.rint(np.ldexp(np.asarray(weight, np.float64), exponent)).astype(np.int64)
+
+    def enqueue(
+        self,
+        spike_source: cla.Array,
+        spike_step: cla.Array,
+        spike_count: cla.Array,
+        incoming: cla.Array,
+        first_step: int,
+        steps: int = 1,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Deliver the spikes that were appended since the last call.
+
+        Parameters
+        ----------
+        spike_source, spike_step : (capacity,) int32
+            Source and step of each spike. A source is in the list once a step at most.
+        spike_count : (1,) int32
+            How many were found; more than `capacity` is an overflow, which `check` reports.
+        incoming : (slots * num_targets,) int64
+            A spike of step s adds to slot ``(s + 1 + delay) % slots``.
+        first_step, steps : int
+            The new spikes are of these steps, at most `slots` of them.
+        wait_for : list of pyopencl.Event, optional
+
+        Returns
+        -------
+        pyopencl.Event
+        """
+        self.check_steps(steps)
+        found = spike_source, spike_step, spike_count
+        event = self.deliver(found, incoming, first_step, steps, first_step + steps - 1, wait_for)
+        self.turn_over()
+        return event
+
+    # -- for `plasticity`, which takes the steps of a list one by one
+
+    def check_steps(self, steps: int) -> None:
+        """Raise InputError where one call cannot cover so many steps."""
+        if not 1 <= steps <= self.slots:
+            raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
+
+    @property
+    def marks(self) -> tuple[cla.Array, int]:
+        """Marks on the device, and which of the first two says where the new spikes begin."""
+        return self._marks, self._turn
+
+    def turn_over(self) -> None:
+        """Count all that is in the list as delivered, after the last `deliver`."""
+        self._turn = 1 - self._turn
+
+    def deliver(
+        self,
+        found: Found,
+        incoming: cla.Array,
+        first_step: int,
+        steps: int,
+        last_step: int,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Deliver the new spikes of some steps; before the last call `last_step` is negative."""
+        turn = *self.marks, last_step
+        return self._launcher(found, self.capacity, incoming, first_step, steps, turn, wait_for)
+
+    def reset(self, spike_count: cla.Array) -> None:
+        """Empty the list of spikes, after the host has read it; nothing waits."""
+        for array in (spike_count, self._marks):
+            cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
+
+    def check(self) -> None:
+        """Wait for the device, and see whether the list of spikes has overflowed.
+
+        Raises
+        ------
+        SpikeOverflowError
+            It has; names the step, the last one of the `enqueue` that found it.
+        """
+        step = int(self._marks.get(self.queue)[2]) - 1
+        if step >= 0:
+            raise SpikeOverflowError(
+                f"by step {step} more spikes than the list has room for, {self.capacity}; "
+                "expected a larger capacity, or to be emptied more often",
+                step,
+            )
+
+    # -- choosing
+
+    def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
+        """Measure the algorithms on random spikes and take the fastest.
+
+        Parameters
+        ----------
+        steps : int
+            Steps of one `enqueue`.
+        expected : int, optional
+            Spikes of one `enqueue`. Default: of one source in a hundred.
+        always : bool
+            Measure even where there are few connections; else these get ``vpo``.
+        """
+        if not self.atomics:
+            self.use("pull")
+            return
+        if self.connections.count < _SMALL and not always:
+            self.use("vpo")
+            return
+        sources = self.connections.num_sources
+        count = max(1, sources // 100) if expected is None else expected
+        count = max(0, min(count, self.capacity, sources * steps))
+        self.measure([random_list(sources, steps, count)], steps)
+
+    def measure(
+        self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
+    ) -> dict[str, float]:
+        """Measure the candidates on lists of spikes and take the fastest.
+
+        Parameters
+        ----------
+        lists : sequence of (source, step), each (k,) int
+            They take turns; steps are from 0 to `steps` - 1.
+        steps : int
+            Steps that each list covers.
+
+        Returns
+        -------
+        dict of str to float, s
+            Median time a list of each candidate, in turn with the others; also `seconds`. On a
+            CPU wall time, elsewhere that of the kernels alone where the queue has timestamps.
+        """
+        launchers = [
+            _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()
+        ]
+        size = self.slots * self.num_targets
+        times = median_times(self.queue, launchers, lists, steps, size)
+        self.seconds = {_name(c.spec): t for c, t in zip(launchers, times, strict=True)}
+        self._take(launchers[int(np.argmin(times))])
+        return self.seconds
+
+    def candidates(self) -> list[DeliverSpec]:
+        """Return what ``auto`` measures: every algorithm, on GPUs with narrow and wide columns."""
+        on_cpu = devices.is_cpu(self.queue.device)
+        found = [self._spec("vpo")]
+        for columns in (2048,) if on_cpu else (256, 2048):
+            if self._room_for(columns) and 16 * columns <= self.queue.device.local_mem_size:
+                found += [self._spec("vsn", columns), self._spec("vssn", columns)]
+        return [*dict.fromkeys(found), self._spec("pull")]
+
+    def _room_for(self, columns: int) -> bool:
+        c = self.connections
+        entries = c.num_sources * len(c.delays) * -(-self.num_targets // columns)
+        return 0 < entries <= max(_SMALL, _TABLE_SHARE * c.count)
+
+    def _spec(
+        self, algorithm: str, columns: int | None = None, work_group: int | None = None
+    ) -> DeliverSpec:
+        if algorithm not in ALGORITHMS:
+            raise InputError(
+                f"algorithm={shown(algorithm)} is not known; expected auto, {', '.join(ALGORITHMS)}"
+            )
+        if algorithm != "pull" and not self.atomics:
+            raise DeviceError(
+                f"{self.queue.device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} "
+                "needs; use 'pull'"
+            )
+        on_cpu = devices.is_cpu(self.queue.device)
+        most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
+        group = work_group or min(16 if on_cpu else 256, most)
+        if algorithm in ("vpo", "pull"):
+            return DeliverSpec(algorithm, group)
+        if group & (group - 1):
+            raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
+        wide = columns or (2048 if on_cpu else 256)
+        if 8 * wide > self.queue.device.local_mem_size:
+            raise InputError(
+                f"{wide} columns take {8 * wide} bytes of local memory; expected at most "
+                f"{self.queue.device.local_mem_size}"
+            )
+        if not self._room_for(wide):
+            raise InputError(
+                f"{shown(algorithm)} with {wide} columns: too many chunks of sources, delays and "
+                "targets for so few connections, or none; use 'vpo'"
+            )
+        lanes = group
+        if algorithm == "vssn":
+            c = self.connections
+            filled = np.count_nonzero(np.diff(self._tables.chunks(wide)))
+            mean = c.count / max(1, int(filled))
+            lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
+        return DeliverSpec(algorithm, group, wide, lanes, len(self.connections.delays) == 1)
+
+
+def _name(spec: DeliverSpec) -> str:
+    return f"{spec.algorithm} {spec.columns}" if spec.columns else spec.algorithm
+
+
+class _Launcher:
+    """The kernels of one algorithm, with their tables and how many work-items they get."""
+
+    def __init__(
+        self, queue: cl.CommandQueue, tables: Tables, spec: DeliverSpec, slots: int
+    ) -> None:
+        self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
+        self.events: list[cl.Event] = []  # of the kernels of the last launch
+        built = program.build(queue.context, spec)
+        c = tables.connections
+        self._groups = devices.limits(queue.device).compute_units * (
+            2 if devices.is_cpu(queue.device) else 16
+        )
+        if spec.algorithm == "pull":
+            self._flag = program.typed_kernel(built, "flag", _LIST + "iiib")
+            self._clear = program.typed_kernel(built, "clear", "ib")
+            types = "iii" + "b" * 7
+            self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
+            self._arguments = [a.data for a in tables.pulled]
+        elif spec.algorithm == "vpo":
+            longest = int(np.max(np.diff(c.row), initial=1))
+            across = max(1, min(self._groups, -(-longest // spec.work_group)))
+            self._grid = across, max(1, self._groups // across), 1
+            self._arguments = [tables.row.data, tables.offset.data]
+            types = _LIST + "iiiii" + "bbbb"
+        else:
+            columns = spec.columns
+            self._grid = -(-c.num_targets // columns), 1, len(c.delays)
+            chunks = to_device(queue, tables.chunks(columns), np.int32)
+            self._arguments = [chunks.data, tables.delays.data, tables.target.data]
+            types = _LIST + "iiiii" + "bbbbb"
+        self._deliver_kernel = program.typed_kernel(built, "deliver", types)
+
+    def __call__(
+        self,
+        found: Found,
+        capacity: int,
+        incoming: cla.Array,
+        first_step: int,
+        steps: int,
+        turn: tuple[cla.Array, int, int],
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Deliver; `turn` is the marks, which of them is read, and the step to mark or -1."""
+        marks, parity, last_step = turn
+        lists = [*(a.data for a in found), capacity, marks.data, parity]
+        if self.spec.algorithm == "pull":
+            return self._pull(lists, incoming, first_step, steps, last_step, wait_for)
+        group = self.spec.work_group
+        across, along, deep = self._grid
+        if self.spec.algorithm != "vpo":
+            along = steps
+        event = self._deliver_kernel(
+            self.queue,
+            (across * group, along, deep),
+            (group, 1, 1),
+            *lists,
+            first_step,
+            steps,
+            last_step,
+            self.tables.num_targets,
+            self.slots,
+            *self._arguments,
+            self.tables.weight.data,
+            incoming.data,
+            wait_for=wait_for,
+        )
+        self.events = [event]
+        return event
+
+    def _pull(
+        self,
+        lists: list[object],
+        incoming: cla.Array,
+        first_step: int,
+        steps: int,
+        last_step: int,
+        wait_for: Sequence[cl.Event] | None,
+    ) -> cl.Event:
+        group, tables = (self.spec.work_group,), self.tables
+        items = (self._groups * group[0],)
+        targets = (-(-tables.num_targets // group[0]) * group[0],)
+        end = first_step + steps
+        self.events = []
+        for step in range(first_step, end, FLAG_BITS):
+            count = min(FLAG_BITS, end - step)
+            last = last_step if step + count == end else -1
+            fired = self._fired.data
+            flagged = self._flag(
+                self.queue, items, group, *lists, step, count, last, fired, wait_for=wait_for
+            )
+            numbers = step, tables.num_targets, self.slots
+            sums = tables.weight.data, incoming.data
+            delivered = self._deliver_kernel(
+                self.queue, targets, group, *numbers, fired, *self._arguments, *sums
+            )
+            sources = tables.connections.num_sources
+            cleared = self._clear(self.queue, items, group, sources, fired)
+            self.events += [flagged, delivered, cleared]
+        return cleared

@@ -1,0 +1,263 @@
+"""Spike-timing-dependent plasticity of connections, on the device.
+
+The pair rule, all spikes with all spikes, by traces (Brette and Goodman 2012, section 2.3, on the
+access to synapses that it takes: forward rows for presynaptic spikes, backward rows for
+postsynaptic ones). It acts at the presynaptic end: a source's spike is there in its own step, and
+a postsynaptic one as well; the delay lies between the connection and its target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from numpy.typing import ArrayLike
+
+from clhines.device import devices, program
+from clhines.errors import DeviceError, InputError
+from clhines.network.connections import offsets_of
+from clhines.network.plasticity import STDP
+from clhines.plan.kernel_spec import TemplateSpec
+from clhines.simulate.events.grid import Delivery
+from clhines.simulate.events.grid_tables import to_device
+
+_SPIKES = (  # first parameters of both kernels
+    "const int *restrict spike_source, const int *restrict spike_step",
+    "const int *restrict spike_count, int capacity, const int *restrict marks, int turn",
+    "int step, double amount, double least, double most, double inverse_scale, int decay_length",
+    "const double *restrict decay, const double *restrict own_decay, int own_length",
+    "const int *restrict first",
+)
+_CONNECTIONS = (  # and their last ones
+    "const double *restrict other, const int *restrict other_step, double *restrict own",
+    "int *restrict own_step, double *restrict weight, long *restrict integer",
+)
+
+
+@dataclass(frozen=True)
+class PlasticSpec(TemplateSpec):
+    """``plasticity.mako``: the pair rule."""
+
+    template: ClassVar[str] = "simulate/plasticity"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pre": (*_SPIKES, "const int *restrict cell", *_CONNECTIONS),
+        "post": (*_SPIKES, "const int *restrict source, const int *restrict place", *_CONNECTIONS),
+    }
+    work_group: int
+
+
+class Plasticity:
+    """Connections whose weights change with the spikes of both ends.
+
+    Parameters
+    ----------
+    delivery : Delivery
+        Made with ``largest=rule.largest(connections, plastic)``.
+    rule : STDP
+    dt : float, ms
+    cell_of_target : (num_targets,) int
+        Cell (numbered as sources are) that each target belongs to; -1: none.
+    plastic : bool or (k,) bool
+        Connections that the rule changes, in the order given to `Connections`.
+
+    Raises
+    ------
+    InputError
+        A weight outside the bounds, a cell that is no source, a `delivery` whose unit is too fine.
+    DeviceError
+        The device has no float64.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        rule: STDP,
+        dt: float,
+        cell_of_target: ArrayLike,
+        plastic: ArrayLike = True,
+    ) -> None:
+        queue, connections = delivery.queue, delivery.connections
+        if not devices.has_fp64(queue.device):
+            raise DeviceError(f"{queue.device.name.strip()} has no float64, which STDP needs")
+        if not dt > 0:
+            raise InputError(f"dt is {dt} ms; expected more than 0")
+        cells, mask = _checked(delivery, rule, cell_of_target, plastic)
+        self.delivery, self.rule, self.connections = delivery, rule, connections
+        self._weight = to_device(queue, connections.weight[connections.order], np.float64)
+        self._tables(cells, mask)
+        self._decay = {
+            name: to_device(queue, STDP.decay(tau, dt), np.float64)
+            for name, tau in (("pre", rule.tau_plus), ("post", rule.tau_minus))
+        }
+        sources = connections.num_sources
+        self._trace = {k: to_device(queue, np.zeros(sources), np.float64) for k in self._decay}
+        self._last = {k: to_device(queue, np.zeros(sources), np.int32) for k in self._decay}
+        self._build()
+
+    def _tables(self, cells: np.ndarray, mask: np.ndarray) -> None:
+        """Postsynaptic cells along the forward rows, and the backward rows."""
+        queue, c = self.delivery.queue, self.connections
+        cell = np.where(mask, cells[c.target], -1)[c.order]
+        indices = np.flatnonzero(cell >= 0)
+        indices = indices[np.argsort(cell[indices], kind="stable")]
+        row, first = c.row, offsets_of(cell[indices], c.num_sources)
+        self._longest = [int(np.max(np.diff(r), initial=1)) for r in (row, first)]
+        self._forward = [to_device(queue, a, np.int32) for a in (row, cell)]
+        source = c.source[c.order][indices]
+        self._backward = [to_device(queue, a, np.int32) for a in (first, source, indices)]
+
+    def _build(self) -> None:
+        device = self.delivery.queue.device
+        on_cpu = devices.is_cpu(device)
+        spec = PlasticSpec(min(16 if on_cpu else 256, device.max_work_group_size))
+        built = program.build(self.delivery.queue.context, spec)
+        head, tail = "bbbibii" + "dddd" + "ibbi", "b" * 6
+        self._pre = program.typed_kernel(built, "pre", head + "bb" + tail)
+        self._post = program.typed_kernel(built, "post", head + "bbb" + tail)
+        self._group = spec.work_group
+        self._groups = device.max_compute_units * (2 if on_cpu else 16)
+
+    def enqueue(
+        self,
+        spike_source: cla.Array,
+        spike_step: cla.Array,
+        spike_count: cla.Array,
+        incoming: cla.Array,
+        first_step: int,
+        steps: int = 1,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Deliver the spikes that were appended since the last call, and change the weights.
+
+        Replaces `Delivery.enqueue`; the arguments are the same. All cells' spikes must
+        be in the list, those of cells that are postsynaptic only as well.
+        """
+        delivery = self.delivery
+        delivery.check_steps(steps)
+        found = spike_source, spike_step, spike_count
+        for step in range(first_step, first_step + steps):
+            last = step if step == first_step + steps - 1 else -1
+            self._launch(self._pre, found, step, wait_for)
+            delivery.deliver(found, incoming, step, 1, last)
+            event = self._launch(self._post, found, step)
+        delivery.turn_over()
+        return event
+
+    def _launch(
+        self,
+        kernel: cl.Kernel,
+        found: tuple[cla.Array, ...],
+        step: int,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        rule, delivery = self.rule, self.delivery
+        forward = kernel is self._pre
+        own, other = ("pre", "post") if forward else ("post", "pre")
+        tables = self._forward if forward else self._backward
+        longest = self._longest[0 if forward else 1]
+        across = max(1, min(self._groups, -(-longest // self._group)))
+        marks, turn = delivery.marks
+        return kernel(
+            delivery.queue,
+            (across * self._group, max(1, self._groups // across)),
+            (self._group, 1),
+            *(a.data for a in found),
+            delivery.capacity,
+            marks.data,
+            turn,
+            step,
+            rule.a_minus if forward else rule.a_plus,
+            rule.w_min,
+            rule.w_max,
+            1 / delivery.incoming_scale,
+            len(self._decay[other]),
+            self._decay[other].data,
+            self._decay[own].data,
+            len(self._decay[own]),
+            *(a.data for a in tables),
+            self._trace[other].data,
+            self._last[other].data,
+            self._trace[own].data,
+            self._last[own].data,
+            self._weight.data,
+            delivery.weights.data,
+            wait_for=wait_for,
+        )
+
+    # -- state
+
+    @property
+    def weight(self) -> np.ndarray:
+        """(k,) float64: the weights now, in the order given to `Connections`."""
+        weight = np.empty(self.connections.count)
+        weight[self.connections.order] = self._weight.get(self.delivery.queue)[: len(weight)]
+        return weight
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return everything that a run changes, for `restore`."""
+        queue = self.delivery.queue
+        traces = {f"trace_{k}": a.get(queue) for k, a in self._trace.items()}
+        lasts = {f"step_{k}": a.get(queue) for k, a in self._last.items()}
+        return {"weight": self.weight, **traces, **lasts}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Restore the arrays of `state`.
+
+        Raises
+        ------
+        InputError
+            It is of other connections.
+        """
+        for name, values in self.state().items():
+            if name not in state or state[name].shape != values.shape:
+                raise InputError(f"state of plasticity: {name} is not of these connections")
+        weight = state["weight"][self.connections.order]
+        if len(weight):
+            self._weight.set(weight)
+            self.delivery.weights.set(self.delivery.quantise(weight))
+        for name in self._trace:
+            self._trace[name].set(state[f"trace_{name}"])
+            self._last[name].set(state[f"step_{name}"])
+
+
+def _checked(
+    delivery: Delivery, rule: STDP, cell_of_target: ArrayLike, plastic: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cells as int64 and the mask of plastic connections."""
+    c = delivery.connections
+    cells = np.asarray(cell_of_target)
+    if cells.shape != (delivery.num_targets,) or not np.issubdtype(cells.dtype, np.integer):
+        raise InputError(
+            f"cell_of_target has shape {cells.shape}, dtype {cells.dtype}; "
+            f"expected ({delivery.num_targets},) integers"
+        )
+    bad = (cells < -1) | (cells >= c.num_sources)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise InputError(
+            f"cell_of_target of target {k} is {cells[k]}; expected -1 to {c.num_sources - 1}, "
+            "the sources"
+        )
+    mask = np.asarray(plastic)
+    if mask.shape not in ((), (c.count,)) or mask.dtype != np.bool_:
+        raise InputError(
+            f"plastic has shape {mask.shape}, dtype {mask.dtype}; expected ({c.count},) bool"
+        )
+    mask = np.broadcast_to(mask, (c.count,))
+    outside = mask & ((c.weight < rule.w_min) | (c.weight > rule.w_max))
+    if outside.any():
+        k = int(np.argmax(outside))
+        raise InputError(
+            f"weight of connection {k} is {c.weight[k]:g}; expected {rule.w_min:g} to "
+            f"{rule.w_max:g}, the bounds of the rule"
+        )
+    if delivery.incoming_scale < c.scale(largest=rule.largest(c, mask)):
+        raise InputError(
+            "the sums could overflow once weights have grown; make the Delivery with "
+            "largest=rule.largest(connections, plastic)"
+        )
+    return cells.astype(np.int64), mask

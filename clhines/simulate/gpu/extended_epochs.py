@@ -1,0 +1,238 @@
+"""Epochs of an extended network on chip: whole cells, many steps in one launch.
+
+The state is that of `ExtendedSteps`, in the same arenas. A work-group has one cell or some; a lane
+does for its node what the kernels of `ExtendedSteps` do, and segments are eliminated in local
+memory, see ``epoch.mako``. Events of a launch are seen by the next one: a launch is no longer than
+the smallest delay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import devices, program
+from clhines.errors import InputError
+from clhines.network.model import Model
+from clhines.plan.plan import real_name
+from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.gpu import rates as epoch_rates
+from clhines.simulate.gpu.cells import CellTable
+from clhines.simulate.gpu.extended_lists import first_active, node_words, refusal, with_blocks
+from clhines.simulate.gpu.extended_spec import HAS_SPECIAL, SPECIAL, ExtendedEpochSpec
+from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
+from clhines.simulate.gpu.spec import WARP
+from clhines.simulate.kinds.calls import ExtendedSpec
+from clhines.simulate.kinds.layouts import filled_arenas, has_constants
+from clhines.simulate.state.arena import Arena
+from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
+
+_CHANGES = ("first_step", "num_steps", "first_time", "record_row")  # arguments of each launch
+
+
+@dataclass(eq=False)
+class _Launch:
+    """Cells of a plan, their tables on the device, and the kernel that advances them."""
+
+    plan: EpochPlan
+    base: int  # of its places in the voltages of all
+    given: dict[str, Any]
+    spec: ExtendedEpochSpec | None = None
+    kernel: program.BoundKernel | None = None
+    numbers: tuple[int, ...] = ()  # of the arguments that change
+
+
+class ExtendedEpochs(ExtendedSteps):
+    """Advance an extended model by whole cells; see `runs.Run`.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    max_spikes : int, optional
+        Spikes that one chunk may have.
+
+    Raises
+    ------
+    InputError
+        Epochs cannot take the network; see `refusal`.
+    """
+
+    of_vectors, solves, restarts = False, False, False
+    family = "nmodl-epochs"
+
+    def __init__(
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        max_spikes: int | None = None,
+    ) -> None:
+        found = refusal(model)
+        if found:
+            raise InputError(f"engine='epochs' takes no {found}; expected 'steps'")
+        super().__init__(model, queue, dtype, max_spikes)
+
+    # -- tables --------------------------------------------------------------------------------
+
+    def _put_matrix(self) -> None:
+        """Plan the cells, and put what does not change on the device."""
+        model, limits = self.model, self.limits
+        self.epoch = steps_of_epoch(model)
+        decisions = Decisions(
+            network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
+            constant_factors=False, inflow=has_constants(model),
+        )  # fmt: skip
+        plans = plan_epochs(model, self.dtype, limits, decisions=decisions, by_node=True)
+        self._base_d = model.capacitance_over_dt + model.constant_d
+        self.place = np.zeros(model.forest.num_nodes, np.int64)
+        self._tables, base = list[_Launch](), 0
+        for plan in plans:
+            real = np.flatnonzero(plan.table.gather >= 0)
+            self.place[plan.table.gather[real]] = base + real
+            self._tables.append(self._launch(plan, base))
+            base += len(plan.table.gather)
+        self._places = base
+        self._node = np.full(base, -1)
+        self._node[self.place] = np.arange(len(self.place))
+        self._v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
+
+    def _launch(self, plan: EpochPlan, base: int) -> _Launch:
+        lists, table, words = plan.lists, plan.table, node_words(self.model)
+        assert lists is not None
+        units, homes = plan.units.copy(), lists.homes.copy()
+        active, rows = np.where(lists.nodes < 0, -1, words[lists.nodes]), lists.rows.copy()
+        rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
+        homes[:, 5] = first_active(self.model, units[:, 6])
+        units[:, 0] += base
+        ints = {
+            "units": units, "rows": table.rows.rows, "links": table.lanes.links,
+            "children": table.lanes.children, "homes": homes, "instances": lists.instances,
+            "node_lists": rows, "node_places": lists.places, "node_members": lists.members,
+            "node_active": active,
+        }  # fmt: skip
+        reals = {
+            "all_tie": _of_lanes(table, "tie", self.model.u),
+            "all_up": _of_lanes(table, "up", self.model.u),
+            "node_scalars": lists.scalars, "node_values": lists.values,
+            "node_states": np.zeros(lists.state_lines * WARP),
+        }  # fmt: skip
+        given = {name: self._some(a, np.dtype(np.int32)) for name, a in ints.items()}
+        given |= {name: self._some(a, self.dtype) for name, a in reals.items()}
+        return _Launch(plan, base, {**given, "num_units": np.int32(len(plan.cells))})
+
+    def _some(self, values: np.ndarray, dtype: np.dtype) -> cla.Array:
+        """Numbers on the device, one at least."""
+        flat = np.ascontiguousarray(values).reshape(-1).astype(dtype)
+        return cla.to_device(self.queue, flat if flat.size else np.zeros(1, dtype))
+
+    # -- kernels -------------------------------------------------------------------------------
+
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
+        packed = np.zeros(len(self._node), self.dtype)
+        packed[self.place] = variables.v
+        self._v[0].set(packed, self.queue)
+        return filled_arenas(variables, self.dtype, self.place, self._base_d)
+
+    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+        """Make the specs of all plans' kernels."""
+        regions = np.zeros((), [(name, np.int32) for name in spec.regions])
+        for name, value in zip(spec.regions, at.tolist(), strict=True):
+            regions[name] = value
+        self._regions = regions[()]
+        spec = replace(spec, calls=devices.is_cpu(self.queue.device))
+        self._where = dict(zip(spec.regions, at.tolist(), strict=True))
+        for launch in self._tables:
+            plan, lists = launch.plan.spec, launch.plan.lists
+            assert lists is not None and isinstance(plan, ExtendedEpochSpec)
+            launch.spec, numbers = with_blocks(plan, spec, lists, self._variables, self.epoch)
+            if plan.far:
+                held = 3 * plan.capacity * max(1, len(launch.plan.cells))
+                launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
+            launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
+
+    def _bind(self) -> None:
+        """Bind the arguments of all kernels."""
+        self._times.forget()
+        num, recorded, real = np.int32, self._recorded_at, real_name(self.dtype)
+        at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
+        plans = (launch.plan for launch in self._tables)
+        offsets = self.model.forest.cell_offsets
+        starts, entries = recorded_lists(offsets, plans, self._node[at])
+        given = {
+            "first_step": num(0), "num_steps": num(0), "all_v": self._v[0], "first_time": num(0),
+            "step_begin": self._times.begin, "dt": self.dtype.type(self.model.dt),
+            "half_dt": np.float64(0.5 * self.model.dt),
+            "seed": np.uint64(self.model.seed & (1 << 64) - 1), "capacity": num(self.max_spikes),
+            "spike_count": self._found[0], "spike_source": self._found[1],
+            "spike_time": self._found[2], "failed": self._failed,
+            "record_start": self._some(starts, np.dtype(num)),
+            "record_list": self._some(entries, np.dtype(num)),
+            "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
+            "mem": self._mem, "clock": self._clocks, "ints": self._ints,
+            "regions": self._regions, **recorded,
+        }  # fmt: skip
+        given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
+        self._arguments = given
+        for launch in self._tables:
+            launch.kernel = None
+
+    def _kernel(self, launch: _Launch) -> program.BoundKernel:
+        """Return the kernel of a plan, built when it is first launched."""
+        if launch.kernel is None:
+            spec, known = launch.spec, {**self._arguments, **launch.given}
+            assert spec is not None
+            names = [p.name for p in spec.parameters("advance")]
+            built = program.build(self.queue.context, spec)
+            launch.kernel = program.BoundKernel(built, "advance", [known[n] for n in names])
+            launch.numbers = tuple(names.index(name) for name in _CHANGES)
+        return launch.kernel
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        self._taken = True
+        if row == 0:
+            self._first = first
+        self._times.put(first, count)
+        for done in range(0, count, self.epoch):
+            some = min(self.epoch, count - done)
+            now = first + done, some, self._times.steps.start, row + done
+            for launch in self._tables:
+                kernel, group = self._kernel(launch), launch.plan.spec.work_group
+                for k, value in zip(launch.numbers, now, strict=True):
+                    kernel[k] = np.int32(value)
+                kernel.launch(self.queue, launch.plan.groups * group, group)
+            size, data = 4 * self.extended.num_sources, self._ints.data
+            live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
+            cl.enqueue_copy(
+                self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at
+            )
+
+
+def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:
+    """Values at the nodes of `CellTable.spread`, 0 where there is none."""
+    found = np.zeros(table.num_lanes if name == "up" else table.rows.size)
+    for here, index in table.spread(name):
+        found[here] = np.where(index < 0, 0.0, values[index])
+    return found
+
+
+def steps_of_epoch(model: Model) -> int:
+    """Count the steps of a launch, in which no event of the launch is due."""
+    extended = model.extended
+    assert extended is not None
+    found = extended.is_emitted
+    found[extended.detector_source] = True
+    delays = extended.netcons.delay[found[extended.netcons.source]]
+    if not len(delays):
+        return MAX_EPOCH
+    return int(np.clip(np.floor(delays.min() / model.dt + 1e-9), 1, MAX_EPOCH))

@@ -1,0 +1,220 @@
+"""What the lists of nodes of an epoch hold of an extended network, and which networks they take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from clhines.network.extended import ADVANCE_REVERSAL
+from clhines.network.model import Model
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.gpu.extended_spec import (
+    SPECIAL,
+    ExtendedEpochSpec,
+    epoch_blocks,
+    is_quick,
+)
+from clhines.simulate.gpu.lists import NodeLists
+from clhines.simulate.gpu.rates import side_by_side
+from clhines.simulate.gpu.spec import WARP
+from clhines.simulate.gpu.tables import counts_of_terms, with_few_terms, with_rows
+from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks
+from clhines.simulate.kinds.layouts import active_nodes, is_artificial
+
+_ENDS = ("after_solve", "before_step", "before_breakpoint")
+_MOST_CLASSES = 3  # of nodes that have statements of their own
+_LONG = 8  # steps of a launch that can do the work of one more
+_MOST_NUMBERS = 256  # that are arguments of the kernel
+Given = tuple[tuple[str, str, str], ...]
+
+
+def refusal(model: Model) -> str:
+    """Return why epochs do not take an extended network; empty where they do."""
+    extended = model.extended
+    assert extended is not None
+    if extended.pointers or len(extended.remote_v):
+        return "pointers"
+    if any(is_artificial(kind) for kind in model.kinds):
+        return "artificial cells"
+    short = extended.is_emitted[extended.netcons.source] & (extended.netcons.delay < model.dt)
+    if short.any():
+        return "events between instances within a step"
+    if extended.second_order_currents:
+        return "secondorder=2"
+    for kind in model.kinds:
+        name, program = kind.mechanism.name, kind.mechanism.program
+        if kind.mechanism.kind == "density" and not np.diff(kind.node).all():
+            return f"{name} twice at a node"
+        currents = {f"i{use.name}" for use in program.ions}
+        for a in program.blocks.get("current", ()):
+            if a.role == "ion" and a.name in currents and a.direction != "out":
+                return f"{name}, whose BREAKPOINT reads {a.name}"
+    return ""
+
+
+def node_words(model: Model) -> np.ndarray:
+    """(n,) int64: number of each active node in its cell, with `SPECIAL`; -1 of others."""
+    extended = model.extended
+    assert extended is not None
+    active, bounds = active_nodes(model), model.forest.cell_offsets
+    first = np.searchsorted(active, bounds)
+    words = np.full(model.forest.num_nodes, -1)
+    words[active] = np.arange(len(active)) - np.repeat(first[:-1], np.diff(first))
+    special = np.zeros(len(words), bool)
+    special[extended.detector_node] = True
+    for played in extended.played:
+        special[model.kinds[played.kind].node[played.instance]] = True
+    return np.where(special, words | SPECIAL, words)
+
+
+def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
+    """(m,) int64: number of the first active node of cells."""
+    return np.searchsorted(active_nodes(model), model.forest.cell_offsets[cells])
+
+
+def with_blocks(
+    spec: ExtendedEpochSpec,
+    functions: ExtendedSpec,
+    lists: NodeLists,
+    variables: Variables,
+    epoch: int,
+) -> tuple[ExtendedEpochSpec, list[float]]:
+    """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
+
+    Parameters
+    ----------
+    spec : ExtendedEpochSpec
+        Of the plan.
+    functions : ExtendedSpec
+    lists : NodeLists
+    variables : Variables
+        Their ions' variables that nothing changes are arguments where they are one number.
+    epoch : int
+        Most steps of a launch.
+    """
+    model, numbers = variables.model, list[float]()
+    ions = _constant_ions(functions.kinds, variables, numbers)
+    held = held_kinds(functions.kinds, variables)
+    blocks, scalar = [], 0
+    for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
+        played = {p.parameter for p in variables.extended.played if p.kind == k}
+        uniform, given = lists.uniform[k], list(ions)
+        varying = [n for n, value in kind.parameters.items() if np.ndim(value)]
+        of_lane = [n for n in varying if n not in uniform]
+        for name, value in kind.parameters.items():
+            if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
+                found = f"numbers.n{len(numbers)}"
+                numbers.append(float(value))
+            elif np.ndim(value) == 0:
+                continue
+            elif name in uniform:
+                found = f"scalar[{scalar + uniform.index(name)}]"
+            else:
+                found = f"p[{of_lane.index(name) * WARP}]"
+            if name not in played:
+                given.append(("parameter", name, found))
+        scalar += len(uniform)
+        blocks.append(
+            epoch_blocks(text, tuple(given), k in held, len(of_lane), spec.kinds[k].local)
+        )
+    kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
+    spec = replace(
+        spec,
+        functions=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
+        classes=_classes(lists),
+        selects=epoch >= _LONG,
+        terms=counts_of_terms(k.functions for k in kinds),
+        blocks=tuple(blocks),
+        num_numbers=len(numbers),
+        nernst=functions.nernst,
+        currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
+    )
+    return spec, numbers
+
+
+def _quick(kind: KindBlocks, variables: Variables, spec: ExtendedEpochSpec) -> KindBlocks:
+    """Return a kind with functions for lanes side by side, where lists alone call them."""
+    if not is_quick(kind):
+        return kind
+    tables = variables.tables[kind.number]
+    source = side_by_side(kind.functions, kind.name, spec.ptx)
+    source = with_few_terms(source, kind.name, tables, variables.model.dt, spec.real)
+    return replace(kind, functions=with_rows(source, kind.name))
+
+
+def _classes(lists: NodeLists) -> tuple[int, ...]:
+    """Return the sets of density mechanisms, as bits, that most lists have."""
+    bits, count = np.unique(lists.rows[:, 0], return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    several = [int(b) for b in bits[order] if b]
+    return tuple(several[:_MOST_CLASSES])
+
+
+def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Blocks and variables of ions of all arguments of some directions."""
+    return {
+        (block, a.name)
+        for kind in kinds
+        for block, _, arguments in kind.blocks
+        for a in arguments
+        if a.role == "ion" and a.direction in directions
+    }
+
+
+def _read(kinds: Sequence[KindBlocks]) -> set[str]:
+    return {name for _, name in _of_ions(kinds, ("in", "inout"))}
+
+
+def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
+    """Variables of ions that blocks set, besides currents that they add up."""
+    currents = {f"i{ion}" for ion in ions}
+    found = _of_ions(kinds, ("out", "inout"))
+    return {name for block, name in found if block != "current" or name not in currents}
+
+
+def _constant_ions(
+    kinds: Sequence[KindBlocks], variables: Variables, numbers: list[float]
+) -> list[tuple[str, str, str]]:
+    """Variables of ions that are one number for good, which is added to `numbers`."""
+    written, found = _written(kinds, [i.name for i in variables.extended.ions]), []
+    for ion in variables.extended.ions:
+        advances = ((ion.style & ADVANCE_REVERSAL) > 0).any()
+        for name in ion.variables[:3]:
+            values = variables.ions[name][ion.node]
+            changes = name in written or (advances and name == ion.variables[0])
+            if changes or not len(values) or (values != values[0]).any():
+                continue
+            found.append(("ion", name, f"numbers.n{len(numbers)}"))
+            numbers.append(float(values[0]))
+    return found
+
+
+def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
+    """Return the kinds whose currents may come before what other kinds do at the end of a step.
+
+    Those are currents that depend on v, the kind's own states, and variables of ions that nothing
+    changes at the end of a step; they leave nothing that is recorded or read there.
+    """
+    if any(kind.has(block) for kind in kinds for block in _ENDS):
+        return set()
+    names = [ion.name for ion in variables.extended.ions]
+    changed = _written(kinds, names)
+    for ion in variables.extended.ions:
+        if ((ion.style & ADVANCE_REVERSAL) > 0).any():
+            changed.add(ion.variables[0])
+    currents = {f"i{name}" for name in names}
+    played = {p.kind for p in variables.extended.played}
+    found = set()
+    for kind in kinds:
+        if kind.kind != "density" or kind.has_net or kind.number in played:
+            continue
+        if kind.outputs or not kind.has("current"):
+            continue
+        arguments = kind.arguments("current")
+        sets = {a.role for a in arguments if a.direction != "in" and a.name not in currents}
+        reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
+        if sets <= {"i", "g", "ion_current"} and not reads & changed:
+            found.add(kind.number)
+    return found

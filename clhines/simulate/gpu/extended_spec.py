@@ -1,0 +1,286 @@
+"""The kernel that advances whole cells of an extended network: ``epoch.mako`` by nodes.
+
+The elimination is that of `EpochSpec`; mechanisms are those of `ExtendedSpec`, whose functions and
+arenas it takes as they are. A lane does everything for its node that `ExtendedSteps` does in two
+kernels: the end of a step, then events and currents of the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from clhines.mechanisms.ir.program import Argument
+from clhines.plan.kernel_spec import Parameter
+from clhines.simulate.gpu.spec import LIST_HEAD, WARP, EpochSpec
+from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks, Values
+
+SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
+HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
+MECHANISMS = ~HAS_SPECIAL  # the others
+
+
+@dataclass(frozen=True)
+class EpochBlocks(KindBlocks):
+    """A kind in the lists of an epoch.
+
+    Attributes
+    ----------
+    given : tuple of (role, name, expression)
+        Parameters and variables of ions that are not read from their arena.
+    held : bool
+        Currents come right after the states' step, with the states in variables.
+    num_values : int
+        Lines of values of an instance in a list.
+    quick : bool
+        Functions are those of `epoch_rates.side_by_side`.
+    lined : bool
+        States of a launch are in the lines of the lists, in local memory where `local`; they are
+        in their arena before and after it, and where something of it is recorded.
+    sums : bool
+        Currents of ions are added up.
+    """
+
+    given: tuple[tuple[str, str, str], ...] = ()
+    held: bool = False
+    num_values: int = 0
+    quick: bool = False
+    lined: bool = False
+    local: bool = False
+    sums: bool = True
+
+    @property
+    def alone(self) -> bool:
+        """Whether a step sets the kind's own states and nothing else."""
+        given = self.arguments("advance") if self.has("advance") else ()
+        return all(a.role == "state" for a in given if a.direction != "in")
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Arguments of functions before those of the block."""
+        return ("series__",) if self.quick else ()
+
+    def in_memory(self, name: str) -> str:
+        """Return the expression of a state of instance j in its arena."""
+        return super().kept("state", name)
+
+    def changed(self, block: str) -> list[str]:
+        """Names of the states that a block sets."""
+        if not self.has(block):
+            return []
+        return [a.name for a in self.arguments(block) if a.role == "state" and a.direction != "in"]
+
+    def kept(self, role: str, name: str) -> str:
+        """Return the expression of a state or an output of instance j."""
+        if role != "state" or not (self.held or self.lined):
+            return super().kept(role, name)
+        return f"s_{name}" if self.held else self.line(name)
+
+    def line(self, name: str) -> str:
+        """Return the expression of a state where the lists have it."""
+        if not self.lined:
+            return self.in_memory(name)
+        return f"{'local_state' if self.local else 'state'}[{self.states.index(name) * WARP}]"
+
+    def value(self, a: Argument, values: Values) -> str:
+        """Return the expression of an argument."""
+        found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
+        return found[0] if found else super().value(a, values)
+
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        """Return statements that put a result where it belongs."""
+        current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
+        if block == "current" and (current or a.role == "ion_current"):
+            share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            if not self.sums:
+                return []
+            return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
+        return super().stores(a, block, local)
+
+
+@dataclass(frozen=True)
+class ExtendedEpochSpec(EpochSpec):
+    """Numbers and switches of ``epoch.mako`` for an extended network.
+
+    Attributes
+    ----------
+    functions : ExtendedSpec or None
+        Whose functions are taken; None in a plan.
+    blocks : tuple of EpochBlocks
+        Kinds as the lists take them.
+    num_numbers : int
+        Reals that are arguments of the kernel.
+    classes : tuple of int
+        Bits of classes of nodes that have statements of their own, without branches.
+    selects : bool
+        The first step of a launch computes new states and leaves them: launches are long.
+    terms : tuple of int
+        Of exponentials, see `epoch_tables`.
+    nernst, currents_read : tuple of str
+        Ions whose reversal potential is Nernst's at some node, and whose current a block reads.
+    """
+
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "advance": (
+            "int first_step, int num_steps, int num_units, const int *restrict units",
+            "const int *restrict rows, const int *restrict links, const int *restrict children",
+            "const real *restrict all_tie, const real *restrict all_up, real *restrict all_v",
+            "const int *restrict homes, const int *restrict instances",
+            "const int *restrict node_lists, const int *restrict node_places",
+            "const int *restrict node_members, const int *restrict node_active",
+            "const real *restrict node_scalars, const real *restrict node_values",
+            "real *restrict node_states",
+            "int first_time, const double *restrict step_begin, real dt, double half_dt",
+            "ulong seed, int capacity, int *restrict spike_count, int *restrict spike_source",
+            "double *restrict spike_time, int *restrict failed, const int *restrict record_start",
+            "const int *restrict record_list, real *restrict record_v, int record_row",
+            "int num_records, int num_mem, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
+            "numbers_ numbers, real *far_held if far",
+        ),
+    }
+    special: ClassVar[int] = SPECIAL
+    mechanisms: ClassVar[int] = MECHANISMS
+    functions: ExtendedSpec | None = field(default=None, repr=False)
+    blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
+    num_numbers: int = field(default=0, repr=False)
+    classes: tuple[int, ...] = field(default=(), repr=False)
+    selects: bool = field(default=False, repr=False)
+    terms: tuple[int, ...] = field(default=(), repr=False)
+    nernst: tuple[str, ...] = field(default=(), repr=False)
+    currents_read: tuple[str, ...] = field(default=(), repr=False)
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of the kernel."""
+        series = [Parameter(name, "real") for name in self.numbers]
+        return [*self._given(self.kernels[kernel]), *series]
+
+    @property
+    def extended(self) -> ExtendedSpec | None:  # type: ignore[override]
+        """What the functions of blocks and events are printed for."""
+        return self.functions
+
+    @property
+    def num_scalars(self) -> int:
+        """Parameters that are one number in each list of nodes."""
+        return sum(len(names) for names in self.uniform)
+
+    def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
+        """Begin of what is done for instance `j` of a kind at the node of a lane.
+
+        Parameters
+        ----------
+        kind : EpochBlocks
+        text : str
+            What is done.
+        known : int
+            The bits of the list, where they are known when the kernel is compiled.
+        """
+        space = " " * 12
+        number = f"instances[number * {len(self.blocks)} + {kind.number}] + *m"
+        own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
+        if kind.kind == "density":
+            return f"{space}{'' if known else f'if ({self.present(kind)}) '}{{\n{own}"
+        count = self.present(kind)
+        return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
+
+    def present(self, kind: EpochBlocks) -> str:
+        """Return the expression that is not 0 where a list has a kind; of points how many."""
+        if kind.kind == "density":
+            return f"bits & {hex(1 << self._rank(kind))}"
+        return f"list[{LIST_HEAD + self._rank(kind)}]"
+
+    @property
+    def sums_apart(self) -> bool:
+        """Whether currents of ions are added up where they are looked for, not in each step."""
+        return not self.currents_read and all(k.held for k in self.with_ions)
+
+    @property
+    def with_ions(self) -> list[EpochBlocks]:
+        """Kinds with currents of ions."""
+        sets = (
+            (k, {a.role for a in k.arguments("current") if a.direction != "in"})
+            for k in self.blocks
+            if k.has("current")
+        )
+        return [kind for kind, roles in sets if roles & {"ion", "ion_current"}]
+
+    @property
+    def hot(self) -> dict[int, EpochBlocks]:
+        """Kinds by number, as each step takes them."""
+        return {k.number: replace(k, sums=not self.sums_apart) for k in self.blocks}
+
+    def is_in(self, known: int, kind: EpochBlocks) -> bool:
+        """Whether a density mechanism is in a class."""
+        return bool(known >> self._rank(kind) & 1)
+
+    def times(self, *texts: str) -> str:
+        """Return statements that set the times that are in texts; most lists need none."""
+        known = {
+            "t_begin": "step_begin[min(step, first_step + num_steps - 1) - first_time]",
+            "t_mid": "t_begin + half_dt",
+            "t_end": "t_mid + half_dt",
+            "old_begin": "step_begin[max(step - 1, first_step) - first_time]",
+            "old_end": "old_begin + half_dt + half_dt",
+        }
+        found, asked = list[str](), " ".join(texts)
+        for name, value in reversed(known.items()):
+            if re.search(rf"\b{name}\b", asked):
+                found.append(f"const double {name} = {value};")
+                asked += f" {value}"
+        return " ".join(reversed(found))
+
+    def closing(self, kind: EpochBlocks) -> str:
+        """End of it."""
+        space = " " * 12
+        step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
+        return (f"{space}    }}\n" if kind.kind != "density" else "") + step + f"{space}}}\n"
+
+    def skipping(self, kind: EpochBlocks) -> str:
+        """Statement that passes the instances of a kind."""
+        count = f"list[{LIST_HEAD + self._rank(kind)}]"
+        if kind.kind == "density":
+            count = f"(bits >> {self._rank(kind)} & 1)"
+        steps = self._steps(kind)
+        return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
+
+    def _steps(self, kind: EpochBlocks) -> list[tuple[str, int]]:
+        """Pointers that an instance of a kind moves, and the lines by which it does."""
+        state = "local_state" if kind.local else "state"
+        lines = [("m", 1), ("p", kind.num_values), (state, len(kind.states))]
+        return [(name, number) for name, number in lines if number]
+
+    @property
+    def begin_lists(self) -> str:
+        """Statements that set the pointers to the first instance of a node."""
+        first = f"m = member; p = value + {(4 if self.inflow else 2) * WARP}; state = first_state;"
+        return first + (" local_state = first_local;" if self.local_lines else "")
+
+    def _rank(self, kind: EpochBlocks) -> int:
+        """Return the number of a kind among those of its sort."""
+        alike = [k.number for k in self.blocks if (k.kind == "density") == (kind.kind == "density")]
+        return alike.index(kind.number)
+
+
+def epoch_blocks(
+    kind: KindBlocks,
+    given: tuple[tuple[str, str, str], ...],
+    held: bool,
+    num_values: int,
+    local: bool,
+) -> EpochBlocks:
+    """Return a kind as the lists of an epoch take it."""
+    fields = {name: getattr(kind, name) for name in KindBlocks.__dataclass_fields__}
+    found = EpochBlocks(**fields)
+    quick = is_quick(kind)
+    return replace(
+        found, given=given, held=held, num_values=num_values, quick=quick, local=local,
+        lined=quick and bool(kind.states),
+    )  # fmt: skip
+
+
+def is_quick(kind: KindBlocks) -> bool:
+    """Whether the functions of a kind are called in lists of nodes alone."""
+    return kind.kind == "density" and not kind.has_net and bool(kind.functions)

@@ -1,0 +1,386 @@
+"""``extended.mako``: everything that it needs to know, and the text of calls of blocks.
+
+All numbers of a network are in three arenas: ``mem`` of reals, ``clock`` of doubles and ``ints``.
+Where the regions begin is in ``at``, by the numbers of `ExtendedSpec.regions`; the template names
+them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from clhines.mechanisms.emit.printer import wrapped
+from clhines.mechanisms.ir.program import Argument
+from clhines.plan.kernel_spec import TemplateSpec, Word
+from clhines.simulate.events.bins import SENDING
+
+Values = dict[str, str]  # role, or role and name -> expression
+
+
+@dataclass(frozen=True)
+class KindBlocks:
+    """Everything a template needs to know about one kind.
+
+    Attributes
+    ----------
+    number : int
+    name, functions : str
+    kind : str
+        ``density``, ``point`` or ``artificial``.
+    blocks : tuple of (block, function, arguments)
+    parameters : tuple of (str, bool)
+        Names, and whether a parameter is one number for all instances.
+    states, outputs, weights : tuple of str
+    sends : tuple of str
+        Kind of each place that sends.
+    watch_flags : tuple of float
+    for_netcons, queue : int
+    has_net, emits : bool
+    ions : tuple of str
+        Of the network.
+    vectors : tuple of (str, str)
+        Blocks with a function for `ExtendedSpec.width` instances at once, and its name.
+    rows : bool
+        Whether a node has one instance at most.
+    """
+
+    number: int
+    name: str
+    functions: str
+    kind: str
+    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]
+    parameters: tuple[tuple[str, bool], ...]
+    states: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    sends: tuple[str, ...]
+    watch_flags: tuple[float, ...]
+    for_netcons: int
+    queue: int
+    has_net: bool
+    emits: bool
+    ions: tuple[str, ...]
+    vectors: tuple[tuple[str, str], ...] = ()
+    rows: bool = False
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Arguments of functions before those of the block."""
+        return ()
+
+    @property
+    def watches(self) -> int:
+        """Number of WATCH conditions."""
+        return len(self.watch_flags)
+
+    def has(self, block: str) -> bool:
+        """Whether there is a block that sets anything."""
+        found = [arguments for name, _, arguments in self.blocks if name == block]
+        return any(a.direction != "in" for arguments in found for a in arguments)
+
+    def arguments(self, block: str) -> tuple[Argument, ...]:
+        """Return the arguments of a block."""
+        return next(arguments for name, _, arguments in self.blocks if name == block)
+
+    def asks(self, block: str, role: str) -> list[str]:
+        """Names of the arguments of a role."""
+        return [a.name for a in self.arguments(block) if a.role == role]
+
+    def parameter(self, name: str) -> str:
+        """Return the expression of a parameter of instance j."""
+        singles = [n for n, single in self.parameters if single]
+        given = [n for n, single in self.parameters if not single]
+        k = self.number
+        if name in singles:
+            return f"mem[parameters_{k} + {singles.index(name)}]"
+        begin = f"parameters_{k} + {len(singles)}"
+        return f"mem[{begin} + {given.index(name)} * count_{k} + j]"
+
+    def kept(self, role: str, name: str) -> str:
+        """Return the expression of a state or an output of instance j."""
+        k, names = self.number, self.states if role == "state" else self.outputs
+        return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
+
+    def call(self, block: str, values: Values, indent: int) -> str:
+        """Return statements that call a block of instance j at active node a.
+
+        Parameters
+        ----------
+        block : str
+        values : dict
+            Expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
+            ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
+        indent : int
+        """
+        space = " " * indent
+        before, given, after = [], [*self.leading], []
+        for a in self.arguments(block):
+            if a.direction == "in":
+                given.append(self.value(a, values))
+                continue
+            new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
+            new = "new_" if a.role.endswith("weight") else new
+            local = f"{new}{a.role}_{a.name.replace('.', '_')}"
+            start = f" = {self.value(a, values)}" if a.direction == "inout" else ""
+            sort = "ulong" if a.role == "drawn" else "real"
+            before.append(f"{space}{sort} {local}{start};\n")
+            given.append(f"&{local}")
+            after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
+        function = next(f for name, f, _ in self.blocks if name == block)
+        text = f"{space}{function}(\n{space}    "
+        line = text.splitlines()[-1]
+        for number, value in enumerate(given):
+            end = ");" if number == len(given) - 1 else ", "
+            if len(line) + len(value) > 96:
+                text, line = text.rstrip() + f"\n{space}    ", f"{space}    "
+            text, line = text + value + end, line + value + end
+        return "".join(before) + (text if given else text + ");") + "\n" + "".join(after)
+
+    def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
+        """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
+        space = " " * indent
+        suffix = "of" if self.rows else "at"
+        before, given, after = [], [], []
+        for a in self.arguments(block):
+            known = a.role in ("parameter", "state", "output")
+            where = f"&{self._place(a)}" if known else ""
+            if a.role == "parameter" and (a.name, True) in self.parameters:
+                value = self.parameter(a.name)
+            elif known:
+                value = f"some({where}, n)"
+            elif a.role == "ion":
+                value = f"some_{suffix}(mem + ion_{a.name}, node, n)"
+            else:
+                value = self.value(a, values) if a.direction != "out" else ""
+            if a.direction == "in":
+                given.append(value)
+                continue
+            new = "" if a.role in ("i", "g") else "new_"
+            local = f"{new}{a.role}_{a.name}"
+            start = f" = {value}" if a.direction == "inout" else ""
+            before.append(f"{space}real{width} {local}{start};\n")
+            given.append(f"&{local}")
+            keep = f"keep({local}, {where}, n);"
+            if not known:
+                keep = self._keep_vector(a, block, local)
+            after += [f"{space}{keep}\n"] if keep else []
+        name = dict(self.vectors)[block]
+        text = wrapped([*given[:-1], given[-1] + ");"], indent + len(name) + 1)
+        return "".join(before) + f"{space}{name}({text}\n" + "".join(after)
+
+    def _keep_vector(self, a: Argument, block: str, local: str) -> str:
+        """Return the statement that puts a result of `n` instances where it belongs."""
+        current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
+        suffix = "of" if self.rows else "at"
+        if a.role == "ion_current" or (a.role == "ion" and current):
+            where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
+            if self.kind == "point":  # as a density
+                return f"add_at({local} * (100 / some_at(mem + area, node, n)), {where}, node, n);"
+            return f"add_{suffix}({local}, {where}, node, n);"
+        return f"keep_{suffix}({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
+
+    def _place(self, a: Argument) -> str:
+        return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
+
+    def value(self, a: Argument, values: Values) -> str:
+        """Return the expression of an argument."""
+        if a.role == "parameter":
+            return self.parameter(a.name)
+        if a.role == "state":
+            return self.kept("state", a.name)
+        if a.role == "ion":
+            return f"mem[ion_{a.name} + a]"
+        if a.role == "t":
+            return f"(real)({values['t ' + a.name]})"
+        if a.role == "pointer":
+            return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
+        if a.role == "stream":
+            words = ", ".join(f"ints[stream_{self.number}_{a.name} + 4*j + {w}]" for w in range(4))
+            return f"as_uint4((int4)({words}))"
+        if a.role == "drawn":
+            low, high = (f"(uint)ints[{where}]" for where in self._drawn(a.name))
+            return f"({low} | (ulong){high} << 32)"
+        if a.role == "table":
+            return f"mem + table_{self.number}_{a.name}"
+        if a.role == "weight":
+            return f"weight_at < 0 ? 0 : mem[weight_at + {self.weights.index(a.name)}]"
+        if a.role == "other_weight":
+            return f"mem[other_at + {self.weights.index(a.name)}]"
+        return values[a.role]
+
+    def _drawn(self, name: str) -> tuple[str, str]:
+        """Where the halves are of how many words a stream of random numbers has given."""
+        return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
+
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        """Return statements that put a result where it belongs."""
+        if a.role in ("state", "output"):
+            return [f"{self.kept(a.role, a.name)} = {local};"]
+        if a.role == "drawn":
+            low, high = self._drawn(a.name)
+            return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
+        current = a.name in [f"i{ion}" for ion in self.ions]
+        if a.role == "ion_current" or (a.role == "ion" and block == "current" and current):
+            name = f"d{a.name}" if a.role == "ion_current" else a.name
+            share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            return [f"mem[ion_{name} + a] += {local}{share};"]
+        if a.role == "ion":
+            return [f"mem[ion_{a.name} + a] = {local};"]
+        if a.role == "weight":
+            place = f"mem[weight_at + {self.weights.index(a.name)}]"
+            return [f"if (weight_at >= 0) {place} = {local};"]
+        if a.role == "other_weight":
+            return [f"mem[other_at + {self.weights.index(a.name)}] = {local};"]
+        return []
+
+
+@dataclass(frozen=True)
+class ExtendedSpec(TemplateSpec):
+    """``extended.mako``.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    kinds : tuple of KindBlocks
+    ions : tuple of str
+    regions : tuple of str
+        Names of what `at` holds: begins of regions, and counts.
+    secondorder, second_order_currents : bool
+    noise : str
+        OpenCL source of `mechanisms.normal`, where a kind uses it.
+    played : bool
+        Whether parameters take values in time.
+    constant : bool
+        Whether there are constant mechanisms, whose currents are summed by node once.
+    layered : bool
+        Whether events may come to another instance within a step: they are delivered in launches
+        of their own.
+    width : int
+        Instances that CPUs advance at once; work-items there have many nodes. 1 elsewhere.
+    calls : bool
+        Whether functions are called, and not copied to where they are called: a kernel of many
+        mechanisms is then built several times faster, and is as fast on CPUs.
+    nernst : tuple of str
+        Ions whose reversal potentials the steps work out somewhere.
+    bins : int
+        Rounds of events in bins of a step, see `simulate.bins`; 0 where there are none.
+    by_cell : bool
+        The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
+        are in local memory.
+    far : bool
+        As in `EpochSpec`: they are in global memory.
+    """
+
+    template: ClassVar[str] = "simulate/extended"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "begin_step": (
+            "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
+            "int num_items if wide",
+            "const double *restrict step_begin, const int *restrict active",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant, const real *restrict v",
+            "real *restrict d, real *restrict b",
+            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+        "finish_step": (
+            "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
+            "double half_dt, int *step_state, const double *restrict step_begin, int num_items",
+            "const int *restrict active, const real *restrict x, const real *restrict v_old",
+            "real *restrict v_new, int *restrict failed, int *restrict spike_count",
+            "int *restrict spike_source, double *restrict spike_time",
+            "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, double *clock, int *ints, const int *at",
+        ),
+        "events": (
+            "int first_item, int num_items, int capacity, real dt, double half_dt",
+            "const int *step_state, const double *restrict step_begin, const real *restrict v",
+            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+        "take_events": (
+            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            "const int *at",
+        ),
+    }
+    sending: ClassVar[Word] = SENDING
+    blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
+    real: str
+    kinds: tuple[KindBlocks, ...]
+    ions: tuple[str, ...]
+    regions: tuple[str, ...]
+    secondorder: bool
+    second_order_currents: bool
+    noise: str
+    played: bool
+    constant: bool
+    layered: bool
+    width: int
+    calls: bool
+    nernst: tuple[str, ...] = ()
+    bins: int = field(default=0, repr=False)
+    by_cell: bool = field(default=False, repr=False)
+    far: bool = field(default=False, repr=False)
+
+    @property
+    def extended(self) -> ExtendedSpec:
+        """What the functions of blocks and events are printed for: itself."""
+        return self
+
+    @property
+    def regions_name(self) -> str:
+        """Name of the argument that says where regions begin."""
+        return "regions" if self.by_cell else "at"
+
+    @property
+    def at(self) -> str:
+        """Its declaration."""
+        return "const regions_ regions" if self.by_cell else "__global const int *at"
+
+    @property
+    def v_space(self) -> str:
+        """Address space of voltages."""
+        return "__local" if self.by_cell and not self.far else "__global"
+
+    @property
+    def own_v(self) -> str:
+        """Voltage of node a in functions, where epochs give the place of that one."""
+        return "*v" if self.by_cell else "v[ints[place_of + a]]"
+
+    @property
+    def wide(self) -> bool:
+        """Whether work-items have many nodes."""
+        return self.width > 1
+
+    @property
+    def skips(self) -> bool:
+        """Whether targets are passed by where no event of theirs is due."""
+        return self.wide and not self.bins
+
+    def counts(self, short: str) -> str:
+        """Where the events of a connection's source are counted that its target may see."""
+        return f"{short} ? event_live : event_count"
+
+    @property
+    def static(self) -> str:
+        """What functions of the kernels are declared as."""
+        return "static __attribute__((noinline))" if self.calls else "static"
+
+    def functions(self, kind: KindBlocks) -> str:
+        """Functions of the blocks of a kind."""
+        return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
+
+    @property
+    def net_kinds(self) -> tuple[KindBlocks, ...]:
+        """Kinds that take or send events."""
+        return tuple(kind for kind in self.kinds if kind.has_net)
+
+    @property
+    def loose_kinds(self) -> tuple[KindBlocks, ...]:
+        """Those of them that are at no node."""
+        return tuple(kind for kind in self.net_kinds if kind.kind == "artificial")

@@ -1,0 +1,494 @@
+"""The arenas of an extended network: what is in which region, and the spec that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from clhines.arrays import offsets, shifted
+from clhines.errors import InputError
+from clhines.mechanisms.emit.noise import normal_source
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.model import takes_vectors, vectors_of
+from clhines.network.copied import CopiedModel
+from clhines.network.extended import ADVANCE_REVERSAL, Extended, IonNodes
+from clhines.network.model import Kind, Model
+from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
+from clhines.simulate.events import bins
+from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks
+from clhines.simulate.records.records import Record
+from clhines.simulate.state.arena import Arena
+
+_ACTIVE: WeakKeyDictionary[Extended, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
+
+
+def active_nodes(model: Model) -> np.ndarray:
+    """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
+    if isinstance(model, CopiedModel):
+        return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
+    extended = model.extended
+    assert extended is not None
+    if extended not in _ACTIVE:  # which models with other values of parameters have, too
+        nodes = [model.soma, extended.detector_node]
+        nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
+        active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
+        for some in nodes:
+            active[some] = True
+        _ACTIVE[extended] = np.flatnonzero(active[:-1])
+        _ACTIVE[extended].setflags(write=False)
+    return _ACTIVE[extended]
+
+
+def one_of(model: Model) -> Model:
+    """Return the model that is started on the host: of one copy, where there are copies."""
+    return model.once if isinstance(model, CopiedModel) else model
+
+
+def has_constants(model: Model) -> bool:
+    """Return whether an extended model has constant mechanisms."""
+    return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
+
+
+def num_active(model: Model) -> int:
+    """Return how many nodes are active."""
+    if isinstance(model, CopiedModel):
+        return model.copies * num_active(model.once)
+    return len(active_nodes(model))
+
+
+def is_artificial(kind: Kind) -> bool:
+    """Whether the instances of a kind are at no node."""
+    return kind.mechanism.kind == "artificial"
+
+
+def filled_arenas(
+    variables: Variables,
+    dtype: np.dtype,
+    place: np.ndarray,
+    base_d: np.ndarray,
+) -> dict[str, Arena]:
+    """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
+
+    Parameters
+    ----------
+    variables : Variables
+    dtype : float64 or float32
+        Of ``mem``.
+    place : (n,) int64
+        Of each node in the solver's order.
+    base_d : (n,) float64, µS
+    """
+    mem, clock, ints = Arena(dtype), Arena(np.dtype(np.float64)), Arena(np.dtype(np.int32))
+    model, extended = variables.model, variables.extended
+    nodes = active_nodes(model)
+    mem.add("area", model.area[nodes])
+    mem.add("base_d", base_d[nodes])
+    ints.add("place_of", place[nodes])
+    cell = np.full(model.forest.num_nodes, -1)
+    cell[model.soma] = np.arange(model.forest.num_cells)
+    ints.add("cell", cell[nodes])
+    ints.add("error", np.zeros(1))
+    for ion in extended.ions:
+        for name in (*ion.variables, f"d{ion.variables[3]}"):
+            mem.add(f"ion_{name}", variables.ions[name][nodes])
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(extended, ion)]))
+        advances = np.zeros(model.forest.num_nodes, bool)
+        advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
+        ints.add(f"advances_{ion.name}", advances[nodes])
+    for k, kind in enumerate(model.kinds):
+        _add_kind(variables, k, kind, nodes, place, (mem, ints))
+    detector = np.append(nodes, np.iinfo(np.int64).max)
+    order = detector_order(variables)
+    ints.add("first_detector", np.searchsorted(extended.detector_node[order], detector))
+    add_detectors(variables, (mem, ints))
+    add_wires(variables, (mem, clock, ints))
+    add_played(variables, active_nodes, mem, clock, ints)
+    return {"mem": mem, "clock": clock, "ints": ints}
+
+
+def nernst_scale(extended: Extended, ion: IonNodes) -> float:
+    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
+    kelvin = extended.celsius + ABSOLUTE_ZERO
+    return 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
+
+
+def node_numbers(model: Model) -> np.ndarray:
+    """(n,) int32: number of each node among the `active_nodes`, -1 of others."""
+    found, nodes = np.full(model.forest.num_nodes, -1, np.int32), active_nodes(model)
+    found[nodes] = np.arange(len(nodes))
+    return found
+
+
+def _add_kind(
+    variables: Variables,
+    k: int,
+    kind: Kind,
+    nodes: np.ndarray,
+    place: np.ndarray,
+    arenas: tuple[Arena, Arena],
+) -> None:
+    mem, ints = arenas
+    given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
+    single = [variables.parameters[k][n][:1] for n, single in variables.singles(k) if single]
+    mem.add(f"parameters_{k}", np.concatenate([np.zeros(0), *single, *given]))
+    for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
+        names = variables.wanted[k] if what == "outputs" else [*kept]
+        mem.add(f"{what}_{k}", np.concatenate([np.zeros(0), *(kept[n] for n in names)]))
+    for name, rows in variables.tables[k].items():
+        mem.align(4)  # epochs load four numbers of a row at once
+        mem.add(f"table_{k}_{name}", rows)
+    for name in kind.mechanism.program.random:
+        ids = variables.stream(k, name, np.arange(kind.count))
+        ints.add(f"stream_{k}_{name}", ids.view(np.int32))
+        ints.add(f"drawn_{k}_{name}", variables.drawn[k, name].view(np.int32))
+    if is_artificial(kind):
+        return
+    first = np.searchsorted(kind.node, np.append(nodes, np.iinfo(np.int64).max))
+    ints.add(f"first_{k}", first)
+    ints.add(f"active_{k}", np.searchsorted(nodes, kind.node))
+    for (of, name), node in variables.extended.pointers.items():
+        if of == k:
+            ints.add(f"pointer_{k}_{name}", place[node])
+
+
+def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
+    """Add what only vectors need: lists by active node, and room for v, d and b there."""
+    nodes, extended, ints = active_nodes(model), model.extended, arenas["ints"]
+    assert extended is not None
+    for name in ("here_v", "here_d", "here_b"):
+        arenas["mem"].add(name, np.zeros(len(nodes)))
+    ints.add("first_cell", np.searchsorted(model.soma, np.append(nodes, model.forest.num_nodes)))
+    ints.add("soma_of", np.searchsorted(nodes, model.soma))
+    ints.add("detector_at", np.searchsorted(nodes, np.sort(extended.detector_node)))
+
+
+def add_detectors(variables: Variables, arenas: tuple[Arena, Arena]) -> None:
+    """Add detectors by node, but where those of each node begin."""
+    mem, ints = arenas
+    extended = variables.extended
+    order = detector_order(variables)
+    ints.add("detector_source", extended.detector_source[order])
+    ints.add("detector_above", variables.above[order])
+    mem.add("detector_threshold", extended.detector_threshold[order])
+
+
+def detector_order(variables: Variables) -> np.ndarray:
+    """(d,) int64: detectors by node."""
+    return np.argsort(variables.extended.detector_node, kind="stable")
+
+
+def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
+    """Add rings, connections and queues."""
+    mem, clock, ints = arenas
+    wires, extended = variables.wires, variables.extended
+    order, netcons = wires.order, extended.netcons
+    clock.add("ring", variables.ring)
+    clock.add("delay", netcons.delay[order])
+    mem.add("weight", variables.weight)
+    ints.add("ring_first", wires.ring_first)
+    ints.add("ring_size", wires.ring_size)
+    ints.add("event_count", variables.count)
+    ints.add("event_live", variables.count)
+    ints.add("first_connection", wires.first)
+    ints.add("connection_source", netcons.source[order])
+    short = extended.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
+    if extended.bins:
+        ints.add("connection_rank", bins.connection_ranks(extended)[order])
+        clock.add("bin_dt", np.array([variables.model.dt]))
+        short = bins.SENDING.pack(short=short, crossed=bins.detected(extended))
+    ints.add("connection_short", short[order])
+    ints.add("cursor", variables.cursor[order])
+    target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
+    source = netcons.source[order]
+    ints.add("fan", target[np.argsort(source, kind="stable")])
+    ints.add("first_fan", offsets(np.bincount(source, minlength=extended.num_sources)))
+    ints.add("stale", np.ones(wires.num_targets))
+    clock.add("next_due", np.zeros(wires.num_targets))
+    ints.add("first_weight", netcons.first_weight[:-1][order])
+    ints.add("targets", np.concatenate([np.zeros(0, int), *wires.layers]))
+    ints.add("loose", loose_targets(variables))
+    emitters = [np.zeros(0, np.int64), *extended.emitted.values()]
+    ints.add("emitter_source", np.concatenate(emitters))
+    for k, sources in extended.emitted.items():
+        ints.add(f"emitted_{k}", sources)
+    number = np.append(np.argsort(order), -1)  # connections as kernels number them
+    for k, queue in variables.queues.items():
+        clock.add(f"queue_time_{k}", queue.time)
+        clock.add(f"queue_sent_{k}", queue.sent)
+        mem.add(f"queue_flag_{k}", queue.flag)
+        ints.add(f"queue_connection_{k}", number[queue.connection])
+        ints.add(f"queue_size_{k}", queue.size)
+        ints.add(f"queue_last_{k}", queue.last)
+        bits = 1 << np.arange(len(queue.armed))[:, None]
+        ints.add(f"armed_{k}", (queue.armed * bits).sum(axis=0))
+        ints.add(f"above_flags_{k}", (queue.above * bits).sum(axis=0))
+
+
+def loose_targets(variables: Variables) -> np.ndarray:
+    """(k,) int64: targets that are at no node."""
+    wires, kinds = variables.wires, variables.model.kinds
+    each = [
+        first + np.arange(kinds[k].count)
+        for k, first in wires.first_target.items()
+        if is_artificial(kinds[k])
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *each])
+
+
+def add_played(
+    variables: Variables,
+    active: Callable[[Model], np.ndarray],
+    mem: Arena,
+    clock: Arena,
+    ints: Arena,
+) -> None:
+    """Add what is played, by active node; what is at none comes last.
+
+    Where nothing is, and ``first_played`` is there, that stays as it is.
+    """
+    kinds, given = variables.model.kinds, variables.extended.played
+    nodes = active(variables.model) if given or "first_played" not in ints.offset else None
+    owner = [
+        len(nodes)
+        if is_artificial(kinds[p.kind])
+        else int(np.searchsorted(nodes, kinds[p.kind].node[p.instance]))
+        for p in given
+        if nodes is not None
+    ]
+    order = np.argsort(np.array(owner, np.int64), kind="stable")
+    played = [given[k] for k in order]
+    if nodes is not None:
+        first = np.searchsorted(np.array(owner)[order], np.arange(len(nodes) + 1))
+        ints.add("first_played", first)
+    clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
+    clock.add("played_value", np.concatenate([np.zeros(0), *(p.y for p in played)]))
+    ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
+    ints.add("played_continuous", np.array([p.continuous for p in played], int))
+    places = [
+        mem.offset[f"parameters_{p.kind}"]
+        + variables.place_of_parameter(p.kind, p.parameter)
+        + p.instance
+        for p in played
+    ]
+    ints.add("played_place", np.array(places, int))
+
+
+def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.ndarray]:
+    """Return all that changes, by the names of `Variables.named`, as it is on the device.
+
+    What is kept of no node of a device's arena (ions where there is nothing active) stays as it is.
+    """
+    mem, clock, ints = (arenas[name] for name in ("mem", "clock", "ints"))
+    model, extended, wires = variables.model, variables.extended, variables.wires
+    found = variables.save()
+    nodes = active_nodes(model)
+    for k, kind in enumerate(model.kinds):
+        for what, names in (("state", [*variables.states[k]]), ("output", variables.wanted[k])):
+            rows = mem.get(f"{what}s_{k}").reshape(len(names), kind.count)
+            found |= {f"{what}{k}_{n}": row for n, row in zip(names, rows, strict=True)}
+        for name in {p.parameter for p in extended.played if p.kind == k}:
+            at = variables.place_of_parameter(k, name)
+            found[f"played{k}_{name}"] = mem.get(f"parameters_{k}")[at : at + kind.count]
+    for name in variables.ions:
+        found[f"ion_{name}"][nodes] = mem.get(f"ion_{name}")
+    for k, name in variables.drawn:
+        pairs = np.ascontiguousarray(ints.get(f"drawn_{k}_{name}"))
+        found[f"drawn{k}_{name}"] = pairs.view(np.int64)
+    order = wires.order
+    found["weight"], found["ring"] = mem.get("weight"), clock.get("ring")
+    found["cursor"][order] = ints.get("cursor")
+    found["count"] = ints.get("event_count").astype(np.int64)
+    found["above"][detector_order(variables)] = ints.get("detector_above") != 0
+    for k, queue in variables.queues.items():
+        found |= {f"queue{k}_{n}": clock.get(f"queue_{n}_{k}") for n in ("time", "sent")}
+        found[f"queue{k}_flag"] = mem.get(f"queue_flag_{k}")
+        found |= {f"queue{k}_{n}": ints.get(f"queue_{n}_{k}") for n in ("size", "last")}
+        found[f"queue{k}_connection"] = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
+        bits = 1 << np.arange(len(queue.armed))[:, None]
+        found[f"queue{k}_armed"] = (ints.get(f"armed_{k}") & bits) != 0
+        found[f"queue{k}_above"] = (ints.get(f"above_flags_{k}") & bits) != 0
+    return in_types_of(variables, found, mem.dtype)
+
+
+def in_types_of(
+    variables: Variables, found: dict[str, np.ndarray], real: np.dtype
+) -> dict[str, np.ndarray]:
+    """Return arrays of `Variables.named` in the types of the host, reals in those of the device."""
+    named, cast = variables.named(), dict[str, np.ndarray]()
+    for name, values in found.items():
+        known = named[name].dtype
+        keeps = known == np.float64 and values.dtype == real
+        cast[name] = values if keeps else values.astype(known)
+    reals = [n for n, a in named.items() if a.dtype == np.float64 and not is_time(n)]
+    return cast | {n: cast[n].astype(real) for n in reals}
+
+
+def spec_of(
+    variables: Variables,
+    arenas: dict[str, Arena],
+    real: str,
+    wanted: object,
+    vector_bytes: int = 0,
+) -> tuple[ExtendedSpec, np.ndarray]:
+    """Return the spec of the kernels, and what ``at`` holds.
+
+    On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0.
+    """
+    model, extended = variables.model, variables.extended
+    regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
+    for k, kind in enumerate(model.kinds):
+        regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
+        if k in variables.wires.first_target:
+            regions[f"target_{k}"] = variables.wires.first_target[k]
+    regions["num_active"], regions["num_played"] = num_active(model), len(extended.played)
+    regions["num_loose"] = len(loose_targets(variables))
+    ions = tuple(ion.name for ion in extended.ions)
+    width = vector_bytes // arenas["mem"].dtype.itemsize or 1
+    kinds = tuple(
+        _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
+    )
+    noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
+    spec = ExtendedSpec(
+        real=real,
+        kinds=kinds,
+        ions=ions,
+        regions=tuple(regions),
+        secondorder=model.secondorder,
+        second_order_currents=extended.second_order_currents,
+        noise=normal_source(real) if noisy else "",
+        layered=len(variables.wires.layers) > 1,
+        nernst=tuple(
+            ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()
+        ),
+        bins=(1 + bins.has_second_round(extended, model.dt)) * extended.bins,
+        calls=vector_bytes > 0,
+        width=width,
+        played=bool(extended.played),
+        constant=has_constants(one_of(model)),
+    )
+    return spec, np.array([*regions.values()], np.int32)
+
+
+_ON_DEVICE = (
+    "current", "advance", "receive", "watch", "before_breakpoint", "after_solve", "before_step",
+)  # fmt: skip
+
+
+def _blocks_of(
+    variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...], width: int
+) -> KindBlocks:
+    mechanism, wanted = kind.mechanism, variables.wanted[k]
+    more = (wanted,) if wanted else ()
+    program = mechanism.program
+    net = program.net
+    names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
+    single = [n for n, alone in variables.singles(k) if alone]
+    outputs = more[0] if more else ()
+    given = real, tuple(outputs), width, tuple(single)
+    wide, several = tuple[str, ...](), ""
+    if width > 1 and mechanism.nmodl:
+        wide = tuple(b for b in names if in_vectors(mechanism, b, tuple(outputs)))
+        several = vectors_of(mechanism.text, mechanism.nmodl, wide, *given)
+    scalar = [b for b in names if b not in wide]
+    functions = [mechanism.functions(real, outputs, scalar), several]
+    return KindBlocks(
+        number=k,
+        name=mechanism.name,
+        functions="\n".join(f for f in functions if f),
+        kind=mechanism.kind,
+        blocks=tuple(
+            (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names
+        ),
+        parameters=tuple(variables.singles(k)),
+        states=tuple(q.name for q in program.states),
+        outputs=tuple(wanted),
+        weights=net.weights if net is not None else (),
+        sends=tuple(s.kind for s in net.sends) if net is not None else (),
+        watch_flags=net.watch_flags if net is not None else (),
+        for_netcons=net.for_netcons if net is not None else 0,
+        queue=len(variables.queues[k].time) if k in variables.queues else 0,
+        has_net=net is not None and "receive" in program.blocks,
+        emits=k in extended_emitters(variables),
+        ions=ions,
+        vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
+        rows=width > 1 and bool(np.diff(kind.node).all()),
+    )
+
+
+def in_vectors(mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()) -> bool:
+    """Whether CPUs take several instances at once, which then do not need each other's results.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    block : str
+    outputs : tuple of str
+        Variables that are recorded, for which the block may need more.
+    """
+    arguments = mechanism.program.blocks.get(block)
+    if block not in ("current", "advance") or arguments is None or not mechanism.nmodl:
+        return False
+    ions = [a for a in arguments if a.role == "ion"]
+    if block == "current":
+        apart = all(a.direction != "inout" for a in ions)
+    else:
+        apart = mechanism.kind == "density" or all(a.direction == "in" for a in ions)
+    return apart and takes_vectors(mechanism.text, mechanism.nmodl, block, outputs)
+
+
+def extended_emitters(variables: Variables) -> set[int]:
+    """Kinds whose instances are sources."""
+    return {*variables.extended.emitted}
+
+
+def location(
+    record: Record, variables: Variables, mem: Arena, place: np.ndarray
+) -> tuple[str, np.ndarray]:
+    """Return the array that a record is in, ``v`` or ``mem``, and where in it its values are."""
+    if record.kind == -1:
+        return "v", place[record.index]
+    if record.kind < 0:
+        number = np.searchsorted(active_nodes(variables.model), record.index)
+        return "mem", mem.offset[f"ion_{record.name}"] + number
+    k, kind = record.kind, variables.model.kinds[record.kind]
+    kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
+    for what, names in kept.items():
+        if record.name in names:
+            begin = mem.offset[f"{what}_{k}"] + names.index(record.name) * kind.count
+            return "mem", begin + record.index
+    begin = mem.offset[f"parameters_{k}"] + variables.place_of_parameter(k, record.name)
+    return "mem", begin + record.index
+
+
+def owner_of(record: Record, variables: Variables) -> np.ndarray:
+    """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
+    nodes = active_nodes(variables.model)
+    if record.kind < 0:
+        return np.searchsorted(nodes, record.index)
+    kind = variables.model.kinds[record.kind]
+    if is_artificial(kind):
+        return np.full(len(record.index), len(nodes))
+    return np.searchsorted(nodes, kind.node[record.index])
+
+
+def locations(
+    records: Sequence[Record],
+    variables: Variables,
+    arenas: dict[str, Arena],
+    place: Callable[[], np.ndarray],
+) -> list[tuple[str, np.ndarray]]:
+    """Return where each record is; see `location`. `place` is asked only if there are records."""
+    return [location(record, variables, arenas["mem"], place()) for record in records]
+
+
+def check_room_for_events(model: Model, code: int) -> None:
+    """Raise InputError for the code by which kernels say that a queue or a ring had no room."""
+    if not code:
+        return
+    if code == 1:
+        raise InputError("a source had more events than its ring has room for")
+    kind, what = divmod(code - 2, 2)
+    told = "net_move without a self event under way" if what else "too many self events under way"
+    raise InputError(f"{model.kinds[kind].mechanism.name}: {told}")

@@ -1,0 +1,287 @@
+"""Kinds of instances in kernels: their functions, and how parameters and states lie in memory.
+
+States of a kind: state s of instance j at ``s * count + j``. Parameters: first those that are one
+number for all instances, then the others, the p-th of these at ``numbers + p * count + j``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.mechanisms.emit.noise import normal_source
+from clhines.mechanisms.emit.printer import folded
+from clhines.network.model import Kind, Model
+from clhines.plan.kernel_spec import Parameter, parameter
+
+
+@dataclass(frozen=True)
+class MechanismSpec:
+    """Everything a template needs to know about one mechanism of a network.
+
+    Attributes
+    ----------
+    name : str
+        Prefix of the mechanism's functions.
+    source : str
+        Their OpenCL source.
+    parameters, states : tuple of str
+        Names.
+    single : tuple of bool
+        For each parameter, whether it is one number for all instances.
+    density : bool
+        Currents and conductances are multiplied by a factor of each instance.
+    takes_events, uses_noise : bool
+        Whether it has an action for events, and draws random numbers.
+    width : int
+        Of ``epoch_vector.mako``: instances of a group, one per lane of a vector. Number s of lane l
+        of group q lies at ``(q * num_numbers + s) * width + l``, both for states and for the
+        parameters that are not single. 0 elsewhere.
+    num_constants : int
+        Of epochs: results of the mechanism's function of constants.
+    number : int
+        Of ``epoch.mako``, as all below: number of instance 0 among all instances, which noise is
+        drawn by.
+    literals : tuple of str
+        Value of each parameter where it is one number, else empty.
+    most : int
+        Instances of a work-group.
+    factor : str
+        What makes the factor of a node of its capacitance over dt, where that is one number.
+    first_target : int
+        Number of instance 0 among the targets of events.
+    local : bool
+        The states lie in local memory during an epoch.
+    """
+
+    name: str
+    source: str = field(repr=False)
+    parameters: tuple[str, ...]
+    states: tuple[str, ...]
+    single: tuple[bool, ...]
+    density: bool
+    takes_events: bool
+    uses_noise: bool
+    width: int = 0
+    num_constants: int = 0
+    number: int = 0
+    literals: tuple[str, ...] = ()
+    most: int = 0
+    factor: str = ""
+    first_target: int = 0
+    local: bool = True
+
+    @property
+    def num_states(self) -> int:
+        """States of an instance."""
+        return len(self.states)
+
+    @property
+    def num_given(self) -> int:
+        """Parameters that are not single."""
+        return len(self.single) - sum(self.single)
+
+    def wrappers(self, k: int) -> str:
+        """Return functions of kind `k`, with its numbers in global memory.
+
+        They are functions of one group of instances, where `width` says how many these are;
+        otherwise of instance `j`.
+        """
+        return _of_groups(self, k) if self.width else _of_instances(self, k)
+
+    def values(self, given: str) -> list[str]:
+        """Values of the parameters, in order; `given` shows those that are not single."""
+        places = iter(range(self.num_given)), iter(range(sum(self.single)))
+        return [
+            f"p[{next(places[1])}]" if single else given.format(next(places[0]))
+            for single in self.single
+        ]
+
+
+def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
+    """Parameters that a kernel takes of each kind, one kind after another.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        As in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the number and
+        attributes of a kind.
+    kinds : sequence of MechanismSpec
+    """
+    return [
+        parameter(text.format(k=k, name=kind.name, width=kind.width))
+        for k, kind in enumerate(kinds)
+        for several in texts
+        for text in several.split(",")
+    ]
+
+
+def _of_instances(kind: MechanismSpec, k: int) -> str:
+    """Functions of instance `j` of kind `k`."""
+    n = kind.num_states
+    given = kind.values(f"p[{sum(kind.single)} + {{}} * count + j]")
+    states = [f"s[{f'{i} * count + ' if i else ''}j]" for i in range(n)]
+    noise = ["noise"] if kind.uses_noise else []
+    where = "const int count, const int j, __global const real *p, __global"
+    values = ", ".join(["v", "t", "dt", *given, *states, *noise, "i", "g"])
+    text = (
+        f"static void current_{k}(const real v, const real t, const real dt, {where}\n"
+        f"    const real *s, const real noise, real *i, real *g)\n{{\n"
+        f"    {kind.name}_current({values});\n}}\n"
+    )
+    load, store = _loads("real", states), _stores(states)
+    pointers = [f"&s{i}" for i in range(n)]
+    if n:
+        values = ", ".join(["v", "t", "dt", *given, *pointers])
+        text += (
+            f"\nstatic void advance_{k}(const real v, const real t, const real dt, {where} "
+            f"real *s)\n{{\n{load}    {kind.name}_advance({values});\n{store}}}\n"
+        )
+    if kind.takes_events:
+        values = ", ".join(["weight", *given, *pointers])
+        text += (
+            f"\nstatic void event_{k}(const real weight, {where} real *s)\n"
+            f"{{\n{load}    {kind.name}_event({values});\n{store}}}\n"
+        )
+    return text
+
+
+def _of_groups(kind: MechanismSpec, k: int) -> str:
+    """Functions of one group of kind `k`."""
+    vector, n = f"real{kind.width}", kind.num_states
+    prefix = kind.name if kind.width == 1 else f"{kind.name}__v{kind.width}"
+    values = [*kind.values("given[{}]"), *(f"c[{i}]" for i in range(kind.num_constants))]
+    states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if kind.uses_noise else []
+    where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
+    text = ""
+    if kind.num_constants:
+        single = [v for v in values if v.startswith("p[")]
+        results = [f"c + {i}" for i in range(kind.num_constants)]
+        text += (
+            f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
+            f"{{\n    {kind.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
+        )
+    given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
+    text += (
+        f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
+        f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
+        f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
+    )
+    if n:
+        pointers = [f"&s{i}" for i in range(n)]
+        given = ", ".join(["v", "t", "dt", *values, *pointers])
+        text += (
+            f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
+            f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
+            f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
+        )
+    return text + (_event_of_lane(kind, k) if kind.takes_events else "")
+
+
+def _event_of_lane(kind: MechanismSpec, k: int) -> str:
+    """Return the function of an event of one lane of a group."""
+    w = kind.width
+    states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
+    pointers = [f"&s{i}" for i in range(kind.num_states)]
+    given = ", ".join(["weight", *kind.values(f"given[{{}} * {w} + lane]"), *pointers])
+    return (
+        f"\nstatic void event_{k}(const real weight, const int lane, __global const real *p,\n"
+        f"    __global const real *given, __global real *s)\n{{\n"
+        f"{_loads('real', states)}{folded(f'    {kind.name}_event({given});')}\n"
+        f"{_stores(states)}}}\n"
+    )
+
+
+def _loads(real: str, states: list[str]) -> str:
+    return "".join(f"    {real} s{i} = {state};\n" for i, state in enumerate(states))
+
+
+def _stores(states: list[str]) -> str:
+    return "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
+
+
+def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
+    """Return what a template needs to know of a kind whose instances it takes in groups.
+
+    Parameters
+    ----------
+    kind : Kind
+    real : str
+        ``double`` or ``float``.
+    width : int
+    """
+    check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
+    plain = described(kind)
+    names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
+    functions, constants = kind.mechanism.grouped(real, width, names)
+    return replace(plain, source=functions, width=width, num_constants=len(constants))
+
+
+def kind_spec(kind: Kind, real: str) -> MechanismSpec:
+    """Return what a template needs to know of a kind.
+
+    Parameters
+    ----------
+    kind : Kind
+    real : str
+        ``double`` or ``float``.
+    """
+    return replace(described(kind), source=kind.mechanism.functions(real))
+
+
+def described(kind: Kind) -> MechanismSpec:
+    """Everything about a kind but its source."""
+    mechanism = kind.mechanism
+    return MechanismSpec(
+        name=mechanism.name,
+        source="",
+        parameters=tuple(mechanism.parameters),
+        states=tuple(mechanism.states),
+        single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),
+        takes_events=mechanism.takes_events,
+        uses_noise=mechanism.uses_noise,
+        density=mechanism.kind == "density",
+    )
+
+
+def check_parameters(kind: Kind, dtype: np.dtype) -> None:
+    """Check that a precision has the parameters of a kind.
+
+    Raises
+    ------
+    InputError
+        A parameter would be infinite.
+    """
+    for name, value in kind.parameters.items():
+        largest = float(np.abs(value).max(initial=0.0))
+        if largest > float(np.finfo(dtype).max):
+            raise InputError(
+                f"{kind.mechanism.name}: {name} is {largest:g}; expected at most "
+                f"{np.finfo(dtype).max:.3g}, the largest number of {np.dtype(dtype).name}"
+            )
+
+
+def parameter_array(kind: Kind, dtype: np.dtype) -> np.ndarray:
+    """(m,) of a dtype: the parameters of a kind as kernels take them; one value at least."""
+    check_parameters(kind, dtype)
+    values = [kind.parameters[name] for name in kind.mechanism.parameters]
+    ordered = [v for v in values if np.ndim(v) == 0] + [v for v in values if np.ndim(v)]
+    return np.concatenate([np.zeros(0), *(np.atleast_1d(v) for v in ordered or [0.0])]).astype(
+        dtype
+    )
+
+
+def place_of(kind: Kind, name: str) -> tuple[bool, int]:
+    """Whether a parameter is one number for all instances, and which of those that are, or not."""
+    single = np.ndim(kind.parameters[name]) == 0
+    alike = [n for n in kind.mechanism.parameters if (np.ndim(kind.parameters[n]) == 0) == single]
+    return single, alike.index(name)
+
+
+def model_kinds(model: Model, real: str) -> tuple[tuple[MechanismSpec, ...], str]:
+    """Return what templates take of a model's kinds, and the source of noise if one needs it."""
+    kinds = tuple(kind_spec(kind, real) for kind in model.kinds)
+    return kinds, normal_source(real) if any(k.uses_noise for k in kinds) else ""

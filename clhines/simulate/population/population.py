@@ -1,0 +1,379 @@
+"""Population: many parameter sets of one model under several protocols, in batches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyopencl as cl
+from numpy.typing import ArrayLike
+
+from clhines.analysis.extract import FEATURES
+from clhines.analysis.spikes import Lists
+from clhines.checks import (
+    as_array,
+    as_finite,
+    as_indices,
+    as_real,
+    as_switch,
+    as_whole_number,
+    check_room,
+    shown,
+)
+from clhines.device import devices as device_list
+from clhines.errors import InputError, meant
+from clhines.network.network import Network, check_begins
+from clhines.simulate.population.batch import Batch, Found, Recipe, joined_features
+from clhines.simulate.population.protocols import Parameter, Protocol, by_step, divided
+from clhines.simulate.ranks.mpi import agreed, own_queue
+from clhines.simulate.ranks.partition import ranks_of
+from clhines.simulate.simulation import Simulation
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_log = logging.getLogger(__name__)
+_NODE_BYTES = 24 * 8  # of a node in a simulation, about: matrix, voltages and what they are made of
+_HOST_BYTES = 1 << 30  # that a batch takes at most where there is no device
+_SHARE = 0.4  # of the memory of a device that a batch takes at most
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """What a population did.
+
+    Attributes
+    ----------
+    t : (T,) float64, ms
+    v : (N, P, T) real, mV
+        At the node that is recorded; NaN after a protocol's stop. (N, P, 0) where features were
+        asked for.
+    spike_set, spike_protocol : (k,) int64
+        By set, protocol and time.
+    spike_time : (k,) float64, ms
+        Until the stop of the protocol.
+    features : dict of str to (N, P) array or Lists
+        Lists have a list for each set and protocol: ``features[name][n * P + p]``.
+    """
+
+    t: np.ndarray
+    v: np.ndarray
+    spike_set: np.ndarray
+    spike_protocol: np.ndarray
+    spike_time: np.ndarray
+    features: Mapping[str, np.ndarray | Lists] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        names = f"; features {', '.join(self.features)}" if self.features else ""
+        shape = self.v.shape[:2]
+        return f"Responses({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+
+    @property
+    def spike_count(self) -> np.ndarray:
+        """(N, P) int64."""
+        shape = self.v.shape[:2]
+        both = self.spike_set * shape[1] + self.spike_protocol
+        return np.bincount(both, minlength=shape[0] * shape[1]).reshape(shape)
+
+    def spikes(self, number: int, protocol: int) -> np.ndarray:
+        """(j,) float64, ms: times of the spikes of one set under one protocol."""
+        mine = (self.spike_set == number) & (self.spike_protocol == protocol)
+        return self.spike_time[mine]
+
+
+class Population:
+    """N parameter sets x P protocols of one model.
+
+    The first `evaluate` makes the simulations of a batch; the later ones set values and go back to
+    t = 0, without planning and without compilation.
+
+    Parameters
+    ----------
+    model : Network
+        One cell with everything that is the same in all sets; it stays as it is. Sources of events,
+        ions, pointers, played values and streams of random numbers are those of each copy; noise
+        of `inoise` differs between them.
+    parameters : mapping of str to tuple
+        Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, where)`` for those nodes of
+        a mechanism of the membrane, as of `Network.insert`.
+    protocols : mapping of str to mapping
+        Name to ``{"stop": ms, "stimuli": [{"amp": nA, "delay": ms, "dur": ms, "at": node}, ...]}``:
+        clamps of currents. Without `at` into the soma; without `dur` until the end.
+    dt : float, optional, ms
+        Default: 0.025, or that of NEURON where the model was read from it; likewise `v_init` and
+        `secondorder`.
+    record : int, optional
+        Node of the model whose voltage is recorded. Default: the middle of the soma.
+    batch : int, optional
+        Sets that are simulated at once. Default: those of the first `evaluate`, or fewer, so that
+        they fit into memory.
+    features : iterable of str, optional
+        Compute these of `clhines.analysis.FEATURES` on the device and keep no voltages. The first
+        stimulus of a protocol is the one that they refer to.
+    stop_early : bool
+        Simulate no protocol beyond its own stop: those of each stop in a simulation of their own.
+        Default: all together until the last stop. Features do so in any case. Cells at rest go on.
+    devices : sequence of device, optional
+        Devices, as of `Simulation`, that simulate batches side by side.
+    comm : mpi4py.MPI.Comm, optional
+        Ranks simulate equal shares of the sets; all call `evaluate` with the same sets and get the
+        same results.
+    **options
+        Of `Simulation`; `v_init` may have a value for each node of the model.
+
+    Attributes
+    ----------
+    names, protocols : tuple of str
+    batch : int or None
+    simulation : Simulation or None
+        The first one that was made: cell ``set * P + protocol``.
+
+    Raises
+    ------
+    InputError
+        The model is not one cell; there is no such parameter, node or feature; or options do not go
+        together.
+    """
+
+    def __init__(
+        self,
+        model: Network,
+        parameters: Mapping[str, Parameter],
+        protocols: Mapping[str, Protocol],
+        *,
+        dt: float | None = None,
+        record: int | None = None,
+        batch: int | None = None,
+        features: Iterable[str] | None = None,
+        stop_early: bool = False,
+        devices: Sequence[cl.Device | str] | None = None,
+        comm: MPI.Comm | None = None,
+        **options: object,
+    ) -> None:
+        self._ranks = ranks_of(comm)
+        if not isinstance(model, Network) or model.num_cells != 1:
+            got = f"{model!r}" if isinstance(model, Network) else type(model).__name__
+            raise InputError(f"model is {got}; expected a Network of one cell")
+        for name, given in (("parameters", parameters), ("protocols", protocols)):
+            if not isinstance(given, Mapping) or not given:
+                raise InputError(f"{name} is {shown(given)}; expected names with their values")
+        check_begins(model, "Population")
+        known = {k: v for k, v in model.settings.items() if k not in ("dt", "t")}
+        options = {**known, **options}
+        compiled = model.compile(model.settings.get("dt", 0.025) if dt is None else dt)
+        self.names, self.protocols = tuple(parameters), tuple(protocols)
+        if np.ndim(record or 0):
+            raise InputError(f"record is {shown(record)}; expected one node")
+        nodes = [model.soma[0] if record is None else record]
+        node = as_indices("record", np.asarray(nodes), model.forest.num_nodes, "node")[0]
+        stops, stimuli = by_step(model, protocols, compiled.dt)
+        pieces = divided(model, parameters)
+        mechanisms = tuple(parameters[name][1] for name in self.names)
+        wanted = _features(features, protocols)
+        self._recipe = Recipe(
+            model, compiled, pieces, mechanisms, self.protocols, stops, stimuli, int(node), wanted,
+            compiled.dt,
+        )  # fmt: skip
+        early = as_switch("stop_early", stop_early) or bool(wanted)
+        every = np.arange(len(stops))
+        self._columns = [every[stops == s] for s in np.unique(stops)] if early else [every]
+        self.batch = None if batch is None else as_whole_number("batch", batch, 1)
+        self._where = _places(devices, options, self._ranks is not None)
+        self._batches: list[list[Batch]] = []
+
+    @property
+    def simulation(self) -> Simulation | None:
+        """The first simulation that was made, None before `evaluate`."""
+        return self._batches[0][0].simulation if self._batches else None
+
+    def evaluate(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> Responses:
+        """Simulate parameter sets under all protocols.
+
+        Parameters
+        ----------
+        sets : (N, parameters) float, or mapping of str to (N,) float
+            In the order of `names`, or by name, as in a DataFrame of pandas.
+
+        Returns
+        -------
+        Responses
+
+        Raises
+        ------
+        InputError
+            Not such an array.
+        SimulationError
+            A voltage was not finite; the message names set and protocol.
+        HostMemoryError
+            There is no memory for the voltages; raised before any is taken.
+        """
+        ranks, found = self._ranks, list[Found]()
+        with agreed(ranks):
+            values = self._sets(sets)
+            number, stops = len(values), self._recipe.stops
+            steps = 0 if self._recipe.features else int(stops.max()) + 1
+            size = number * len(stops) * steps * 8
+            check_room(size, f"voltages of {number} sets under {len(stops)} protocols")
+        if ranks is not None:
+            ranks.same({"digest of the sets": values.tobytes()})
+        with agreed(ranks):
+            rank, processes = (0, 1) if ranks is None else (ranks.rank, ranks.size)
+            begin, end = (number * r // processes for r in (rank, rank + 1))
+            if begin < end:
+                if not self._batches:
+                    self._make(end - begin)
+                found = self._slices(values, begin, end)
+        if ranks is not None:
+            found = [one for part in ranks.comm.allgather(found) for one in part]
+        return self._joined(found, number)
+
+    def _joined(self, found: list[Found], number: int) -> Responses:
+        several, t = len(self.protocols), max((one.t for one in found), key=len)
+        length = 0 if self._recipe.features else len(t)
+        v = np.full((number, several, length), np.nan, found[0].v.dtype)
+        for one in found:
+            of_sets = v[one.first : one.first + len(one.v)]
+            of_sets[:, one.columns, : one.v.shape[2]] = one.v
+        spikes = [
+            np.concatenate([getattr(one, name) for one in found])
+            for name in ("spike_set", "spike_protocol", "spike_time")
+        ]
+        order = np.lexsort((spikes[2], spikes[1], spikes[0]))
+        of_set, protocol, time = (a[order] for a in spikes)
+        return Responses(t, v, of_set, protocol, time, joined_features(found, number, several))
+
+    def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
+        sets = _by_name(sets)
+        if isinstance(sets, Mapping):
+            for name in sets:
+                if name not in self.names:
+                    raise InputError(
+                        f"sets has {shown(name)}; expected {', '.join(self.names)}"
+                        f"{meant(name, self.names)}"
+                    )
+            missing = [name for name in self.names if name not in sets]
+            if missing:
+                raise InputError(f"sets lacks {missing[0]}; expected {', '.join(self.names)}")
+            columns = [np.atleast_1d(as_array(name, sets[name])) for name in self.names]
+            if len({c.shape for c in columns}) > 1 or columns[0].ndim > 1:
+                raise InputError("sets has arrays of several lengths; expected (N,) each")
+            values = np.stack(columns, axis=1)
+        else:
+            values = as_real("sets", sets)
+        if values.ndim != 2 or values.shape[1] != len(self.names) or not len(values):
+            raise InputError(
+                f"sets has shape {values.shape}; expected (N, {len(self.names)}), a column for "
+                "each of the names"
+            )
+        columns = [as_finite(n, as_array(n, values[:, k])) for k, n in enumerate(self.names)]
+        return np.stack(columns, axis=1)
+
+    def _make(self, number: int) -> None:
+        """Make the simulations of a batch: on each device one for each group of protocols."""
+        options = [self._own_options(where) for where in self._where]
+        each = -(-number // len(options))
+        most = self.batch or min(self._most(one) for one in options)
+        self.batch = min(each, most)
+        self._batches = [
+            [Batch(self._recipe, columns, self.batch, one) for columns in self._columns]
+            for one in options
+        ]
+        told = "a population of %d sets x %d protocols at once on each of %d devices"
+        _log.info(told, self.batch, len(self.protocols), len(options))
+
+    def _own_options(self, where: Mapping[str, object]) -> dict[str, object]:
+        """Options of the simulations in one place."""
+        options = dict(where)
+        if self._ranks is not None and options.get("engine") != "reference":
+            device, dtype = options.pop("device", None), options.get("dtype", "float64")
+            if options.get("queue") is None:
+                options["queue"] = own_queue(self._ranks, device, dtype)  # type: ignore[arg-type]
+        return options
+
+    def _most(self, options: Mapping[str, object]) -> int:
+        """Return how many sets fit into the memory of the device, or the host, by an estimate."""
+        compiled, stops = self._recipe.compiled, self._recipe.stops
+        numbers = sum(
+            k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
+            for k in compiled.kinds
+        )
+        cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * numbers
+        cell += 16 * min(int(stops.max()), 1024)
+        if options.get("engine") == "reference":
+            return max(1, _HOST_BYTES // (cell * len(stops)))
+        dtype = options.get("dtype", "float64")
+        queue = device_list.given_queue(options.get("queue"), options.get("device"), dtype)  # type: ignore[arg-type]
+        room = _SHARE * queue.device.global_mem_size
+        return max(1, int(room // (cell * len(stops))))
+
+    def _slices(self, values: np.ndarray, begin: int, end: int) -> list[Found]:
+        """Simulate sets `begin` to `end`, a batch at a time on each device."""
+        assert self.batch is not None
+        size, firsts = self.batch, iter(range(begin, end, self.batch))
+        found, lock = list[Found](), threading.Lock()
+
+        def work(batches: list[Batch]) -> None:
+            while True:
+                with lock:
+                    first = next(firsts, None)
+                if first is None:
+                    return
+                rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
+                own = [b.run(values[rows], first, min(size, end - first)) for b in batches]
+                with lock:
+                    found.extend(own)
+
+        if len(self._batches) == 1:
+            work(self._batches[0])
+        else:
+            with ThreadPoolExecutor(len(self._batches)) as threads:
+                for done in [threads.submit(work, batches) for batches in self._batches]:
+                    done.result()
+        return sorted(found, key=lambda one: one.first)
+
+
+def _by_name(sets: ArrayLike | Mapping[str, ArrayLike]) -> ArrayLike | Mapping[str, ArrayLike]:
+    """Return a table with names, as a DataFrame of pandas, as a mapping."""
+    if isinstance(sets, Mapping) or not hasattr(sets, "keys"):
+        return sets
+    table = cast("Mapping[str, ArrayLike]", sets)
+    return {name: table[name] for name in table}
+
+
+def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) -> tuple[str, ...]:
+    """Check the names of features, and that all protocols have a stimulus."""
+    if names is None:
+        return ()
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    for name in wanted:
+        if name not in FEATURES:
+            raise InputError(
+                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
+                f"{meant(name, FEATURES)}"
+            )
+    if not wanted:
+        raise InputError(f"features is empty; expected some of {', '.join(FEATURES)}")
+    for name, given in protocols.items():
+        if not given.get("stimuli"):
+            raise InputError(f"protocol {name} has no stimulus; expected one, as features need it")
+    return wanted
+
+
+def _places(
+    chosen: Sequence[cl.Device | str] | None, options: Mapping[str, object], ranks: bool
+) -> list[dict[str, object]]:
+    """Options of the simulations of each device."""
+    if "comm" in options:
+        raise InputError("comm is given twice; expected it once")
+    if chosen is None:
+        return [dict(options)]
+    if isinstance(chosen, str) or not isinstance(chosen, Sequence) or not len(chosen):
+        raise InputError(f"devices is {shown(chosen)}; expected a list of devices")
+    if options.get("queue") is not None or options.get("device") is not None or ranks:
+        raise InputError("devices comes with queue, device or comm; expected one of them")
+    return [dict(options, device=device) for device in chosen]

@@ -1,0 +1,198 @@
+"""An extended network divided among ranks: which numbers of the whole each of them has.
+
+A rank has cells that are neighbours, with everything at their nodes. Artificial cells are on every
+rank, which all compute the same of them. All ranks keep the events of all sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from clhines.arrays import offsets, ranges
+from clhines.errors import InputError
+from clhines.network.connections import Connections
+from clhines.network.extended import Extended, NetCons
+from clhines.network.model import Kind, Model
+from clhines.simulate.events.sources import wires_of
+from clhines.simulate.kinds.layouts import is_artificial
+
+IN_FINISH = ("advance", "after_solve", "before_step")
+
+
+class ExtendedShare:
+    """Where the numbers of a rank are among those of the whole network.
+
+    Parameters
+    ----------
+    whole : Model
+    first, end : int
+        Cells of the rank.
+
+    Attributes
+    ----------
+    nodes : (n,) int64
+        Of the whole network; those of the rank, ascending.
+    instances : list of (count,) int64
+        Of each kind.
+    connections, weights, detectors : (m,) int64
+    remote : (r,) int64
+        Nodes of other ranks at which pointers of this one point.
+    """
+
+    def __init__(self, whole: Model, first: int, end: int) -> None:
+        assert whole.extended is not None
+        self.whole, self.extended, self.cells = whole, whole.extended, (first, end)
+        low, high = whole.forest.cell_offsets[[first, end]].tolist()
+        self.low, self.high, self.nodes = low, high, np.arange(low, high)
+        self.instances = [
+            np.arange(k.count) if is_artificial(k) else np.flatnonzero(self._here(k.node))
+            for k in whole.kinds
+        ]
+        netcons = self.extended.netcons
+        here = np.zeros(netcons.count, bool)
+        for k, instances in enumerate(self.instances):
+            known = np.zeros(whole.kinds[k].count, bool)
+            known[instances] = True
+            of_kind = netcons.kind == k
+            here[of_kind] = known[netcons.instance[of_kind]]
+        self.connections = np.flatnonzero(here)
+        counts = np.diff(netcons.first_weight)[here]
+        self.weights = ranges(netcons.first_weight[:-1][here], counts)
+        self.detectors = np.flatnonzero(self._here(self.extended.detector_node))
+        pointed = [nodes[self.instances[k]] for (k, _), nodes in self.extended.pointers.items()]
+        every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
+        self.remote = every[~self._here(every)]
+
+    def _here(self, node: np.ndarray) -> np.ndarray:
+        return (node >= self.low) & (node < self.high)
+
+    def model(self) -> Model:
+        """Return the model of the rank; nodes of others that are pointed at are beyond its own."""
+        whole, (first, end) = self.whole, self.cells
+        cells = slice(first, end)
+        return replace(
+            whole,
+            forest=whole.forest.take(np.arange(first, end)),
+            soma=whole.soma[cells] - self.low,
+            of_nodes=whole.of_nodes.part(self.low, self.high),
+            kinds=tuple(self._kind(k) for k in range(len(whole.kinds))),
+            instances=(),
+            connections=Connections([], [], [], [], 1, 1),
+            threshold=whole.threshold[cells],
+            first_cell=first,
+            extended=self._extended(),
+        )
+
+    def _kind(self, k: int) -> Kind:
+        kind, some = self.whole.kinds[k], self.instances[k]
+        begin = int(some[0]) if len(some) else 0
+        return replace(
+            kind,
+            node=kind.node[some] - (0 if is_artificial(kind) else self.low),
+            parameters={
+                n: v[some] if isinstance(v, np.ndarray) else v for n, v in kind.parameters.items()
+            },
+            factor=kind.factor[some],
+            first_instance=kind.first_instance + begin,
+        )
+
+    def _extended(self) -> Extended:
+        given = self.extended
+        place = [np.full(k.count, -1) for k in self.whole.kinds]
+        for known, some in zip(place, self.instances, strict=True):
+            known[some] = np.arange(len(some))
+        ions = []
+        for ion in given.ions:
+            at = self._here(ion.node)
+            arrays = {n: getattr(ion, n)[at] for n in ("e", "ci", "co", "style")}
+            ions.append(replace(ion, node=ion.node[at] - self.low, **arrays))
+        netcons, some = given.netcons, self.connections
+        instance = np.array(
+            [place[k][j] for k, j in zip(netcons.kind[some], netcons.instance[some], strict=True)],
+            np.int64,
+        )
+        counts = np.diff(netcons.first_weight)[some]
+        taken = NetCons(
+            netcons.source[some], netcons.kind[some], instance, netcons.delay[some],
+            netcons.weight[self.weights], offsets(counts).astype(np.int64),
+        )  # fmt: skip
+        return replace(
+            given,
+            ions=tuple(ions),
+            detector_node=given.detector_node[self.detectors] - self.low,
+            detector_threshold=given.detector_threshold[self.detectors],
+            detector_source=given.detector_source[self.detectors],
+            emitted={k: sources[self.instances[k]] for k, sources in given.emitted.items()},
+            netcons=taken,
+            pointers={
+                (k, name): self._local(nodes[self.instances[k]])
+                for (k, name), nodes in given.pointers.items()
+            },
+            played=tuple(
+                replace(p, instance=int(place[p.kind][p.instance]))
+                for p in given.played
+                if place[p.kind][p.instance] >= 0
+            ),
+            streams={key: ids[self.instances[key[0]]] for key, ids in given.streams.items()},
+            ring_size=wires_of(self.whole, given).ring_size,
+            remote_v=self.whole.v_init[self.remote],
+        )
+
+    def _local(self, node: np.ndarray) -> np.ndarray:
+        """Numbers of nodes on this rank; remote ones follow those of its own."""
+        beyond = self.high - self.low + np.searchsorted(self.remote, node)
+        return np.where(self._here(node), node - self.low, beyond)
+
+    def places(self, name: str) -> np.ndarray | None:
+        """Where an array of `Variables.named` of the rank is in that of the whole; None: alike."""
+        head = name.partition("_")[0]
+        if name in ("v", "failed", "weight", "cursor", "above"):
+            first, end = self.cells
+            return {
+                "v": self.nodes, "failed": np.arange(first, end), "weight": self.weights,
+                "cursor": self.connections, "above": self.detectors,
+            }[name]  # fmt: skip
+        if head == "ion":
+            return self.nodes
+        number = head.lstrip("abcdefghijklmnopqrstuvwxyz")
+        return self.instances[int(number)] if number else None
+
+
+def steps_together(shares: list[ExtendedShare]) -> int:
+    """Count the steps that ranks take before they exchange events.
+
+    Raises
+    ------
+    InputError
+        Something on one rank acts within a step on another one.
+    """
+    whole, extended = shares[0].whole, shares[0].extended
+    finish = [
+        (k, a.name)
+        for k, kind in enumerate(whole.kinds)
+        for block in IN_FINISH
+        for a in kind.mechanism.program.blocks.get(block, ())
+        if a.role == "pointer"
+    ]
+    if any(len(share.remote) for share in shares):
+        if finish:
+            k, name = finish[0]
+            raise InputError(
+                f"{whole.kinds[k].mechanism.name}: states depend on pointer {name}, which points "
+                "to another rank; expected one process"
+            )
+        return 1
+    netcons, least = extended.netcons, np.inf
+    for source_kind, sources in [(-1, extended.detector_source), *extended.emitted.items()]:
+        if source_kind >= 0 and is_artificial(whole.kinds[source_kind]):
+            continue
+        known = np.isin(netcons.source, sources[sources >= 0])
+        least = min(least, netcons.delay[known].min(initial=np.inf))
+        if source_kind >= 0 and (netcons.delay[known] < whole.dt).any():
+            raise InputError(
+                f"{whole.kinds[source_kind].mechanism.name} sends events with delays shorter than "
+                "a step; expected one process, or longer delays"
+            )
+    return int(max(1, min(1024, np.floor(least / whole.dt) - 1)))

@@ -1,0 +1,232 @@
+"""An extended network on several ranks: the exchange of events, and of voltages pointed at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.network.model import Model
+from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.extended_choice import extended_run
+from clhines.simulate.engines.extended_reference import ExtendedReference
+from clhines.simulate.engines.run import Request
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events.sources import SPIKE_LATE, wires_of
+from clhines.simulate.kinds.layouts import is_artificial
+from clhines.simulate.ranks.extended_partition import ExtendedShare, steps_together
+from clhines.simulate.ranks.mpi import Ranks
+from clhines.simulate.ranks.partition import cell_costs, join_columns, split
+from clhines.simulate.records.records import Record
+from clhines.simulate.state.state import Chunk, TimedChunk
+
+PartRun = ExtendedReference | ExtendedSteps
+
+
+class ExtendedSplit:
+    """Advances this rank's cells; see `runs.Run`.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    whole : Model
+    bounds : (size + 1,) int64
+        Cells of each rank.
+    make : callable
+        Returns the run of a rank's model.
+    """
+
+    def __init__(
+        self, ranks: Ranks, whole: Model, bounds: np.ndarray, make: Callable[[Model], PartRun]
+    ) -> None:
+        assert whole.extended is not None
+        self.ranks, self.whole, self.extended = ranks, whole, whole.extended
+        with ranks.agreed():
+            self._shares = [ExtendedShare(whole, a, b) for a, b in pairwise(bounds.tolist())]
+            self.max_steps = steps_together(self._shares)
+            self._own = self._shares[ranks.rank]
+            self.run = make(self._own.model())
+        every = [s.remote for s in self._shares]
+        self._pointed = np.unique(np.concatenate(every))
+        self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
+        self._records: list[tuple[Record, Record, np.ndarray]] = []
+        self._started = False
+
+    def _from_here(self, source: np.ndarray) -> np.ndarray:
+        """Whether sources are of cells of this rank, or artificial."""
+        mine = np.zeros(self.extended.num_sources, bool)
+        mine[self.extended.detector_source[self._own.detectors]] = True
+        for k, sources in self.extended.emitted.items():
+            mine[sources[self._own.instances[k]]] = True
+        return mine[source]
+
+    def _artificial(self, source: np.ndarray) -> np.ndarray:
+        """Whether sources are artificial cells, which all ranks have."""
+        found = np.zeros(self.extended.num_sources, bool)
+        for k, sources in self.extended.emitted.items():
+            found[sources[sources >= 0]] |= is_artificial(self.whole.kinds[k])
+        return found[source]
+
+    def _exchange(self) -> None:
+        """Give all ranks the events found here, and the voltages that others point at."""
+        with self.ranks.agreed():
+            source, time = self.run.new_events()
+            if self.ranks.rank:
+                own = ~self._artificial(source)
+                source, time = source[own], time[own]
+            here = self._pointed[np.isin(self._pointed, self._own.nodes)]
+            v = self.run.voltages_at(here - self._own.low) if len(self._pointed) else np.zeros(0)
+        found = self.ranks.comm.allgather((source, time, v))
+        source, time = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+        self._spikes.append((source, time))
+        with self.ranks.agreed():
+            detected = np.isin(source, self.extended.detector_source)
+            sent = np.where(detected, time + SPIKE_LATE, time)
+            order = np.lexsort((sent, source))
+            order = order[~self._from_here(source[order])]
+            self.run.take_events(source[order], sent[order])
+            if len(self._pointed):
+                every = np.concatenate([one[2] for one in found])
+                self.run.take_voltages(every[np.searchsorted(self._pointed, self._own.remote)])
+
+    # -- a chunk -------------------------------------------------------------------------------
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps."""
+        self._spikes = []
+        with self.ranks.agreed():
+            self.run.begin(rows, self._localised(records))
+        if not self._started:
+            self._exchange()
+            self._started = True
+
+    def _localised(self, records: Sequence[Record]) -> list[Record]:
+        """Return what this rank records: the same objects as long as the records are the same."""
+        known = {id(row[0]): row for row in self._records}
+        self._records = [known.get(id(r)) or (r, *self._local(r)) for r in records]
+        return [own for _, own, _ in self._records]
+
+    def _local(self, record: Record) -> tuple[Record, np.ndarray]:
+        some = self._own.nodes if record.kind < 0 else self._own.instances[record.kind]
+        columns = np.flatnonzero(np.isin(record.index, some))
+        index = np.searchsorted(some, record.index[columns])
+        return record.at(columns, index, record.kind), columns
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take steps; no more than need no events of other ranks."""
+        with self.ranks.agreed():
+            self.run.advance(first, count, row)
+
+    def deliver(self, first: int, count: int) -> None:
+        """Exchange the events of the steps just taken."""
+        self._exchange()
+
+    def mark(self) -> float:
+        """Return what `seconds` takes as this moment."""
+        return self.run.mark()
+
+    def seconds(self, marks: Sequence[float]) -> list[float]:
+        """Wait, and return the moments, s."""
+        return self.run.seconds(marks)
+
+    def end(self) -> Chunk:
+        """Return what was found since `begin` on all ranks."""
+        with self.ranks.agreed():
+            chunk = self.run.end()
+        failed = np.concatenate(self.ranks.comm.allgather(chunk.failed))
+        source, time = (np.concatenate([s[k] for s in self._spikes]) for k in (0, 1))
+        values = self._joined(chunk.values)
+        return TimedChunk.of(time, source, self.whole.dt, failed, values)
+
+    def _joined(self, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Columns of all ranks, on all ranks."""
+        columns = [columns for *_, columns in self._records]
+        parts = self.ranks.comm.allgather(list(zip(columns, values, strict=True)))
+        found = []
+        for k, (record, *_) in enumerate(self._records):
+            found.append(join_columns([part[k] for part in parts], len(record.index)))
+        return found
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        with self.ranks.agreed():
+            values = self.run.now(self._localised(records), step)
+        return self._joined(values)
+
+    def voltages(self) -> np.ndarray:
+        """(n,): of all cells, on all ranks."""
+        return np.concatenate(self.ranks.comm.allgather(self.run.voltages()))
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of all connections, on all ranks."""
+        found = self.extended.netcons.weight.copy()
+        for share, part in zip(
+            self._shares, self.ranks.comm.allgather(self.run.weights()), strict=True
+        ):
+            found[share.weights] = part
+        return found
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
+        with self.ranks.agreed():
+            saved = self.run.save()
+        parts = self.ranks.comm.gather(saved)
+        if parts is None:
+            return {}
+        wires = wires_of(self.whole, self.extended)
+        found = Variables(self.whole, self.extended, wires).save()
+        found["failed"] = np.zeros(self.whole.forest.num_cells, np.int32)
+        for share, part in zip(self._shares, parts, strict=True):
+            for name, values in part.items():
+                if name == "remote_v":
+                    continue
+                if name.startswith("queue") and name.endswith("_connection"):
+                    values = np.append(share.connections, -1)[values]
+                places = share.places(name)
+                if places is None:
+                    found[name] = values
+                else:
+                    found[name] = found[name].astype(values.dtype)
+                    found[name][..., places] = values
+        return found
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave on rank 0, with any number of ranks."""
+        with self.ranks.agreed():
+            parts = [_cut(share, saved) for share in self._shares] if not self.ranks.rank else None
+        own = self.ranks.comm.scatter(parts)
+        with self.ranks.agreed():
+            self.run.load(own)
+        self._started = True
+
+
+def _cut(share: ExtendedShare, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return a rank's part of a saved state."""
+    found = {}
+    for name, values in saved.items():
+        places = share.places(name)
+        found[name] = values if places is None else values[..., places]
+        if name.startswith("queue") and name.endswith("_connection"):
+            number = np.full(share.extended.netcons.count + 1, -1)
+            number[share.connections] = np.arange(len(share.connections))
+            found[name] = number[found[name]]
+    return found | {"remote_v": saved["v"][share.remote]}
+
+
+def make_extended(
+    ranks: Ranks | None, model: Model, request: Request
+) -> ExtendedReference | ExtendedSteps | ExtendedSplit:
+    """Return what advances an extended network, on one rank or on several."""
+    if ranks is None:
+        return extended_run(model, request)
+    with ranks.agreed():
+        if model.extended is not None and model.extended.bins:
+            raise InputError("bin_events() is for networks of one process; expected no comm")
+        bounds = split(cell_costs(model), ranks.size)
+    return ExtendedSplit(
+        ranks, model, bounds, lambda part: extended_run(part, request, model.forest)
+    )

@@ -1,0 +1,178 @@
+"""The run of one network on several MPI ranks: `SplitRun` advances and exchanges spikes.
+
+`mpi.Ranks` does the collectives, `partition` divides the network, `received` keeps the spikes that
+come and go. An error of one rank waits until the next collective, and is then raised on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.simulate.engines.run import Mark, PartRun
+from clhines.simulate.ranks.exchange import Spikes
+from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
+from clhines.simulate.ranks.partition import Share, join_columns
+from clhines.simulate.records.records import Record
+from clhines.simulate.state.state import Chunk, by_time
+
+_Found = TypeVar("_Found")
+
+
+class SplitRun:
+    """Advances this rank's cells and exchanges spikes; same interface as a single-process run.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    share : Share
+    run : PartRun
+        Of the rank's part of the model.
+    overlap : bool
+        Of `Decisions`.
+    """
+
+    def __init__(self, ranks: Ranks, share: Share, run: PartRun, overlap: bool) -> None:
+        self.ranks, self.share, self.run = ranks, share, run
+        self.max_steps = run.max_steps
+        self.first_cell, self._overlap = int(share.bounds[ranks.rank]), overlap
+        self._records: list[tuple[Record, Record, np.ndarray]] = []
+        self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
+        self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
+        self._error: Exception | None = None
+        most = int(np.diff(share.bounds).max()) * self.max_steps
+        if most >= 2**32:
+            raise InputError(
+                f"{most} cells times steps of an epoch on a rank; expected below 2**32"
+            )
+
+    def _try(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
+        """Do something on this rank alone; an error waits until the others can hear of it."""
+        if self._error is not None:
+            return None
+        try:
+            return do(*arguments)
+        except Exception as error:
+            self._error = error
+            return None
+
+    def _settle(self) -> None:
+        error, self._error = self._error, None
+        self.ranks.agree(error)
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps."""
+        self._spikes, self._waiting = [], None
+        self._try(self.run.begin, rows, self._localised(records))
+
+    def _localised(self, records: Sequence[Record]) -> list[Record]:
+        """Return the records of this rank: the same objects as long as the records are the same."""
+        known = {id(whole): row for row in self._records for whole in row[:1]}
+        rank = self.ranks.rank
+        self._records = [known.get(id(r)) or (r, *self.share.record(rank, r)) for r in records]
+        return [own for _, own, _ in self._records]
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue steps, and exchange the spikes of those before them if that has waited."""
+        self._try(self.run.advance, first, count, row)
+        if self._waiting is not None:
+            self._exchange()
+        self._waiting = self._try(self.run.note_spikes), first, count
+
+    def deliver(self, first: int, count: int) -> None:
+        """Exchange the spikes of the last steps, unless that can wait for the next ones."""
+        if not self._overlap:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        assert self._waiting is not None
+        noted, first, count = self._waiting
+        self._waiting = None
+        found = None if noted is None else self._try(noted)
+        cell, step = found if found is not None else (np.zeros(0, int), np.zeros(0, int))
+        code = encoded(cell, step, first, count)
+        error, self._error = self._error, None
+        codes = self.ranks.exchange(code, error)
+        source, step = decoded(codes, self.share.bounds, first, count)
+        if len(source):
+            self._spikes.append((step, source))
+            self._try(self.run.send, source, step, first, count)
+
+    def mark(self) -> Mark | None:
+        """Return a mark of this position in the queue, for `seconds`."""
+        return self._try(self.run.mark)
+
+    def seconds(self, marks: Sequence[Mark | None]) -> list[float]:
+        """Wait, and return the times at which the queue reached the marks."""
+        found = self._try(self.run.seconds, marks)
+        return [0.0] * len(marks) if found is None else found
+
+    def end(self) -> Chunk:
+        """Return the spikes, failures and records of all ranks since `begin`."""
+        if self._waiting is not None:
+            self._exchange()
+        chunk = self._try(self.run.end)
+        here = np.zeros(0, int) if chunk is None else chunk.failed
+        first = int(min(here[here > 0], default=0))
+        cell = self.first_cell + int(np.argmax(here == first)) if first else 0
+        gathered = self.ranks.gather_numbers([self._error is not None, first, cell])
+        if gathered[:, 0].any():
+            self._settle()
+        failed = np.zeros(self.share.whole.forest.num_cells, np.int32)
+        broken = gathered[gathered[:, 1] > 0]
+        failed[broken[:, 2]] = broken[:, 1]
+        none = [np.zeros(0, np.int64)]
+        step, source = (np.concatenate(none + [s[k] for s in self._spikes]) for k in (0, 1))
+        values = None if chunk is None else chunk.values
+        return Chunk(*by_time(step, source), failed, self._joined(values))
+
+    def _joined(self, values: list[np.ndarray] | None) -> list[np.ndarray]:
+        """Columns of all ranks, on all ranks."""
+        if not self._records:
+            return []
+        assert values is not None  # else `_settle` has raised
+        parts = self.ranks.comm.allgather([
+            (columns, own) for (_, _, columns), own in zip(self._records, values, strict=True)
+        ])  # fmt: skip
+        found = []
+        for k, (record, *_) in enumerate(self._records):
+            found.append(join_columns([part[k] for part in parts], len(record.index)))
+        return found
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        found = self._try(self.run.now, self._localised(records), step)
+        self._settle()
+        return self._joined(found)
+
+    def voltages(self) -> np.ndarray:
+        """(n,): of all cells, on all ranks."""
+        v = self._try(self.run.voltages)
+        self._settle()
+        return np.concatenate(self.ranks.comm.allgather(v))
+
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections, on all ranks."""
+        weights = self._try(self.run.weights)
+        self._settle()
+        return self.share.join_weights(self.ranks.comm.allgather(weights))
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
+        saved = self._try(self.run.save)
+        self._settle()
+        parts = self.ranks.comm.gather(saved)
+        return {} if parts is None else self.share.join(parts)
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Continue from the arrays of `save` on rank 0, with any number of ranks."""
+        parts = None
+        if self.ranks.rank == 0:
+            parts = self._try(lambda: [self.share.cut(r, saved) for r in range(self.ranks.size)])
+        self._settle()
+        own = self.ranks.comm.scatter(parts)
+        self._try(self.run.load, own)
+        self._settle()

@@ -1,0 +1,81 @@
+"""Recorder: rows of what is recorded of two arrays on a device, voltages and all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.simulate.records.reduced import View
+
+
+class Recorder:
+    """Rows of recorded values on a device.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    """
+
+    def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        self._queue, self._dtype, self._rows = queue, dtype, 0
+        self._room: dict[str, cla.Array] = {}
+        self._columns: list[tuple[str, int, int]] = []
+
+    def begin(
+        self, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray, last: int
+    ) -> dict[str, np.integer | cla.Array]:
+        """Make room; return arguments of the kernel that writes the rows, by name.
+
+        Parameters
+        ----------
+        rows : int
+        locations : sequence of (str, (r,) int64)
+            Of each record, which array it is in, ``v`` or ``mem``, and where there.
+        owner : (k,) int64
+            Of each place in ``mem``, in order, the active node whose work-item writes it; `last`
+            for those of no node.
+        last : int
+            Number of active nodes.
+        """
+        self._rows, self._columns = rows, []
+        wide: dict[str, list[np.ndarray]] = {"v": [], "mem": []}
+        for source, at in locations:
+            start = sum(len(a) for a in wide[source])
+            wide[source].append(at)
+            self._columns.append((source, start, start + len(at)))
+        index = {s: np.concatenate([np.zeros(0, np.int64), *parts]) for s, parts in wide.items()}
+        self._room = {
+            s: cla.zeros(self._queue, (max(rows, 1), max(len(a), 1)), self._dtype)
+            for s, a in index.items()
+        }
+        order = np.argsort(owner, kind="stable")
+        first = np.searchsorted(owner[order], np.arange(last + 1)) if len(owner) else None
+        return {
+            "num_v": np.int32(len(index["v"])),
+            "num_mem": np.int32(len(index["mem"])),
+            "v_index": self._put(index["v"]),
+            "v_rows": self._room["v"],
+            "mem_first": self._put(first)
+            if first is not None
+            else cla.zeros(self._queue, last + 2, np.int32),
+            "mem_column": self._put(order),
+            "mem_index": self._put(index["mem"][order]),
+            "mem_rows": self._room["mem"],
+        }
+
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self._queue, np.append(a, 0).astype(np.int32))
+
+    def views(self) -> list[View]:
+        """Where the rows of each record are on the device."""
+        return [View(self._room[source], begin) for source, begin, _ in self._columns]
+
+    def values(self, some: Sequence[int]) -> list[np.ndarray]:
+        """Wait, and return the (rows, r) values of some records."""
+        wanted = {self._columns[k][0] for k in some}
+        rows = {s: self._room[s].get(self._queue)[: self._rows] for s in wanted}
+        return [rows[source][:, a:b] for source, a, b in (self._columns[k] for k in some)]

@@ -1,0 +1,339 @@
+"""What is recorded: looked up in the network and its model."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.analysis.features import Features
+from clhines.checks import (
+    as_array,
+    as_choice,
+    as_indices,
+    as_number,
+    as_real,
+    check_room,
+    shown,
+)
+from clhines.errors import InputError, meant
+from clhines.mechanisms.emit.formula import Formula
+from clhines.network.extended import IonNodes
+from clhines.network.groups import Group
+from clhines.network.model import Model
+from clhines.network.network import Network
+from clhines.network.times import whole_steps
+from clhines.simulate.records.features import Asked
+from clhines.simulate.records.membrane import Membrane
+from clhines.simulate.records.streams import Stream
+
+_log = logging.getLogger(__name__)
+ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
+VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
+CROSSED = ("count", "crossings")  # of a threshold
+REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
+FEATURES = "features"
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A request to record: a variable at places, and what is kept of its values.
+
+    Attributes
+    ----------
+    name : str
+        Of the variable.
+    kind : int
+        Number of the kind that has it; -1 for voltages, -2 for variables of ions, -3 for currents
+        of membranes.
+    index : (r,) int64
+        Natural nodes, or instances of the kind.
+    every : int
+        Steps from one recorded row to the next.
+    reduce : str
+        One of `REDUCTIONS`, ``features``, or empty: rows are kept.
+    threshold : float
+        Of ``count`` and ``crossings``.
+    matrix : (k, r) float64, or None
+        The values of a row are its products with the variable's.
+    features : Features or None
+    asked : Asked or None
+        These in a run.
+    stream : Stream or None
+        Where its rows go.
+    formula : Formula or None
+        Of states, parameters and `v` of the instances; `name` is its name.
+    """
+
+    name: str
+    kind: int
+    index: np.ndarray
+    every: int = 1
+    reduce: str = ""
+    threshold: float = 0.0
+    matrix: np.ndarray | None = None
+    features: Features | None = None
+    asked: Asked | None = None
+    stream: Stream | None = None
+    formula: Formula | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns of what is kept."""
+        return len(self.index if self.matrix is None else self.matrix)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the values before the first step are needed, from which it is crossed."""
+        return self.reduce in CROSSED
+
+    @property
+    def values_per_step(self) -> int:
+        """Values on the device for each step of a chunk, at most about."""
+        several = 2 if self.kind == MEMBRANE else 1
+        if self.formula is not None:
+            several += len(self.formula.needs)
+        return several * len(self.index) + (0 if self.matrix is None else len(self.matrix))
+
+    def steps(self, begin: int, end: int) -> np.ndarray:
+        """Return the steps taken before each row that a run from `begin` to `end` keeps."""
+        first = begin + 1 if begin else 0
+        return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
+
+    def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
+        """Return the same of some columns, whose places have other numbers."""
+        asked = None if self.asked is None else self.asked.some(columns)
+        return replace(self, index=index, kind=kind, asked=asked)
+
+
+def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
+    """Return the records of a run: new ones where they are reduced, as that begins anew.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    begin, steps : int
+        The run's first step, and how many it takes.
+    dt : float, ms
+    """
+    found = []
+    for r in records:
+        asked = None
+        if r.features is not None:
+            asked = Asked.of(r.features, r.width, begin, steps, dt)
+        found.append(replace(r, asked=asked) if r.reduce else r)
+    return found
+
+
+def is_current(record: Record, model: Model) -> bool:
+    """Whether it is a current of instances, which is no variable of networks not extended."""
+    if record.kind < 0 or model.extended is not None or record.formula is not None:
+        return False
+    return record.name not in model.kinds[record.kind].mechanism.states
+
+
+def is_computed(record: Record, model: Model) -> bool:
+    """Whether its values are made of parameters too, not only of what engines sample."""
+    return record.kind == MEMBRANE or record.formula is not None or is_current(record, model)
+
+
+def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
+    """Check the host's memory for what a run keeps, and return the steps of a chunk.
+
+    These are fewer than `chunk` where the rows of so many take more than `ROOM` bytes.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    steps : int
+        Of the run.
+    itemsize : int
+    chunk : int
+    epoch : int
+        Steps that are taken at once.
+    """
+    if not records:
+        return chunk
+    of_host = [r for r in records if r.stream is None]
+    kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in of_host)
+    check_room(kept * itemsize, f"{kept} values recorded in {steps} steps")
+    size = sum(r.values_per_step for r in records) * itemsize
+    most = ROOM // max(size, 1)
+    most = min(chunk, max(most // epoch, 1) * epoch)
+    room, host = size * min(most, steps), kept * itemsize
+    if room + host >= 1 << 20:
+        told = "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory"
+        _log.info(told, room / 2**20, most, host / 2**20)
+    return most
+
+
+def digest_of(records: Sequence[Record]) -> str:
+    """Return a digest by which ranks compare what they record."""
+    told: list[object] = []
+    for r in records:
+        formula = "" if r.formula is None else r.formula.text
+        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold, formula))
+        if r.asked is not None and r.features is not None:
+            windows = r.asked.begin.tobytes(), r.asked.end.tobytes()
+            told.append((r.features.names, r.features.threshold, *windows))
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+
+
+def kept_of(
+    record: Record,
+    dt: float,
+    every: float | None,
+    reduce: str | Features | None,
+    threshold: float | None,
+    matrix: ArrayLike | None,
+) -> Record:
+    """Check what is to be kept of a record's values, and return the record with it."""
+    features = reduce if isinstance(reduce, Features) else None
+    if features is not None:
+        if record.kind != VOLTAGE:
+            raise InputError(f"reduce=Features(...) of {record.name}; expected it of 'v'")
+        reduce = FEATURES
+    if reduce is not None:
+        as_choice("reduce", reduce, (*REDUCTIONS, FEATURES) if features else REDUCTIONS)
+        if every is not None:
+            raise InputError(
+                f"every is {shown(every)} with reduce={reduce!r}; expected one of the two, as "
+                "reductions are of all steps"
+            )
+    steps = 1 if every is None else whole_steps(every, dt)
+    if not steps:
+        raise InputError(
+            f"every is {shown(every)} ms; expected a multiple of dt, {dt:g} ms, above 0"
+        )
+    crossed = reduce in CROSSED
+    if crossed != (threshold is not None):
+        told = "a number" if crossed else "None, or reduce='count' or 'crossings'"
+        raise InputError(f"threshold is {shown(threshold)}; expected {told}")
+    limit = (
+        0.0
+        if threshold is None
+        else as_number("threshold", threshold, "mV" if record.name == "v" else None)
+    )
+    weights = None
+    if matrix is not None:
+        weights = as_real("matrix", matrix)
+        shape, expected = weights.shape, len(record.index)
+        if weights.ndim != 2 or not weights.shape[0] or weights.shape[1] != expected:
+            raise InputError(
+                f"matrix has shape {shape}; expected (k, {expected}), a column for each place"
+            )
+    return replace(
+        record,
+        every=steps,
+        reduce=str(reduce or ""),
+        threshold=limit,
+        matrix=weights,
+        features=features,
+    )
+
+
+def find_record(
+    network: Network,
+    model: Model,
+    what: object,
+    where: ArrayLike | Group,
+    index: ArrayLike | None,
+) -> Record:
+    """Check the arguments of `Simulation.record` and return the record."""
+    if not isinstance(where, Group):
+        if index is not None:
+            raise InputError(
+                f"index is {shown(index)} for nodes; expected None: it is of the instances of a "
+                "Group; give the nodes alone"
+            )
+        if isinstance(what, str) and what == "i_membrane":
+            nodes = _nodes(model, where)
+            Membrane(model, nodes)  # rejects what it cannot
+            return Record(what, MEMBRANE, nodes)
+        ions = model.extended.ions if model.extended is not None else ()
+        known = {name: ion for ion in ions for name in ion.variables}
+        if isinstance(what, str) and what in known:
+            return _ion_record(known[what], what, where)
+        if not isinstance(what, str) or what != "v":
+            raise InputError(
+                f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
+                "or add() gave, or 'i_membrane'"
+            )
+        return Record("v", VOLTAGE, _nodes(model, where))
+    if where.network is not network:
+        raise InputError(f"group {where.mechanism.name} belongs to another network")
+    chosen = np.arange(len(where))
+    if index is not None:
+        index = np.atleast_1d(as_array("index", index))
+        chosen = as_indices("index", index, len(where), where.mechanism.name)
+    if what == "v":
+        return Record("v", VOLTAGE, where.nodes[chosen])
+    names = where.mechanism.states
+    if isinstance(what, str) and ("=" in what or what in where.mechanism.parameters):
+        if "=" in what or not _is_played(model, where, what):
+            return _formula_record(model, where, chosen, what)
+    if model.extended is None and what == "i" and "i" not in names:
+        return _current_record(model, where, chosen)
+    if model.extended is not None:
+        program = where.mechanism.program
+        played = [p.parameter for p in model.extended.played]
+        names = (*names, *(q.name for q in (*program.states, *program.outputs)), *played)
+        public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
+        what = public.get(str(what), what)
+    if what not in names:
+        told = ", ".join(dict.fromkeys(("v", *names))) + meant(what, names)
+        raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
+    kind, instance = model.instances[where.number]
+    return Record(what, kind, instance[chosen])
+
+
+def _is_played(model: Model, where: Group, name: str) -> bool:
+    """Whether a parameter takes values in time."""
+    kind = model.instances[where.number][0]
+    played = model.extended.played if model.extended is not None else ()
+    return any(p.kind == kind and p.parameter == name for p in played)
+
+
+def _formula_record(model: Model, where: Group, chosen: np.ndarray, text: str) -> Record:
+    """Return the record of a named expression or of a parameter of some of a group."""
+    mechanism, (kind, instance) = where.mechanism, model.instances[where.number]
+    if kind < 0:
+        raise InputError(f"{mechanism.name} is part of the matrix; expected another group")
+    names = [*mechanism.states, *mechanism.parameters, "v"]
+    if model.extended is not None:
+        program = mechanism.program
+        names += [q.name for q in (*program.states, *program.outputs)]
+    formula = Formula(text if "=" in text else f"{text} = {text}", names)
+    return Record(formula.name, kind, instance[chosen], formula=formula)
+
+
+def _nodes(model: Model, where: ArrayLike) -> np.ndarray:
+    """(r,) int64: natural nodes."""
+    nodes = np.atleast_1d(as_array("where", where))
+    return as_indices("where", nodes, model.forest.num_nodes, "node")
+
+
+def _current_record(model: Model, where: Group, chosen: np.ndarray) -> Record:
+    """Return the record of the current of some of a group."""
+    kind, instance = model.instances[where.number]
+    name = where.mechanism.name
+    if kind < 0:
+        raise InputError(f"the current of {name} is linear in v with constants; expected 'v'")
+    if len(np.unique(chosen)) < len(chosen):
+        raise InputError(f"index has an instance of {name} twice; expected each once")
+    return Record("i", kind, instance[chosen])
+
+
+def _ion_record(ion: IonNodes, what: str, where: ArrayLike) -> Record:
+    """Return the record of a variable of an ion at nodes."""
+    nodes = np.atleast_1d(as_array("where", where))
+    index = as_indices("where", nodes, int(max(ion.node.max(initial=0), nodes.max(initial=0))) + 1,
+                       "node")  # fmt: skip
+    bare = index[~np.isin(index, ion.node)]
+    if len(bare):
+        raise InputError(f"{what} of node {bare[0]}, where there is no ion {ion.name}")
+    return Record(what, ION, index)

@@ -1,0 +1,115 @@
+"""Changes of a run on one device: parameters, constants, weights and the state at the start."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device.arrays import set_zero
+from clhines.errors import InputError
+from clhines.network.changes import Value
+from clhines.network.model import Model
+from clhines.simulate.engines.run import Changeable, DeviceRun
+from clhines.simulate.state.decisions import external_sums
+from clhines.simulate.state.spread import Spread
+
+_SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
+
+
+class DeviceChanges:
+    """Changes a `DeviceRun` where it lies; methods return whether they could.
+
+    Parameters
+    ----------
+    run : DeviceRun
+    """
+
+    def __init__(self, run: DeviceRun) -> None:
+        self.run, self.state = run, run.state
+        self.queue, self.model = run.state.queue, run.state.model
+        self._spread: Spread | None = None
+        self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
+
+    def set_parameter(self, group: int, name: str, value: Value) -> bool:
+        """Give the instances of a group another value of a parameter."""
+        k, own = self.model.instances[group]
+        if not len(own):
+            return True
+        executor, kind = self.run.executor, self.model.kinds[k]
+        if not isinstance(executor, Changeable):
+            return False
+        check_range(kind.mechanism.name, name, value, self.state.dtype)
+        if self._spread is None:
+            self._spread = Spread(self.queue, self.state.dtype, self.model)
+        found = executor.storage(k, name)
+        alone = len(own) == kind.count
+        good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in found)
+        if not found or not good:
+            return False
+        for storage in found:
+            self._spread.put(storage, group, value)
+        return True
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`."""
+        executor = self.run.executor
+        return isinstance(executor, Changeable) and executor.set_constants(d, b)
+
+    def set_weights(self, weight: np.ndarray) -> bool:
+        """Take other weights of all connections, if the integers in which they are kept do."""
+        delivery, given = self.run.delivery, self.model.connections
+        if delivery is None or given.rule is not None:
+            return False
+        unit, external = delivery.incoming_scale, external_sums(self.model)
+        largest = np.maximum(np.abs(weight), np.abs(self.run.weights()))  # both may be under way
+        finest = given.scale(external, largest)
+        if not unit / 2**_SPARE_BITS <= finest <= unit:
+            return False
+        delivery.weights.set(delivery.quantise(weight[given.order]), self.queue)
+        self.run.weight = weight.copy()
+        return True
+
+    def keep_start(self) -> None:
+        """Remember what the run has now as its state at the start."""
+        executor = self.run.executor
+        arrays = [*self.state.states]
+        arrays += executor.voltage_arrays() if isinstance(executor, Changeable) else []
+        self._start = [(array, array.copy(self.queue)) for array in arrays]
+
+    def reset(self) -> bool:
+        """Go back to what `keep_start` has kept; nothing is under way."""
+        if not self._start or self.run.plasticity is not None:
+            return False
+        for array, first in self._start:
+            cl.enqueue_copy(self.queue, array.data, first.data)
+        set_zero(self.state.incoming, self.queue)
+        set_zero(self.state.failed, self.queue)
+        return True
+
+
+def check_range(mechanism: str, name: str, value: Value, dtype: np.dtype) -> None:
+    """Raise InputError for a value that is infinite in a precision."""
+    most = float(np.finfo(dtype).max)
+    largest = float(np.abs(value.numbers).max(initial=0.0))
+    if largest > most:
+        raise InputError(
+            f"{mechanism}: {name} is {largest:g}; expected at most {most:.3g}, the largest number "
+            f"of {np.dtype(dtype).name}"
+        )
+
+
+def from_start(model: Model, run: DeviceRun) -> dict[str, np.ndarray]:
+    """Return what `DeviceRun.load` takes of a model at the start."""
+    state = run.state
+    found: dict[str, np.ndarray] = {
+        "v": model.v_init,
+        "incoming": np.zeros((state.slots, model.num_targets), np.int64),
+        "failed": np.zeros(model.forest.num_cells, np.int32),
+    }
+    for k, states in enumerate(model.initial_states()):
+        found |= {f"state{k}_{name}": values for name, values in states.items()}
+    if run.plasticity is not None:
+        found |= {f"plastic_{k}": np.zeros_like(a) for k, a in run.plasticity.state().items()}
+        found["plastic_weight"] = model.connections.weight
+    return found

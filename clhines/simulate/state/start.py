@@ -1,0 +1,124 @@
+"""The start of an extended network: INITIAL blocks on the host, in NEURON's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.network.extended import ADVANCE_REVERSAL, INITIAL_REVERSAL, Extended
+from clhines.network.model import DENSITY, Model
+from clhines.simulate.engines.variables import Call, Variables
+from clhines.simulate.events.exact import HostEvents
+from clhines.simulate.events.sources import Wires
+
+
+def started(
+    model: Model, extended: Extended, wires: Wires, wanted: Sequence[tuple[str, ...]] = ()
+) -> tuple[Variables, HostEvents]:
+    """Return all variables at t = 0, events due then delivered, spikes of then found."""
+    variables = Variables(model, extended, wires)
+    if wanted:
+        variables.wanted = list(wanted)
+    events = HostEvents(variables)
+    for ion in extended.ions:
+        variables.to_nernst(ion, ion.node[(ion.style & INITIAL_REVERSAL) > 0])
+    kinds, begin = range(len(model.kinds)), {"begin": 0.0, "now": 0.0, "end": 0.0}
+    for k in kinds:
+        variables.run_block(k, "before_initial", begin)
+    for k in kinds:
+        _initial(events, k)
+    for k in wires.kinds:
+        _connections(events, k)
+    for k in kinds:
+        variables.run_block(k, "after_initial", begin)
+    events.deliver_until(0.0)
+    currents(variables, {"begin": 0.0, "now": 0.0, "end": 0.0}, 0)
+    for k in kinds:
+        variables.run_block(k, "before_step", begin)
+    events.detect(0.0)
+    return variables, events
+
+
+def _initial(events: HostEvents, k: int) -> None:
+    variables = events.variables
+    kind = variables.model.kinds[k]
+    if "initial" not in kind.mechanism.program.blocks:
+        return
+    artificial = kind.mechanism.kind == "artificial"
+    for some in variables.rounds[k]:
+        zero = np.zeros(len(some))
+        v = zero if artificial else variables.v[kind.node[some]]
+        call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, np.full(len(some), -1))
+        variables.call(k, "initial", some, call)
+        if k in variables.queues:
+            events.obey(k, some, zero, np.full(len(some), -1), call)
+        variables.wrote_concentrations(k, "initial", some)
+    if not artificial:
+        _check_globals(variables, k)
+
+
+def _check_globals(variables: Variables, k: int) -> None:
+    """Refuse a variable of all instances to which their INITIAL blocks give several values.
+
+    NEURON lets all have that of the instance that comes last.
+    """
+    mechanism, states = variables.model.kinds[k].mechanism, variables.states[k]
+    for quantity in mechanism.program.states:
+        values = states[quantity.name]
+        if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
+            raise InputError(
+                f"{quantity.public or quantity.name} of {mechanism.name} is {values.min():g} to "
+                f"{values.max():g} after INITIAL; expected one value of all instances, as it is "
+                "GLOBAL, or RANGE in its file"
+            )
+
+
+def _connections(events: HostEvents, k: int) -> None:
+    """Run INITIAL of NET_RECEIVE for each connection; without it weights after the first are 0."""
+    variables, wires = events.variables, events.variables.wires
+    kind, netcons = variables.model.kinds[k], variables.extended.netcons
+    of_kind = np.flatnonzero(netcons.kind == k)
+    program = kind.mechanism.program
+    if "net_initial" not in program.blocks:
+        assert program.net is not None
+        for w in range(1, len(program.net.weights)):
+            variables.weight[netcons.first_weight[of_kind] + w] = 0.0
+        return
+    counts = np.diff(wires.first)[wires.first_target[k] : wires.first_target[k] + kind.count]
+    for turn in range(int(counts.max(initial=0))):
+        some = np.flatnonzero(counts > turn)
+        connection = wires.order[wires.first[wires.first_target[k] + some] + turn]
+        zero = np.zeros(len(some))
+        artificial = kind.mechanism.kind == "artificial"
+        v = zero if artificial else variables.v[kind.node[some]]
+        call = Call(v, {"now": zero}, zero, netcons.first_weight[connection])
+        variables.call(k, "net_initial", some, call)
+
+
+def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) sums of conductance, µS, and current, nA, of all kinds at each node."""
+    model, extended = variables.model, variables.extended
+    n = model.forest.num_nodes
+    g_sum, i_sum = np.zeros(n), np.zeros(n)
+    for k in range(len(model.kinds)):
+        variables.run_block(k, "before_breakpoint", t)
+    for ion in extended.ions:
+        current = ion.variables[3]
+        variables.ions[current][:] = 0.0
+        variables.ions[f"d{current}"][:] = 0.0
+        variables.to_nernst(ion, ion.node[(ion.style & ADVANCE_REVERSAL) > 0])
+    for k, kind in enumerate(model.kinds):
+        if "current" not in kind.mechanism.program.blocks:
+            continue
+        for some in variables.rounds[k]:
+            node = kind.node[some]
+            call = Call(variables.v[node], dict(t), step=step)
+            variables.call(k, "current", some, call)
+            zero = np.zeros(len(some))
+            i, g = (call.results.get((role, role), zero) for role in ("i", "g"))
+            factor = DENSITY * model.area[node] if kind.mechanism.kind == "density" else 1.0
+            g_sum += np.bincount(node, factor * g, n)
+            i_sum += np.bincount(node, factor * i, n)
+    return g_sum, i_sum
