@@ -3,7 +3,7 @@
 The map, two wings and a roof::
 
     forest > plan > device > solve        numbers in, numbers out
-    cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
+    cells, mechanisms > network > model   what a user describes, and its arrays (NumPy, no OpenCL)
     simulate                              stands on both
     neuron                                NEURON's memory -> network, and back
     analysis; torch, jax                  from results on; from solve on
@@ -19,6 +19,7 @@ The map, two wings and a roof::
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
+`clhines.model`         the arrays that a network becomes
 `clhines.simulate`      a network in time: `Simulation`, `Population`, `PassiveCells`
 `clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
 `clhines.analysis`      results: features of voltages by eFEL's definitions; pandas, Neo, SONATA
@@ -87,7 +88,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "analysis cells cli device draw mechanisms network network.ring neuron plan"
+        "analysis cells cli device draw mechanisms model network network.ring neuron plan"
         " reference simulate solve solve.jax solve.torch"
     ).split()
 }

@@ -6,6 +6,7 @@ from clhines import cli as cli
 from clhines import device as device
 from clhines import draw as draw
 from clhines import mechanisms as mechanisms
+from clhines import model as model
 from clhines import network as network
 from clhines import neuron as neuron
 from clhines import plan as plan

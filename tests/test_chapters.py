@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FREE = ("plan", "cells", "mechanisms", "network", "analysis")  # need no device
+FREE = ("plan", "cells", "mechanisms", "network", "model", "analysis")  # need no device
 OTHERS = ("device", "solve", "simulate", "cli")
 
 

@@ -22,7 +22,8 @@ from clhines.cells.shapes import chain
 from clhines.cells.synthetic import ring_cell
 from clhines.cli.main import main
 from clhines.errors import RefinementWarning
-from clhines.network.connections import Connections, random_connections
+from clhines.model import compile
+from clhines.model.connections import Connections, random_connections
 from clhines.network.ring import ring_cables, ring_network
 from clhines.network.times import whole_steps
 from clhines.simulate.passive import PassiveCells
@@ -59,7 +60,7 @@ def test_what_is_no_number(value):
     for given in ({"dt": value}, {"v_init": value}):
         if given != {"v_init": [1.0]} or value != [1.0]:
             with refused():
-                net.compile(**given)
+                compile(net, **given)
     sim = Simulation(net, engine="reference")
     assert whole_steps(value, 0.025) is None
     with refused("duration is"):
@@ -107,7 +108,7 @@ def test_what_is_no_count(value):
 )
 def test_what_is_no_seed(value):
     for make in (
-        lambda: Network(CABLE).compile(seed=value),
+        lambda: compile(Network(CABLE), seed=value),
         lambda: ring_cables(1, seed=value),
         lambda: random_connections(2, 2, 0.5, value),
     ):
@@ -141,7 +142,7 @@ def test_masked_arrays_are_not_read_as_if_they_were_not():
         lambda: net.connect(0, syn, 0, MASKED),
         lambda: net.event(syn, 0, MASKED),
         lambda: setattr(net, "threshold", MASKED),
-        lambda: net.compile(v_init=MASKED),
+        lambda: compile(net, v_init=MASKED),
         lambda: Connections(MASKED, [0, 0]),
         lambda: Connections([0, 0], [0, 0], MASKED),
     ):
@@ -155,9 +156,9 @@ def test_masked_arrays_are_not_read_as_if_they_were_not():
 def test_orders_that_are_none(value):
     """NEURON's ``secondorder = 1`` is another method."""
     with refused("secondorder is"):
-        Network(CABLE).compile(secondorder=value)
-    assert Network(CABLE).compile(secondorder=2).secondorder
-    assert not Network(CABLE).compile(secondorder=0).secondorder
+        compile(Network(CABLE), secondorder=value)
+    assert compile(Network(CABLE), secondorder=2).secondorder
+    assert not compile(Network(CABLE), secondorder=0).secondorder
 
 
 def test_weights_are_numbers():

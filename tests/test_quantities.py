@@ -26,6 +26,7 @@ from clhines import (
     solve_tridiagonal,
 )
 from clhines.analysis import Features, extract, voltage_at
+from clhines.model import compile
 from clhines.neuron.entry import num_steps
 from clhines.quantities import as_numbers, has_unit
 from clhines.simulate.population.protocols import by_step
@@ -51,7 +52,7 @@ def arrays_of(**given):
     columns = {"area": [10.0] * 3, "g_axial": [0.01] * 3, "capacitance": [1e-4] * 3, **given}
     net = Network.from_arrays([-1, 0, 1], [0, 3], **columns)
     net.insert("pas", "all")
-    model = net.compile()
+    model = compile(net)
     return net.area, model.capacitance_over_dt, model.u
 
 
@@ -69,14 +70,14 @@ def parameter(method, name, mechanism, where):
 def connected(**given):
     net, syn = synapses()
     net.connect([0, 1], syn, **given)
-    links = net.compile().connections
+    links = compile(net).connections
     return links.source, links.target, links.weight, links.delay
 
 
 def event(**given):
     net, syn = synapses()
     net.event(syn, **given)
-    events = net.compile().events
+    events = compile(net).events
     return events.target, events.step, events.weight
 
 
@@ -87,7 +88,7 @@ def ion(**given):
         "BREAKPOINT { ica = 1e-6*(v - eca) }"
     ), "all")  # fmt: skip
     net.ion("ca", **given)
-    found = net.compile().extended.ions[0]
+    found = compile(net).extended.ions[0]
     return found.e, found.ci, found.co
 
 
@@ -223,8 +224,8 @@ CONVERTED = {
     "ion.co": (lambda x: ion(co=x), 2.0, "mM"),
     "play.t": (lambda x: played(t=x), [0.0, 2.0], "ms"),
     "play.y": (lambda x: played(y=x), [0.0, 0.2], "nA"),
-    "compile.dt": (lambda x: network().compile(dt=x).capacitance_over_dt, 0.05, "ms"),
-    "compile.v_init": (lambda x: network().compile(v_init=x).v_init, *MV),
+    "compile.dt": (lambda x: compile(network(), dt=x).capacitance_over_dt, 0.05, "ms"),
+    "compile.v_init": (lambda x: compile(network(), v_init=x).v_init, *MV),
     "STDP.tau_plus": (lambda x: STDP(0.1, 0.1, tau_plus=x).tau_plus, *MS),
     "STDP.tau_minus": (lambda x: STDP(0.1, 0.1, tau_minus=x).tau_minus, *MS),
     "Simulation.dt": (lambda x: simulated(lambda sim: sim.run(1.0), dt=x), 0.05, "ms"),
@@ -289,8 +290,8 @@ REJECTED = {
     "ion.valence": lambda x: ion(valence=x),
     "ion.style": lambda x: ion(style=x),
     "play.index": lambda x: played(index=x),
-    "compile.seed": lambda x: network().compile(seed=x),
-    "compile.secondorder": lambda x: network().compile(secondorder=x),
+    "compile.seed": lambda x: compile(network(), seed=x),
+    "compile.secondorder": lambda x: compile(network(), secondorder=x),
     "STDP.a_plus": lambda x: STDP(x, 0.1),
     "STDP.a_minus": lambda x: STDP(0.1, x),
     "STDP.w_min": lambda x: STDP(0.1, 0.1, w_min=x),

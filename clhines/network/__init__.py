@@ -1,24 +1,19 @@
-"""What users describe, and the arrays that it becomes; NumPy only.
+"""What users describe; NumPy only. Its arrays: `clhines.model`.
 
 Words: a *group* is the instances of one mechanism that one call of `insert` or `add` made. A
 *density* mechanism covers the membrane of nodes, a *point* mechanism stands at a node. A *source*
-is a cell that spikes; a *target* is an instance that takes events. A *model* is a compiled
-network. Units are NEURON's: mV, ms, nA, µS and nF at nodes, S/cm² and mA/cm² in the membrane.
+is a cell that spikes; a *target* is an instance that takes events. Units are NEURON's: mV, ms, nA,
+µS and nF at nodes, S/cm² and mA/cm² in the membrane.
 
 Who owns what
-    `network`: `Network`. `groups`: `Group`. `places`: nodes by cell and region,
-    and values by cell, node or distance. `instances` merges groups by mechanism, `wiring` holds
-    the connections and events as given. `model`: `Model`, the arrays that every executor takes,
-    with one `Kind` per mechanism; `Events` from outside. `connections`: `Connections`, checked, and
-    random ones. `plasticity`: `STDP`. `times`: delays and event times as steps, rounded as in
-    NEURON. `ring`: the ring network of the 2018 report.
-    `compiled` makes the model. `changes`: what a simulation has changed since, with `constant`,
-    sums of constant mechanisms; `copies`: a network several times in one; `copied`: the same
-    without making the arrays of all copies.
-    `structure`: compartments of all cells, from cables or from arrays; `rounds`: values of nodes
-    that repeat, kept once. `additions`: what makes a
-    network an *extended* one: detectors, trains, artificial cells, ions, pointers, parameters that
-    take values in time. `extend` and `extended`: the arrays that these become.
+    `network`: `Network`. `groups`: `Group`. `places`: nodes by cell and region, and values by cell,
+    node or distance. `wiring` holds the connections and events as given. `plasticity`: `STDP`.
+    `times`: delays and event times as steps, rounded as in NEURON. `ring`: the ring network of the
+    2018 report. `changes`: what a simulation has changed since. `copies`: a network several times
+    in one; `copied`: the same without making the arrays of all copies. `structure`: compartments of
+    all cells, from cables or from arrays; `rounds`: values of nodes that repeat, kept once.
+    `additions`: detectors, trains, artificial cells, ions, pointers, parameters that take values in
+    time.
 
 Three cells, of which cells 0 and 1 excite cells 1 and 2:
 
@@ -28,11 +23,6 @@ Three cells, of which cells 0 and 1 excite cells 1 and 2:
 >>> pas = net.insert("pas", g=1e-4, e=-65.0)  # S/cm², mV; everywhere
 >>> synapses = net.add("expsyn", at=net.soma, tau=2.0)  # ms; one per cell
 >>> net.connect([0, 1], synapses, index=[1, 2], weight=0.01, delay=1.0)  # µS, ms
->>> model = net.compile(dt=0.025)
->>> [kind.mechanism.name for kind in model.kinds]  # pas is constant: part of the matrix
-['expsyn']
->>> model.connections.delay.tolist()  # steps
-[40, 40]
 
 Everything is checked here, so that a wrong network is rejected before a device is used:
 

@@ -21,8 +21,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.groups import Group, Owner, Parameters
-from clhines.network.model import check_celsius
+from clhines.network.groups import Group, Owner, Parameters, check_celsius
 from clhines.network.plasticity import STDP
 from clhines.network.wiring import Wiring
 from clhines.quantities import as_numbers

@@ -65,6 +65,12 @@ class Changes:
 
     _first: dict[tuple[int, str], Value] = field(default_factory=dict, repr=False)
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a change."""
+        found = self.parameters or self.stored or self.weight is not None
+        return bool(found) or self.events is not None
+
     def groups(self, groups: Sequence[Group]) -> list[Group]:
         """Return groups with the values as they are now."""
         return [self._changed(group) for group in groups]

@@ -7,26 +7,21 @@ is kept once; wires, of which there are few, are made for all copies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
-from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from clhines.arrays import in_blocks, shifted
 from clhines.network.additions import Added, IonGiven, PlayGiven, Sources
 from clhines.network.changes import Changes
 from clhines.network.copies import structure_of_copies
-from clhines.network.extend import extended_of
-from clhines.network.extended import Extended, IonNodes
 from clhines.network.groups import Group, Parameters
-from clhines.network.model import Kind, Model
 from clhines.network.network import Network
 from clhines.network.wiring import Columns, Wiring
 
 
-def _frozen(a: np.ndarray) -> np.ndarray:
+def frozen(a: np.ndarray) -> np.ndarray:
+    """Make an array read-only, and return it."""
     a.setflags(write=False)
     return a
 
@@ -58,110 +53,17 @@ class CopiedGroup(Group):
         """(count,) int64."""
         once, copies, num_nodes = self._shape
         step = 0 if self.mechanism.kind == "artificial" else num_nodes
-        return _frozen(shifted(once.nodes, step, copies))
+        return frozen(shifted(once.nodes, step, copies))
 
     @cached_property
     def parameters(self) -> Parameters:
         """Dict of name -> float or (count,) float64."""
         once, copies, _ = self._shape
         values = {
-            k: _frozen(np.tile(v, copies)) if isinstance(v, np.ndarray) else v
+            k: frozen(np.tile(v, copies)) if isinstance(v, np.ndarray) else v
             for k, v in once.parameters.items()
         }
         return Parameters(self.network, self.mechanism.name, self.nodes, values)
-
-
-class CopiedKind(Kind):
-    """A kind of all copies.
-
-    Parameters
-    ----------
-    once : Kind
-    copies : int
-    num_nodes : int
-        Of one copy.
-    """
-
-    def __init__(self, once: Kind, copies: int, num_nodes: int) -> None:
-        own, first = vars(self), once.first_target
-        own["mechanism"], own["first_target"] = once.mechanism, first * copies if first >= 0 else -1
-        own["first_instance"] = once.first_instance * copies
-        self._shape: tuple[Kind, int, int]
-        own["_shape"] = once, copies, num_nodes
-
-    @property
-    def count(self) -> int:
-        """Number of instances."""
-        return self._shape[0].count * self._shape[1]
-
-    def is_single(self, name: str) -> bool:
-        """Whether a parameter is one number for all instances."""
-        return self._shape[0].is_single(name)
-
-    @cached_property
-    def node(self) -> np.ndarray:
-        """(count,) int64."""
-        once, copies, num_nodes = self._shape
-        step = 0 if self.mechanism.kind == "artificial" else num_nodes
-        return _frozen(shifted(once.node, step, copies))
-
-    @cached_property
-    def parameters(self) -> dict[str, float | np.ndarray]:
-        """Dict of name -> float or (count,) float64."""
-        once, copies, _ = self._shape
-        return {
-            k: _frozen(np.tile(v, copies)) if isinstance(v, np.ndarray) else v
-            for k, v in once.parameters.items()
-        }
-
-    @cached_property
-    def factor(self) -> np.ndarray:
-        """(count,) float64."""
-        return _frozen(np.tile(self._shape[0].factor, self._shape[1]))
-
-
-class CopiedIon(IonNodes):
-    """An ion of all copies.
-
-    Parameters
-    ----------
-    once : IonNodes
-    copies : int
-    num_nodes : int
-        Of one copy.
-    """
-
-    def __init__(self, once: IonNodes, copies: int, num_nodes: int) -> None:
-        own = vars(self)
-        own["name"], own["valence"] = once.name, once.valence
-        self._shape: tuple[IonNodes, int, int]
-        own["_shape"] = once, copies, num_nodes
-
-    @cached_property
-    def node(self) -> np.ndarray:
-        """(count,) int64."""
-        once, copies, num_nodes = self._shape
-        return shifted(once.node, num_nodes, copies)
-
-    @cached_property
-    def e(self) -> np.ndarray:
-        """(count,) float64, mV."""
-        return np.tile(self._shape[0].e, self._shape[1])
-
-    @cached_property
-    def ci(self) -> np.ndarray:
-        """(count,) float64, mM."""
-        return np.tile(self._shape[0].ci, self._shape[1])
-
-    @cached_property
-    def co(self) -> np.ndarray:
-        """(count,) float64, mM."""
-        return np.tile(self._shape[0].co, self._shape[1])
-
-    @cached_property
-    def style(self) -> np.ndarray:
-        """(count,) int64."""
-        return np.tile(self._shape[0].style, self._shape[1])
 
 
 class _IonGiven(IonGiven):
@@ -182,101 +84,6 @@ class _IonGiven(IonGiven):
     def values(self) -> dict[str, np.ndarray]:
         once, copies, _ = self._shape
         return {k: np.tile(v, copies) for k, v in once.values.items()}
-
-
-class _Instances(Sequence[tuple[int, np.ndarray]]):
-    """`Model.instances` of all copies, where each kind has one group."""
-
-    def __init__(self, once: Model, groups: Sequence[Group], copies: int) -> None:
-        self._once, self._groups, self._copies = once, groups, copies
-        self._made: dict[int, tuple[int, np.ndarray]] = {}
-
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    @overload
-    def __getitem__(self, number: int) -> tuple[int, np.ndarray]: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[tuple[int, np.ndarray]]: ...
-    def __getitem__(
-        self, number: int | slice
-    ) -> tuple[int, np.ndarray] | list[tuple[int, np.ndarray]]:
-        if isinstance(number, slice):
-            return [self[k] for k in range(*number.indices(len(self)))]
-        number = range(len(self))[number]
-        if number not in self._made:
-            kind, place = self._once.instances[number]
-            if kind < 0:
-                self._made[number] = kind, self._groups[number].nodes
-            else:
-                each = self._once.kinds[kind].count
-                self._made[number] = kind, shifted(place, each, self._copies)
-        return self._made[number]
-
-
-class CopiedModel(Model):
-    """The model of a network of copies that are alike.
-
-    Parameters
-    ----------
-    network : CopiedNetwork
-    once : Model
-        Of one copy.
-    secondorder : bool or int
-        As given.
-
-    Attributes
-    ----------
-    once : Model
-    copies : int
-    """
-
-    once: Model
-    copies: int
-    _network: CopiedNetwork
-    _order: object
-
-    def __init__(self, network: CopiedNetwork, once: Model, secondorder: object) -> None:
-        own, copies, n = vars(self), network.copies, once.forest.num_nodes
-        own["once"], own["copies"], own["_network"], own["_order"] = (
-            once, copies, network, secondorder,
-        )  # fmt: skip
-        own["forest"], own["soma"] = network.forest, network.soma
-        own["of_nodes"] = once.of_nodes.copied(copies)
-        own["kinds"] = tuple(CopiedKind(kind, copies, n) for kind in once.kinds)
-        own["instances"] = _Instances(once, network.groups, copies)
-        own["num_targets"], own["first_cell"], own["stored"] = 0, 0, once.stored
-        own["dt"], own["secondorder"], own["seed"] = once.dt, once.secondorder, once.seed
-        own["threshold"] = np.tile(once.threshold, copies)
-        nothing, first = Wiring(network), np.zeros(0, int)
-        own["connections"] = nothing.compiled_connections(once.dt, 0, first, ())
-        own["events"] = nothing.compiled_events(once.dt, first, ())
-
-    def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources of one copy in all copies, copy after copy."""
-        return self._network.sources_of(source)
-
-    def connections_of(self) -> np.ndarray:
-        """Return numbers of the connections of one copy in all copies, (copies, m) int64."""
-        return self._network.connections_of()
-
-    def detectors_of(self) -> np.ndarray:
-        """Return numbers of detectors of one copy, the cells' first, in all, (copies, m) int64."""
-        return self._network.detectors_of()
-
-    @cached_property
-    def extended(self) -> Extended:
-        """What only executors of extended networks take."""
-        assert self.once.extended is not None
-        n = self.once.forest.num_nodes
-        ions = tuple(CopiedIon(ion, self.copies, n) for ion in self.once.extended.ions)
-        network = self._network
-        cells = Sources(network, 0, self.soma, self.threshold)
-        wiring = network.wiring(Changes())
-        return extended_of(
-            network.added, cells, self.kinds, self.instances, self.area, network.celsius,
-            (wiring.given, wiring.outside), self._order, ions,
-        )  # fmt: skip
 
 
 class CopiedNetwork(Network):
@@ -303,6 +110,11 @@ class CopiedNetwork(Network):
         self._groups = [CopiedGroup(self, group, copies, n) for group in once.groups]
         self._added = self._copied_additions(once.added)
         self._wiring = self._copied_wiring(once.wiring(Changes()))
+
+    @property
+    def once(self) -> Network:
+        """The network of which these are copies."""
+        return self._once
 
     @property
     def copies(self) -> int:
@@ -380,43 +192,3 @@ class CopiedNetwork(Network):
         """Return numbers of detectors of one copy, the cells' first, in all, (copies, m) int64."""
         sizes = [len(s) for s in self._once.added.sources if not s.times]
         return in_blocks([self._once.num_cells, *sizes], self._copies)
-
-    def _alike(self, model: Model) -> bool:
-        """Whether nothing but its number distinguishes a copy: no noise, and no stream of its own.
-
-        Events from outside have sources that are numbered otherwise.
-
-        Each kind has one group, as its instances are else in another order.
-        """
-        kinds = [k for k, _ in model.instances if k >= 0]
-        streams = {(model.instances[g][0], name) for g, name, _ in self._once.added.streams}
-        extended = model.extended
-        return (
-            len(kinds) == len(set(kinds))
-            and extended is not None
-            and not any(
-                a.role == "noise"
-                for kind in model.kinds
-                for given in kind.mechanism.program.blocks.values()
-                for a in given
-            )
-            and streams == {*extended.streams}
-            and not self._once.wiring(Changes()).outside
-        )
-
-    def compile(
-        self,
-        dt: float = 0.025,
-        v_init: ArrayLike = -65.0,
-        secondorder: bool = False,
-        seed: int = 0,
-        changes: Changes | None = None,
-    ) -> Model:
-        """Check the whole and make the arrays that executors take; see `Network.compile`."""
-        told = changes or Changes()
-        changed = told.parameters or told.stored or told.weight is not None
-        if self._copies > 1 and np.ndim(v_init) == 0 and not changed and told.events is None:
-            once = self._once.compile(dt, v_init, secondorder, seed)
-            if self._alike(once):
-                return CopiedModel(self, once, secondorder)
-        return super().compile(dt, v_init, secondorder, seed, changes)

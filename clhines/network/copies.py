@@ -12,12 +12,12 @@ from clhines.checks import check_room
 from clhines.forest import Forest
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
-from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure
 from clhines.network.wiring import Wiring
 
+Stream = tuple[int, str, np.ndarray]
 _NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` included
 
 
@@ -69,7 +69,7 @@ def fill(
     groups: Sequence[Group],
     wiring: Wiring,
     rule: STDP | None,
-    model: Model,
+    streams: Sequence[Stream],
     instances: Sequence[np.ndarray] | None = None,
 ) -> list[Group]:
     """Give copies of a network everything that is in it; return groups in the order of those given.
@@ -82,8 +82,9 @@ def fill(
     groups, wiring
         Of the network, with all changes; several groups may be pieces of one that takes no events.
     rule : STDP or None
-    model : Model
-        Of the network; streams of random numbers have the same numbers in all copies.
+    streams : sequence of (int, str, (count, 3) uint32)
+        Group, name and numbers of all streams of random numbers of the network, also of those that
+        were given none: they would else have other numbers among those of the copies.
     instances : sequence of (count,) int64, optional
         Which of its group's instances each piece has; default: all of them.
     """
@@ -92,7 +93,7 @@ def fill(
     threshold = network.threshold
     copies.threshold = np.tile(threshold, count) if np.ndim(threshold) else threshold
     of_all = [np.arange(len(group)) for group in groups] if instances is None else instances
-    filling = _Filling(copies, network, groups, of_all, count, model)
+    filling = _Filling(copies, network, groups, of_all, count, streams)
     filling.groups_and_sources()
     filling.additions()
     filling.wires(wiring, rule)
@@ -109,9 +110,9 @@ class _Filling:
         groups: Sequence[Group],
         instances: Sequence[np.ndarray],
         count: int,
-        model: Model,
+        streams: Sequence[Stream],
     ) -> None:
-        self.copies, self.network, self.count, self.model = copies, network, count, model
+        self.copies, self.network, self.count, self.streams = copies, network, count, streams
         self.groups, self.instances = groups, instances
         self.found: list[Group] = []
         self._turn = np.arange(count)[:, None]
@@ -197,20 +198,9 @@ class _Filling:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
                     copies.play(put, one, play.parameter, play.t, play.y, play.continuous)
-        for number, name, ids in self._streams():
+        for number, name, ids in self.streams:
             for put, some, _ in self._pieces(number, np.arange(len(ids))):
                 copies.random(put, name, np.tile(ids[some], (count, 1)), added.random_index)
-
-    def _streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
-        """Yield group, name and numbers of all streams, also of those that have none of their own.
-
-        The latter would else have other numbers among those of the copies.
-        """
-        extended = self.model.extended
-        for (k, name), ids in extended.streams.items() if extended is not None else ():
-            for number, (of, place) in enumerate(self.model.instances):
-                if of == k:
-                    yield number, name, ids[place]
 
     def sources(self, source: np.ndarray, k: int) -> np.ndarray:
         """Return numbers of sources in copy `k`."""

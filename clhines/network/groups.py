@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 import numpy as np
 
-from clhines.checks import shown
+from clhines.arrays import ascending, stretch_of
+from clhines.checks import as_array, as_finite, shown
 from clhines.errors import InputError, meant
+from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
+
+ABSOLUTE_ZERO = -273.15  # °C
 
 
 class Owner(Protocol):
@@ -154,3 +158,55 @@ def values_of(
         name: network.parameter(mechanism.name, name, value, nodes, mechanism.units.get(name))
         for name, value in {**default, **parameters}.items()
     }
+
+
+def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
+    """Raise InputError if another mechanism of the same name is there."""
+    for other in groups:
+        if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
+            raise InputError(f"there is another mechanism called {mechanism.name} here")
+
+
+def check_once(
+    groups: Sequence[Group],
+    mechanism: Mechanism,
+    nodes: np.ndarray,
+    forest: Forest,
+    in_round: int = 0,
+) -> None:
+    """Raise InputError for a mechanism that would be in the same membrane twice.
+
+    `in_round` is that of `Group`.
+    """
+    here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
+    if not here and ascending(nodes[: in_round or None]):
+        return
+    every = np.sort(np.concatenate([nodes, *here]))
+    again = every[1:][every[1:] == every[:-1]]
+    if len(again):
+        node = int(again[0])
+        cell = int(stretch_of(forest.cell_offsets, node))
+        raise InputError(
+            f"{mechanism.name} is in node {node} of cell {cell} twice; expected each mechanism of "
+            "the membrane once in a node"
+        )
+
+
+def check_celsius(name: str, value: float | np.ndarray) -> None:
+    """Raise InputError for a temperature, °C, that is not above absolute zero."""
+    least = np.min(value, initial=np.inf)
+    if least <= ABSOLUTE_ZERO:
+        raise InputError(f"{name} is {least:g} °C; expected above {ABSOLUTE_ZERO:g} °C")
+
+
+def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:
+    """Return a parameter as a float or (count,) float64."""
+    array = as_array(f"{mechanism}: {name}", value)
+    if array.shape not in ((), (count,)):
+        raise InputError(
+            f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
+        )
+    checked = as_finite(f"{mechanism}: {name}", np.atleast_1d(array))
+    if name == "celsius":
+        check_celsius(f"{mechanism}: {name}", checked)
+    return checked if array.ndim else float(checked[0])

@@ -1,7 +1,7 @@
-"""Network: cells with mechanisms, synapses and connections, and the arrays that they become.
+"""Network: cells with mechanisms, synapses and connections.
 
-`Network` is what the user describes, cell after cell in natural order; `Network.compile` checks it
-and makes a `Model`, the arrays that every executor takes. Cells are rooted at their somas, so
+`Network` is what the user describes, cell after cell in natural order; `clhines.model.compile`
+makes a `Model` of it, the arrays that every executor takes. Cells are rooted at their somas, so
 that a soma is eliminated last: what is active only there leaves all other factors constant.
 
 Units are NEURON's: mV, ms, nA, µS and nF at nodes and in point processes, S/cm² and mA/cm² in
@@ -22,11 +22,14 @@ from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Additions, Sources
 from clhines.network.changes import Changes
-from clhines.network.compiled import compiled
-from clhines.network.constant import ConstantSums
-from clhines.network.groups import Group, Parameters, values_of
-from clhines.network.instances import check_name, check_once
-from clhines.network.model import Model, as_parameter
+from clhines.network.groups import (
+    Group,
+    Parameters,
+    as_parameter,
+    check_name,
+    check_once,
+    values_of,
+)
 from clhines.network.places import PerCell, Places, Value, Where
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
@@ -314,9 +317,9 @@ class Network(Additions):
             In the unit of the mechanism, µS for the built-in ones. Of a mechanism that takes
             several weights a row for each connection; those not given are 0.
         delay : float array, ms
-            One step or more, which `compile` checks. It acts after the nearest whole number of
-            steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. In an extended
-            network any delay from 0 on.
+            One step or more, which `clhines.model.compile` checks. It acts after the nearest whole
+            number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. In an
+            extended network any delay from 0 on.
         rule : STDP, optional
             Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.
@@ -349,50 +352,9 @@ class Network(Additions):
         self._wiring.check_target(target)
         self._wiring.event(target, index, time, weight)
 
-    # -- arrays --------------------------------------------------------------------------------
-
-    def compile(
-        self,
-        dt: float = 0.025,
-        v_init: ArrayLike = -65.0,
-        secondorder: bool = False,
-        seed: int = 0,
-        changes: Changes | None = None,
-    ) -> Model:
-        """Check the whole and make the arrays that executors take.
-
-        Parameters
-        ----------
-        dt : float, ms
-        v_init : float or (n,) float64, mV
-        secondorder : bool, or 0 or 2 as in NEURON
-            NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
-        seed : int
-            Of the noise.
-        changes : Changes, optional
-            What a simulation was told by `set`.
-
-        Returns
-        -------
-        Model
-        """
-        changes = changes or Changes()
-        return compiled(
-            network=self,
-            added=self._added,
-            groups=changes.groups(self._groups),
-            wiring=self.wiring(changes),
-            stored=changes.stored,
-            times=(dt, v_init, secondorder, seed),
-        )
-
     def wiring(self, changes: Changes) -> Wiring:
         """Return the connections and events with what a simulation has changed."""
         return self._wiring.changed(changes)
-
-    def constant_sums(self) -> ConstantSums:
-        """Return the sums of the constant mechanisms, to be summed again when these change."""
-        return ConstantSums(self._groups, self.forest, self.area, self.structure.whole("g_total"))
 
 
 def check_begins(network: Network, what: str) -> None:

@@ -14,7 +14,6 @@ from clhines.cells.cable import Cable, check_cables
 from clhines.checks import as_array, as_finite, as_indices, as_whole_number, check_room
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.network.model import rerooted, rooted_at_soma
 
 _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
@@ -145,3 +144,19 @@ def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:
         k = int(np.argmax(checked < 0))
         raise InputError(f"{name}[{k}] is {checked[k]:g}; expected 0 or more")
     return checked
+
+
+def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
+    """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
+    parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
+    rerooted(parent, g_axial, int(cable.soma))
+    return parent, g_axial
+
+
+def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
+    """Make a node the root of its tree, in place; `g_axial` is the conductance to the parent."""
+    below, g_below = -1, 0.0
+    while node >= 0:
+        above, g_above = int(parent[node]), float(g_axial[node])
+        parent[node], g_axial[node] = below, g_below
+        below, g_below, node = node, g_above, above

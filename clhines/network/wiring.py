@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_finite, as_indices, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
-from clhines.network.connections import Connections
 from clhines.network.groups import Group, Owner
-from clhines.network.model import Events, joined_columns, targets_of
 from clhines.network.plasticity import STDP
-from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
 from clhines.quantities import as_numbers
 
 Columns = list[tuple[np.ndarray, ...]]
@@ -97,6 +92,21 @@ class Wiring:
         self._events.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
+    def num_cells(self) -> int:
+        """Of the network."""
+        return self._num_cells
+
+    @property
+    def rule(self) -> STDP | None:
+        """Of the plastic connections."""
+        return self._rule
+
+    @property
+    def columns(self) -> Columns:
+        """Source, group, instance, first weight, delay and plastic of each `connect`."""
+        return list(self._connections)
+
+    @property
     def given(self) -> Columns:
         """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
         columns = zip(self._connections, self._weights, strict=True)
@@ -148,78 +158,6 @@ class Wiring:
             raise InputError(f"rule is {type(rule).__name__}; expected an STDP")
         if self._rule is not None and self._rule != rule:
             raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
-
-    def compiled_connections(
-        self,
-        dt: float,
-        num_targets: int,
-        first: np.ndarray,
-        instances: Sequence[tuple[int, np.ndarray]],
-    ) -> Connections:
-        """Return the connections in steps and numbers of targets.
-
-        Parameters
-        ----------
-        dt : float, ms
-        num_targets : int
-        first : (number of groups,) int64
-            First target of the kind of each group, -1 of one that takes no events.
-        instances
-            See `Model`.
-
-        Raises
-        ------
-        InputError
-            A delay shorter than a step or too long, or a weight outside the bounds of its rule.
-        """
-        empty: tuple[np.ndarray, ...] = tuple(
-            np.zeros(0, t) for t in (int, int, int, float, float, bool)
-        )
-        source, group, index, weight, delay, plastic = joined_columns(self._connections, empty)
-        short = np.flatnonzero(delay < dt * (1 - ROUNDING))
-        if len(short):
-            k = int(short[0])
-            raise InputError(
-                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
-                f"at least one step, dt = {dt:g} ms"
-            )
-        long = np.flatnonzero(delay / dt >= LAST_STEP)
-        if len(long):
-            k = int(long[0])
-            raise InputError(
-                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
-                f"less than {LAST_STEP} steps of {dt:g} ms"
-            )
-        steps = np.maximum(delay_steps(delay, dt), 1)
-        target = targets_of(group, index, first, instances)
-        self._check_bounds(source, weight, plastic)
-        sizes = self._num_cells, max(num_targets, 1)
-        return Connections(source, target, weight, steps, *sizes, plastic, self._rule)
-
-    def _check_bounds(self, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray) -> None:
-        if self._rule is None:
-            return
-        low, high = self._rule.w_min, self._rule.w_max
-        outside = np.flatnonzero(plastic & ((weight < low) | (weight > high)))
-        if len(outside):
-            k = int(outside[0])
-            raise InputError(
-                f"weight of connection {k}, from cell {source[k]}, is {weight[k]:g}; expected "
-                f"{low:g} to {high:g}, the bounds of its rule"
-            )
-
-    def compiled_events(
-        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
-    ) -> Events:
-        """Return the events in steps and numbers of targets; as `compiled_connections`."""
-        empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
-        group, index, time, weight = joined_columns(self._events, empty)
-        soon = time / dt < LAST_STEP
-        group, index, time, weight = (a[soon] for a in (group, index, time, weight))
-        step = event_steps(time, dt)
-        order = np.argsort(step, kind="stable")
-        target = targets_of(group, index, first, instances)
-        return Events(target[order], step[order], weight[order])
 
 
 def weight_unit(target: Group) -> str | None:

@@ -14,11 +14,11 @@ import numpy as np
 from clhines.checks import as_array, as_finite, as_whole_number, shown
 from clhines.device.guard import exclusive
 from clhines.errors import InputError, meant
+from clhines.model.compiling import compile, with_values
+from clhines.model.constant import ConstantSums
+from clhines.model.model import Model
 from clhines.network.changes import Changes, Value, as_events, as_value, check_not_past
-from clhines.network.compiled import with_values
-from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
-from clhines.network.model import Model
 from clhines.network.network import Network, check_begins
 from clhines.simulate.engines.choose import Made, make_run
 from clhines.simulate.engines.extended import ExtendedSteps
@@ -70,7 +70,8 @@ class Changing:
 
     @cached_property
     def _sums(self) -> ConstantSums:
-        return self.network.constant_sums()
+        net = self.network
+        return ConstantSums(net.groups, net.forest, net.area, net.structure.whole("g_total"))
 
     def _take(self, made: Made, model: Model) -> None:
         """Go on with another run."""
@@ -100,7 +101,7 @@ class Changing:
         if type(self._model) is Model and not self._wiring_is_old:
             net, v_init = self.network, self._settings["v_init"]
             return with_values(net, self._model, net.groups, v_init, self._changes, self._sums)  # type: ignore[arg-type]
-        return self.network.compile(**self._settings, changes=self._changes)  # type: ignore[arg-type]
+        return compile(self.network, **self._settings, changes=self._changes)  # type: ignore[arg-type]
 
     @property
     def _saved_unit(self) -> float:

@@ -19,6 +19,7 @@ from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive, lock_of
 from clhines.errors import BuildError, InputError, SimulationError
 from clhines.files import PathLike
+from clhines.model.compiling import compile
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
@@ -148,7 +149,7 @@ class Simulation(Changing, Recording):
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             made_of = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
-            model = network.compile(dt, v_init, secondorder, seed)
+            model = compile(network, dt, v_init, secondorder, seed)
             chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)

@@ -24,7 +24,7 @@ from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
-from clhines.network.connections import random_connections
+from clhines.model.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits

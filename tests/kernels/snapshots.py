@@ -24,6 +24,7 @@ from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
+from clhines.model import compile
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
@@ -108,7 +109,7 @@ def model(noise, secondorder):
     if noise:
         net.add("inoise", at=net.soma + 1, mean=0.01, std=0.02)
         net.insert("hh", net.soma + 2)
-    return net.compile(0.025, secondorder=secondorder, seed=7)
+    return compile(net, 0.025, secondorder=secondorder, seed=7)
 
 
 def network_specs(dtype, limits):
@@ -138,7 +139,7 @@ def extended_specs(dtype):
     real = real_name(dtype)
     net, _ = extended_ranks.network()
     for secondorder in (0, 1, 2):
-        model = net.compile(0.025, secondorder=secondorder, seed=7)
+        model = compile(net, 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, model.extended, wires_of(model, model.extended))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
@@ -152,7 +153,7 @@ def extended_epoch_specs(dtype, limits):
     """Specs of epochs of an extended network."""
     net = extended_cells.network()[0]
     for secondorder in (0, 1):
-        model = net.compile(0.025, secondorder=secondorder, seed=7)
+        model = compile(net, 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, model.extended, wires_of(model, model.extended))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d)

@@ -10,6 +10,8 @@ from clhines.cells.cable import discretise
 from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell, sample_cells
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.model import compile
+from clhines.model.constant import ConstantSums
 from clhines.network.changes import Changes, as_value
 from clhines.network.plasticity import STDP
 
@@ -40,7 +42,7 @@ def test_a_tree_is_rooted_at_its_soma_and_stays_the_same_matrix():
     assert LONG_SOMA.parent[LONG_SOMA.soma] >= 0
     net = Network([LONG_SOMA, CABLES[0]], 3)
     net.insert("pas", g=1e-4, e=-65.0)
-    model = net.compile(dt=0.025)
+    model = compile(net, dt=0.025)
     np.testing.assert_array_equal(np.flatnonzero(model.forest.parent < 0), net.soma)
     offsets = model.forest.cell_offsets
     for cell, cable in enumerate([LONG_SOMA, CABLES[0], LONG_SOMA]):
@@ -59,7 +61,7 @@ def test_a_tree_is_rooted_at_its_soma_and_stays_the_same_matrix():
 def test_the_second_order_has_half_a_step():
     net = Network(CABLES)
     for order, factor in ((False, 1), (True, 2)):
-        model = net.compile(0.1, secondorder=order)
+        model = compile(net, 0.1, secondorder=order)
         np.testing.assert_allclose(model.capacitance_over_dt, factor * model.capacitance / 0.1)
 
 
@@ -111,7 +113,7 @@ def test_groups_of_one_mechanism_become_one_kind():
     second = net.add("expsyn", at=[0, int(net.soma[1]), 0], tau=2.0, e=[1.0, 2.0, 3.0])
     net.connect(source=[3, 0], target=second, index=[2, 1], weight=[0.5, 0.25], delay=1.0)
     net.event(first, index=[0, 1], time=[0.6, 0.3], weight=[7.0, 8.0])
-    model = net.compile(0.1)
+    model = compile(net, 0.1)
     hh, syn = model.kinds
     assert (hh.mechanism.name, syn.mechanism.name) == ("hh", "expsyn")
     np.testing.assert_allclose(hh.factor, 1e-2 * net.area[net.soma])
@@ -143,12 +145,12 @@ def test_groups_of_one_mechanism_become_one_kind():
 def test_delays_in_steps(delay, steps):
     net, syn = full_network()
     net.connect(0, syn, 0, 0.1, delay)
-    assert net.compile(0.1).connections.delay.tolist() == [steps]
+    assert compile(net, 0.1).connections.delay.tolist() == [steps]
 
 
 def test_many_cells_without_a_loop():
     net, _ = full_network(20_000)
-    model = net.compile()
+    model = compile(net)
     assert model.forest.num_cells == 20_000
     sizes = np.resize([c.num_nodes for c in CABLES], 20_000)
     np.testing.assert_array_equal(model.forest.sizes, sizes)
@@ -248,35 +250,35 @@ def test_refused_targets_and_events():
 def test_refused_by_compile():
     net, syn = full_network()
     with refused("dt is 0 ms; expected above 0"):
-        net.compile(0)
+        compile(net, 0)
     with refused(r"seed is 18446744073709551616; expected less than 2\*\*64"):
-        net.compile(seed=2**64)
+        compile(net, seed=2**64)
     with refused("dt is 'fast'"):
-        net.compile("fast")
+        compile(net, "fast")
     with refused(r"v_init\[0\] is nan"):
-        net.compile(v_init=np.nan)
+        compile(net, v_init=np.nan)
     with refused(r"v_init has shape \(2,\)"):
-        net.compile(v_init=[1.0, 2.0])
+        compile(net, v_init=[1.0, 2.0])
     net.connect([1, 3], syn, 0, 0.1, [1.0, 0.02])
     with refused("delay of connection 1, from cell 3, is 0.02 ms; expected at least one step"):
-        net.compile(0.025)
+        compile(net, 0.025)
     far, target = full_network()
     far.connect(2, target, 0, 0.1, 1e9)
     with refused("delay of connection 0, from cell 2, is 1e.09 ms; expected less than 1073741824 "):
-        far.compile(0.025)
+        compile(far, 0.025)
     net.threshold = [0.0, 1.0]
     with refused(r"threshold has shape \(2,\); expected a number or \(4,\)"):
-        net.compile(0.01)
+        compile(net, 0.01)
     net.connect(0, syn, 0, 0.1, 1e18)
     with refused("delay of connection 2, from cell 0, is 1e[+]18 ms; expected less than"):
-        net.compile(0.01)
+        compile(net, 0.01)
 
 
 def test_events_that_no_run_comes_to():
     """Their step fits no integer."""
     net, syn = full_network()
     net.event(syn, [0, 1, 2], [1e18, 0.5, 1e300], 0.1)
-    events = net.compile(0.025).events
+    events = compile(net, 0.025).events
     assert (events.step.tolist(), events.target.tolist()) == ([20], [0])
 
 
@@ -289,28 +291,29 @@ def test_refused_rules():
     with refused("expected that of earlier connections"):
         net.connect(0, syn, 0, 0.1, rule=STDP(0.02, 0.01))
     net.connect(2, syn, 0, 0.1)
-    model = net.compile()
+    model = compile(net)
     assert model.connections.plastic.tolist() == [True, False]
     assert model.cell_of_target().tolist() == [0, 2, 2]
     net.connect(1, syn, 0, 0.6, rule=rule)
     with refused("weight of connection 2, from cell 1, is 0.6; expected 0 to 0.5"):
-        net.compile()
+        compile(net)
 
 
 @pytest.mark.parametrize("cables", [CABLES[0], CABLES[:2]])
 def test_constant_mechanisms_summed_again_have_the_bits_of_a_model(cables):
     net = Network(cables, 4)
     soma, rest = net.insert("pas", "soma", g=2e-4), net.insert("pas", "dendrites", e=-70.0)
-    sums, changes = net.constant_sums(), Changes()
+    total, changes = net.structure.whole("g_total"), Changes()
+    sums = ConstantSums(net.groups, net.forest, net.area, total)
     for value in (3e-4, np.linspace(1e-4, 4e-4, 4), np.linspace(1e-4, 2e-4, len(rest))):
         per_cell = net.per_cell(value) if np.shape(value) == (4,) else value
         changes.parameters[rest.number] = {"g": as_value(rest, "g", per_cell)}
         changes.parameters[soma.number] = {"e": as_value(soma, "e", -60.0)}
         d, b = sums.sums(changes)
-        model = net.compile(changes=changes)
+        model = compile(net, changes=changes)
         assert d.tobytes() == model.constant_d.tobytes()
         assert (b == model.constant_b).all()
-        assert not (d == net.compile().constant_d).all()
+        assert not (d == compile(net).constant_d).all()
 
 
 def test_the_temperature_of_the_network_is_the_default_of_its_mechanisms():
@@ -327,9 +330,9 @@ def test_the_temperature_of_the_network_is_the_default_of_its_mechanisms():
         assert group.parameters["celsius"] == 34.0
     assert own.parameters["celsius"] == 20.0
     with refused("hh: celsius is 20, that of the network 34; expected the same"):
-        net.compile()
+        compile(net)
     own.parameters["celsius"] = 34.0
-    assert [float(np.ravel(k.parameters["celsius"])[0]) for k in net.compile().kinds] == [34.0]
+    assert [float(np.ravel(k.parameters["celsius"])[0]) for k in compile(net).kinds] == [34.0]
     before.parameters["celsius"] = 10.0
     net.celsius = 35
     assert before.parameters["celsius"] == 10.0  # given since
@@ -355,10 +358,10 @@ def test_a_file_has_the_temperature_of_the_network():
     group = net.insert(warm, "soma")
     assert group.parameters["celsius"] == 6.3
     net.celsius = 34
-    assert group.parameters["celsius"] == net.compile().kinds[0].parameters["celsius"] == 34.0
+    assert group.parameters["celsius"] == compile(net).kinds[0].parameters["celsius"] == 34.0
     net.insert(warm, "dendrites", celsius=20.0)
     with refused("warm: celsius is 20, that of the network 34; expected the same"):
-        net.compile()
+        compile(net)
 
 
 def test_functions_of_the_distance_take_one_argument():

@@ -7,6 +7,7 @@ import pytest
 
 from clhines import InputError, Network, Simulation, discretise, sample_cells
 from clhines.cells.morphology import Morphology
+from clhines.model import compile
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
 AXON = discretise(
@@ -86,7 +87,7 @@ def test_the_matrix_of_values_by_distance():
     """Of `pas`, which is part of the matrix: conductance times area, node by node."""
     net = Network([AXON, CABLES[1]], 2)
     net.insert("pas", g=lambda distance: 1e-5 * (1 + distance), e=0.0)
-    model = net.compile()
+    model = compile(net)
     distance = np.concatenate([AXON.distance, CABLES[1].distance])
     leak = 1e-2 * 1e-5 * (1 + distance) * model.area
     axial = np.concatenate([AXON.g_total, CABLES[1].g_total])

@@ -9,6 +9,7 @@ from clhines import InputError, Simulation, draw
 from clhines.cells.cable import discretise
 from clhines.cells.sections import sections_of
 from clhines.cells.synthetic import ring_cell
+from clhines.model import compile
 from clhines.network.ring import DELAY, START, ring_cables, ring_network
 
 SMALL = {"levels": 3, "branching_probability": 0.5, "compartments": 3}
@@ -95,7 +96,7 @@ def test_what_it_is_made_of(hh):
     found = {group.mechanism.name: len(group) for group in network.groups}
     passive = {"pas": membrane - 7} if hh == "soma" else {}
     assert found == {"hh": 7 if hh == "soma" else membrane, **passive, "expsyn": 7}
-    known = network.compile().connections
+    known = compile(network).connections
     order = np.argsort(known.source)
     np.testing.assert_array_equal(known.source[order], np.arange(7))
     np.testing.assert_array_equal(known.target[order], (np.arange(7) + 1) % 7)

@@ -5,6 +5,7 @@ import pytest
 
 from clhines import Network
 from clhines.forest import Forest
+from clhines.model import compile
 from clhines.network.ring import ring_cables
 from clhines.network.rounds import NodeValues
 
@@ -31,13 +32,13 @@ def given_by_nodes(num_cells):
 
 @pytest.mark.parametrize("num_cells", [1, 2, 3, 6, 8])
 def test_cells_in_turn_have_the_bits_of_cells_listed(num_cells):
-    models = [make(num_cells).compile(0.025) for make in (given_by_words, given_by_nodes)]
+    models = [compile(make(num_cells), 0.025) for make in (given_by_words, given_by_nodes)]
     for name in COLUMNS:
         ours, listed = (getattr(m, name) for m in models)
         assert ours.dtype == listed.dtype
         np.testing.assert_array_equal(ours, listed)
         nodes = np.arange(len(listed))[::-3]
-        fresh = given_by_words(num_cells).compile(0.025).of_nodes  # nothing made whole
+        fresh = compile(given_by_words(num_cells), 0.025).of_nodes  # nothing made whole
         np.testing.assert_array_equal(fresh.at(name, nodes), listed[nodes])
         assert fresh.any(name) == listed.any()
         np.testing.assert_array_equal(fresh.part(5, 17).whole(name), listed[5:17])
@@ -53,7 +54,7 @@ def test_a_parameter_of_each_instance_ends_what_repeats():
     leak = rng.uniform(1e-4, 1e-3, len(nets[0].groups[1]))
     for net in nets:
         net.groups[1].parameters["g"] = leak
-    ours, listed = (net.compile(0.025) for net in nets)
+    ours, listed = (compile(net, 0.025) for net in nets)
     np.testing.assert_array_equal(ours.constant_d, listed.constant_d)
     np.testing.assert_array_equal(ours.constant_b, listed.constant_b)
 

@@ -6,6 +6,7 @@ import pytest
 from clhines import Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.morphology import Morphology
+from clhines.model import compile
 from clhines.network.times import delay_steps, event_steps
 
 pytestmark = pytest.mark.neuron
@@ -135,7 +136,7 @@ def test_events_from_outside_take_the_steps_of_neuron(dt, stim):
     net = Network(discretise(CELL))
     synapse = net.add("expsyn", at=net.soma, tau=1e9, e=0.0)
     net.event(synapse, 0, times, ONE)
-    np.testing.assert_array_equal(net.compile(dt).events.step, theirs)
+    np.testing.assert_array_equal(compile(net, dt).events.step, theirs)
 
 
 def test_late_events_follow_neurons_clock():

@@ -10,6 +10,7 @@ from networks import CABLES, DT, blocks
 import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices, program
+from clhines.model import compile
 
 CELLS = 5
 
@@ -244,7 +245,7 @@ def test_the_model_is_that_of_a_network_with_the_values(build):
             sim.set(groups[name], **values)
     sim.set(v_init=-60.0)
     given = {k: v for one in (FIRST, SECOND) for vs in one[build].values() for k, v in vs.items()}
-    ours, other = sim.model, build(**given)[0].compile(DT, v_init=-60.0)
+    ours, other = sim.model, compile(build(**given)[0], DT, v_init=-60.0)
     for a, b in zip(ours.kinds, other.kinds, strict=True):
         assert a.mechanism == b.mechanism and np.array_equal(a.node, b.node)
         for name, values in b.arrays().items():

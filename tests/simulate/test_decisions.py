@@ -5,6 +5,7 @@ import pytest
 from networks import CABLES, DT
 
 from clhines import Network
+from clhines.model import compile
 from clhines.simulate.engines.reference import ReferenceRun
 from clhines.simulate.ranks.partition import part_of
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
@@ -19,7 +20,7 @@ def two_cells(weights=(0.5, 0.25)):
     net.insert("hh", dendrites[dendrites >= last])
     syn = net.add("expsyn", at=net.soma[:1])
     net.connect([0, 1], syn, 0, weights, [3 * DT, 7 * DT])
-    return net.compile(DT)
+    return compile(net, DT)
 
 
 def test_epoch_is_the_smallest_delay_and_slots_hold_the_largest():
@@ -27,7 +28,7 @@ def test_epoch_is_the_smallest_delay_and_slots_hold_the_largest():
     between, during = (Decisions.of(whole, True, overlap) for overlap in (False, True))
     assert (between.epoch, during.epoch) == (3, 2)
     assert between.slots == during.slots == 7 + 2
-    empty = Decisions.of(Network(CABLES[:1], 2).compile(DT))
+    empty = Decisions.of(compile(Network(CABLES[:1], 2), DT))
     assert (empty.epoch, empty.slots) == (MAX_EPOCH, MAX_EPOCH + 1)
 
 

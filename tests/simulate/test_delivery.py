@@ -10,7 +10,7 @@ from mock_queue import MockQueue
 from clhines import errors
 from clhines.device.devices import has_atomics
 from clhines.errors import InputError, SpikeOverflowError
-from clhines.network.connections import Connections, random_connections
+from clhines.model.connections import Connections, random_connections
 from clhines.simulate.events import grid as simulate_delivery
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 

@@ -14,6 +14,7 @@ from clhines.cells.synthetic import ring_cell
 from clhines.device import program
 from clhines.device.devices import limits
 from clhines.device.templates import render
+from clhines.model import compile
 from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.plan import Limits
 from clhines.simulate.gpu.plan import plan_epochs
@@ -168,7 +169,7 @@ def crowded_network(cells=3, gnabar=0.1):
 def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     """By themselves where slots do not fit; those that do keep slots, and too little is refused."""
     needs(fast_queue, "float64")
-    model = crowded_network()[0].compile(DT)
+    model = compile(crowded_network()[0], DT)
     room = Limits()
     slots = plan_epochs(model, "float64", room, units=1)[0]
     assert slots.lists is None
@@ -196,13 +197,13 @@ def test_parts_take_lists_where_the_whole_does():
     cables = [discretise(ring_cell(levels, 1.0, 6, seed=3), max_length=20.0) for levels in (3, 1)]
     net = Network(cables, 2)
     net.insert("hh")
-    model = net.compile(DT)
+    model = compile(net, DT)
     slots = plan_epochs(model, "float64", Limits(), units=1)[0].spec
     states = sum(len(k.states) * k.most for k in slots.kinds) * 8
     small = replace(Limits(), local_bytes=slots.local_bytes - states - 1)
     alone = Network(cables[1:])
     alone.insert("hh")
-    assert not plan_epochs(alone.compile(DT), "float64", small)[0].spec.by_node
+    assert not plan_epochs(compile(alone, DT), "float64", small)[0].spec.by_node
     part = part_of(model, 1, 2)
     decisions = Decisions.of(model, split=True)
     (of_part,) = plan_epochs(part, "float64", small, decisions=decisions)
@@ -216,7 +217,7 @@ def test_equal_cells_share_lists():
     """Of cells that are equal there is one set of lists; one other number makes two."""
 
     def plan(gnabar):
-        model = crowded_network(gnabar=gnabar)[0].compile(DT)
+        model = compile(crowded_network(gnabar=gnabar)[0], DT)
         return plan_epochs(model, "float64", Limits(), by_node=True)[0].lists
 
     equal, other = plan(0.1), plan(0.2)
@@ -377,7 +378,7 @@ def test_cells_of_too_many_lanes_are_refused(fast_queue):
 @pytest.mark.parametrize("ptx", [True, False])
 def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_once(ptx):
     network = ring_network(ring_cables(2), 2, "all")
-    (plan,) = plan_epochs(network.compile(0.025), "float64", Limits(ptx=ptx))
+    (plan,) = plan_epochs(compile(network, 0.025), "float64", Limits(ptx=ptx))
     kind = next(k for k in plan.spec.kinds if k.name == "hh")
     assert plan.spec.side_by_side
     assert kind.num_constants  # the factor of the temperature
@@ -388,5 +389,5 @@ def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_
     assert len(bodies) == 2
     assert not any("celsius" in body or re.search(r"\bexp\(", body) for body in bodies)
     assert "bar.sync %" not in render(plan.spec)  # which would take all barriers of a group
-    soma = plan_epochs(ring_network(ring_cables(2), 2, "soma").compile(0.025), "float64", Limits())
+    soma = plan_epochs(compile(ring_network(ring_cables(2), 2, "soma"), 0.025), "float64", Limits())
     assert not soma[0].spec.side_by_side

@@ -9,6 +9,7 @@ from solvers import skip_too_wide
 
 from clhines import Network, Simulation
 from clhines.device.devices import limits
+from clhines.model import compile
 from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.groups import choose_width, make_blocks, make_groups
 from clhines.simulate.cpu.pivots import variable_nodes
@@ -94,7 +95,7 @@ def test_two_registers_where_groups_are_about_half_as_many(counts, width):
 @pytest.mark.parametrize("most", [1, 4, 8])
 def test_groups_hold_every_instance_once(most):
     net = crowded_network(7)  # three cells of the second shape: one lane of four idles
-    model = net.compile(DT)
+    model = compile(net, DT)
     blocks = make_blocks(model.forest, variable_nodes(model), 4)
     for kind in model.kinds:
         groups = make_groups(model.forest, blocks, kind, most)

@@ -12,6 +12,7 @@ import pytest
 
 import clhines
 from clhines import InputError, Network, Simulation
+from clhines.model import compile
 
 TOLERANCE = 1e-9  # relative to the largest value of each variable
 STOP, CELSIUS, DT = 60.0, 17.0, 0.025  # ms, °C, ms
@@ -330,7 +331,7 @@ def test_epochs_are_for_networks_that_are_not_extended(truth, fast_queue):
         Simulation(net, 0.1, queue=fast_queue, engine="epochs")
     plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
     plain.insert("hh")
-    assert plain.compile().extended is None
+    assert compile(plain).extended is None
 
 
 def test_a_variable_of_all_instances_that_they_set_differently_is_refused():

@@ -10,6 +10,7 @@ from extended_cells import CELLS, NODES, network
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
+from clhines.model import compile
 from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
 from clhines.simulate.cpu.plan import blocks_of, plan_blocks, work_of
 from clhines.simulate.engines import extended, extended_choice
@@ -90,7 +91,7 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
 def test_which_networks(cpu):
     """Pointers tie cells; the steps of a launch are those of the shortest way between blocks."""
     net, _ = with_fire()
-    model = net.compile(DT)
+    model = compile(net, DT)
     wires, work = wires_of(model, model.extended), work_of(model)
     assert plan_blocks(model, wires, 2).count == 1  # too little to do for two
     assert blocks_of(model, wires, work, CELLS, np.inf) is None  # an artificial cell sends to two
@@ -98,7 +99,7 @@ def test_which_networks(cpu):
     assert found.epoch == int(model.extended.netcons.delay[found.crossing].min() / DT + 1e-9)
     net, _ = network()
     net.point(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
-    model = net.compile(DT)
+    model = compile(net, DT)
     wires, work = wires_of(model, model.extended), work_of(model)
     assert blocks_of(model, wires, work, CELLS, 1.0) is None
     assert blocks_of(model, wires, work, 1, 1.0).epoch > STOP / DT

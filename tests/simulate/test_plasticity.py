@@ -6,7 +6,7 @@ import pytest
 
 from clhines.device.devices import has_atomics
 from clhines.errors import InputError
-from clhines.network.connections import Connections, random_connections
+from clhines.model.connections import Connections, random_connections
 from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity

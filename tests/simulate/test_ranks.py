@@ -21,7 +21,8 @@ from test_epoch import dendrites_network, noisy_network
 from clhines import InputError, Network, Simulation
 from clhines.cli import main
 from clhines.device.devices import limits
-from clhines.network.model import Model
+from clhines.model import compile
+from clhines.model.model import Model
 from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate.cpu.vectors import CellEpochs
 from clhines.simulate.gpu.epochs import BlockEpochs
@@ -71,13 +72,13 @@ def test_costs_count_states():
     net = Network(CABLES[:1], 2)
     net.insert("hh", "soma")
     net.insert("pas", "dendrites")
-    costs = partition.cell_costs(net.compile())
+    costs = partition.cell_costs(compile(net))
     np.testing.assert_array_equal(costs, CABLES[0].num_nodes + 1 + 3 * 5)
 
 
 def test_parts_make_up_the_whole():
     """Each number of a part stands for one of the network."""
-    whole = mixed_network()[0].compile(DT, seed=7)
+    whole = compile(mixed_network()[0], DT, seed=7)
     bounds = partition.split(partition.cell_costs(whole), 3)
     share = partition.Share(whole, bounds)
     parts = [partition.part_of(whole, *bounds[[r, r + 1]]) for r in range(3)]
@@ -157,7 +158,7 @@ def sized_network():
 def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor, dtype):
     """Voltages after some steps without a spike from elsewhere, on each executor."""
     needs(fast_queue, dtype)
-    whole = build()[0].compile(DT, seed=7)
+    whole = compile(build()[0], DT, seed=7)
     cells = whole.forest.num_cells
     expected = voltages(whole, fast_queue, dtype, executor)
     assert np.ptp(expected[whole.soma]) > 1e-3

@@ -9,7 +9,7 @@ import numpy as np
 from clhines.arrays import shifted
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123
-from clhines.network.extended import Extended
+from clhines.model.extended import Extended
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name

@@ -16,7 +16,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import offsets, stretch_of
 from clhines.device import program
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.engines.axial import placed_neighbours
 from clhines.simulate.engines.extended import ExtendedSteps

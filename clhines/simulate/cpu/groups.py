@@ -9,7 +9,7 @@ import numpy as np
 from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.model import Kind, Model
+from clhines.model.model import Kind, Model
 from clhines.simulate.cpu.pivots import class_changes, variable_nodes
 
 _SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are chosen

@@ -9,7 +9,7 @@ import numpy as np
 from clhines import reference
 from clhines.arrays import by_level, ranges, stretch_of
 from clhines.forest import Forest, Trees
-from clhines.network.model import Model
+from clhines.model.model import Model
 
 
 def variable_nodes(model: Model) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.simulate.events.sources import Wires
 from clhines.simulate.kinds.layouts import in_vectors, is_artificial
 

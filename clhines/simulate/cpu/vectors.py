@@ -20,7 +20,7 @@ from clhines.arrays import ranges, starts
 from clhines.device import devices, program, trust
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.model import Kind
+from clhines.model.model import Kind
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.methods import check_width
 from clhines.plan.plan import real_name

@@ -9,7 +9,7 @@ from inspect import signature
 
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.plan.methods import METHODS
 from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
 from clhines.simulate.engines.extended_reference import ExtendedReference

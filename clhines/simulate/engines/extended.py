@@ -14,7 +14,7 @@ from clhines.device import devices, program, trust
 from clhines.device.arrays import set_zero
 from clhines.errors import DeviceMemoryError, InputError, SpikeOverflowError
 from clhines.forest import Forest
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.axial import placed_neighbours
 from clhines.simulate.engines.extended_reference import (

@@ -8,8 +8,8 @@ from typing import Any, cast
 from clhines.device import devices, trust
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.network.copied import CopiedModel
-from clhines.network.model import Model
+from clhines.model.copied import CopiedModel
+from clhines.model.model import Model
 from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
 from clhines.simulate.cpu.plan import plan_blocks
 from clhines.simulate.engines.extended import ExtendedSteps

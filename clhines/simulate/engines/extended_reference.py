@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from clhines import reference
-from clhines.network.extended import Played
-from clhines.network.model import Model
+from clhines.model.extended import Played
+from clhines.model.model import Model
 from clhines.simulate.engines.axial import axial_currents
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.exact import HostEvents

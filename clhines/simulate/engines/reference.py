@@ -11,7 +11,7 @@ import numpy as np
 from clhines import reference
 from clhines.arrays import ranges
 from clhines.mechanisms.emit.noise import normal
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.simulate.engines.run import Mark, values_now
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import HostReducer, HostReducers

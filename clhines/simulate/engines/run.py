@@ -17,7 +17,7 @@ from clhines.device import trust
 from clhines.device.arrays import set_zero
 from clhines.device.devices import is_cpu
 from clhines.errors import DeviceMemoryError, InputError
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.simulate.cpu.vectors import CellEpochs
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.events.grid import Delivery

@@ -15,8 +15,8 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.ir.program import Argument
-from clhines.network.extended import INITIAL_REVERSAL, Extended, IonNodes
-from clhines.network.model import DENSITY, Model
+from clhines.model.extended import INITIAL_REVERSAL, Extended, IonNodes
+from clhines.model.model import DENSITY, Model
 from clhines.simulate.events.sources import Wires
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's

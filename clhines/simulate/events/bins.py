@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.network.extended import Extended
+from clhines.model.extended import Extended
 from clhines.plan.kernel_spec import Word
 
 # Of a connection: its target sees events of the step that sends them; its source is the crossing of

@@ -23,7 +23,7 @@ from clhines.checks import shown
 from clhines.device import devices, program
 from clhines.device.devices import has_atomics
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
-from clhines.network.connections import Connections, check_sizes
+from clhines.model.connections import Connections, check_sizes
 from clhines.simulate.events.grid_spec import FLAG_BITS, DeliverSpec
 from clhines.simulate.events.grid_tables import Tables, random_list, to_device
 from clhines.simulate.events.grid_timing import Found, median_times

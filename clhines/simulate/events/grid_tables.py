@@ -9,7 +9,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import DTypeLike
 
-from clhines.network.connections import Connections
+from clhines.model.connections import Connections
 
 
 class Tables:

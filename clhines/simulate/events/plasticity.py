@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from clhines.device import devices, program
 from clhines.errors import DeviceError, InputError
-from clhines.network.connections import offsets_of
+from clhines.model.connections import offsets_of
 from clhines.network.plasticity import STDP
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery

@@ -13,8 +13,8 @@ import numpy as np
 
 from clhines.arrays import offsets, starts
 from clhines.errors import InputError
-from clhines.network.extended import Extended
-from clhines.network.model import Model
+from clhines.model.extended import Extended
+from clhines.model.model import Model
 
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
 EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from clhines.arrays import ranges
 from clhines.errors import InputError
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.simulate.state.decisions import ring_slots
 from clhines.simulate.state.state import Chunk
 

@@ -17,7 +17,7 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
 from clhines.device import program
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.plan.plan import Limits
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists

@@ -17,7 +17,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.errors import InputError
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.extended import ExtendedSteps
 from clhines.simulate.engines.variables import Variables

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from clhines.network.extended import ADVANCE_REVERSAL
-from clhines.network.model import Model
+from clhines.model.extended import ADVANCE_REVERSAL
+from clhines.model.model import Model
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu.extended_spec import (
     SPECIAL,

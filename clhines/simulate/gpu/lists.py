@@ -22,7 +22,7 @@ import numpy as np
 from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.network.model import Kind, Model
+from clhines.model.model import Kind, Model
 from clhines.simulate.gpu.spec import LIST_HEAD, MAX_DENSITIES, WARP
 
 _MOST = 2**31 - 1  # positions on the device

@@ -17,7 +17,7 @@ from clhines.arrays import ranges, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.emit.noise import normal_source
-from clhines.network.model import Kind, Model
+from clhines.model.model import Kind, Model
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name

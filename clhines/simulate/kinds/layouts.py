@@ -12,9 +12,9 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.model import takes_vectors, vectors_of
-from clhines.network.copied import CopiedModel
-from clhines.network.extended import ADVANCE_REVERSAL, Extended, IonNodes
-from clhines.network.model import Kind, Model
+from clhines.model.copied import CopiedModel
+from clhines.model.extended import ADVANCE_REVERSAL, Extended, IonNodes
+from clhines.model.model import Kind, Model
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 from clhines.simulate.events import bins
 from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks

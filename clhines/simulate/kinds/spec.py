@@ -14,7 +14,7 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.emit.printer import folded
-from clhines.network.model import Kind, Model
+from clhines.model.model import Kind, Model
 from clhines.plan.kernel_spec import Parameter, parameter
 
 

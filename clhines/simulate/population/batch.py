@@ -11,9 +11,9 @@ from clhines.analysis.features import Features
 from clhines.analysis.spikes import Lists, lists_of
 from clhines.checks import spread
 from clhines.errors import SimulationError
+from clhines.model.model import Model
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
-from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.simulate.population.protocols import STIMULUS, Pieces
 from clhines.simulate.simulation import Simulation
@@ -98,7 +98,9 @@ class Batch:
         net = Network(structure_of_copies(model.structure, copies))
         wiring, rule = model.wiring(Changes()), recipe.compiled.connections.rule
         pieces = recipe.pieces
-        groups = fill(net, model, pieces.groups, wiring, rule, recipe.compiled, pieces.instances)
+        groups = fill(
+            net, model, pieces.groups, wiring, rule, [*recipe.compiled.streams()], pieces.instances
+        )
         protocol = columns[np.arange(copies) % several]
         for of_protocol in recipe.stimuli:
             if (of_protocol["dur"][columns] > 0).any():

@@ -27,6 +27,7 @@ from clhines.checks import (
 )
 from clhines.device import devices as device_list
 from clhines.errors import InputError, meant
+from clhines.model.compiling import compile
 from clhines.network.network import Network, check_begins
 from clhines.simulate.population.batch import Batch, Found, Recipe, joined_features
 from clhines.simulate.population.protocols import Parameter, Protocol, by_step, divided
@@ -165,7 +166,7 @@ class Population:
         check_begins(model, "Population")
         known = {k: v for k, v in model.settings.items() if k not in ("dt", "t")}
         options = {**known, **options}
-        compiled = model.compile(model.settings.get("dt", 0.025) if dt is None else dt)
+        compiled = compile(model, model.settings.get("dt", 0.025) if dt is None else dt)
         self.names, self.protocols = tuple(parameters), tuple(protocols)
         if np.ndim(record or 0):
             raise InputError(f"record is {shown(record)}; expected one node")

@@ -12,9 +12,9 @@ import numpy as np
 
 from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
-from clhines.network.connections import Connections
-from clhines.network.extended import Extended, NetCons
-from clhines.network.model import Kind, Model
+from clhines.model.connections import Connections
+from clhines.model.extended import Extended, NetCons
+from clhines.model.model import Kind, Model
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.layouts import is_artificial
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.simulate.engines.extended import ExtendedSteps
 from clhines.simulate.engines.extended_choice import extended_run
 from clhines.simulate.engines.extended_reference import ExtendedReference

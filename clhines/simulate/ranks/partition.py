@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.network.connections import Connections
-from clhines.network.model import Events, Kind, Model
+from clhines.model.connections import Connections
+from clhines.model.model import Events, Kind, Model
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import VOLTAGE, Record
 from clhines.simulate.state.decisions import MAX_EPOCH

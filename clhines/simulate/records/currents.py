@@ -12,7 +12,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.mechanisms.emit.noise import normal, normal_source
-from clhines.network.model import Kind, Model
+from clhines.model.model import Kind, Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.kinds.spec import MechanismSpec, kind_spec, parameter_array

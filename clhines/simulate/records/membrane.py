@@ -16,7 +16,7 @@ from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.mechanism import mechanism as built_in
-from clhines.network.model import Kind, Model
+from clhines.model.model import Kind, Model
 
 ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no membrane's
 

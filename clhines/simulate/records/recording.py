@@ -11,8 +11,8 @@ from clhines.analysis.features import Features
 from clhines.device.guard import exclusive
 from clhines.errors import InputError
 from clhines.files import PathLike
+from clhines.model.model import Model
 from clhines.network.groups import Group
-from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.simulate.engines.run import Run
 from clhines.simulate.ranks.mpi import Ranks, agreed

@@ -22,9 +22,9 @@ from clhines.checks import (
 )
 from clhines.errors import InputError, meant
 from clhines.mechanisms.emit.formula import Formula
-from clhines.network.extended import IonNodes
+from clhines.model.extended import IonNodes
+from clhines.model.model import Model
 from clhines.network.groups import Group
-from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.network.times import whole_steps
 from clhines.simulate.records.features import Asked

@@ -21,7 +21,7 @@ from clhines.arrays import ranges
 from clhines.device import devices, program
 from clhines.device.arrays import set_zero
 from clhines.mechanisms.emit.formula import Formula
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.records.features import DeviceFeatures, HostFeatures

@@ -8,8 +8,8 @@ import pyopencl.array as cla
 
 from clhines.device.arrays import set_zero
 from clhines.errors import InputError
+from clhines.model.model import Model
 from clhines.network.changes import Value
-from clhines.network.model import Model
 from clhines.simulate.engines.run import Changeable, DeviceRun
 from clhines.simulate.state.decisions import external_sums
 from clhines.simulate.state.spread import Spread

@@ -7,9 +7,9 @@ import re
 import numpy as np
 
 from clhines.arrays import in_blocks, starts
+from clhines.model.model import Model
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
-from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.simulate.events.sources import wires_of
 
@@ -21,7 +21,7 @@ def network_of_copies(network: Network, changes: Changes, model: Model, count: i
     copies = Network(structure_of_copies(network.structure, count), branched_from=network)
     copies.settings.update(network.settings)
     groups, wiring = changes.groups(network.groups), network.wiring(changes)
-    fill(copies, network, groups, wiring, model.connections.rule, model)
+    fill(copies, network, groups, wiring, model.connections.rule, [*model.streams()])
     return copies
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.network.model import Model
+from clhines.model.model import Model
 
 MAX_EPOCH = 256  # steps between two deliveries of spikes at most
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.network.copied import CopiedModel
+from clhines.model.copied import CopiedModel
 from clhines.simulate.engines.axial import neighbours
 from clhines.simulate.engines.extended import ExtendedSteps
 from clhines.simulate.engines.extended_reference import wanted_outputs

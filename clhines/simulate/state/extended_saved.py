@@ -11,8 +11,8 @@ import numpy as np
 from clhines.arrays import starts
 from clhines.errors import InputError
 from clhines.files import Member
-from clhines.network.extended import Extended
-from clhines.network.model import Model
+from clhines.model.extended import Extended
+from clhines.model.model import Model
 from clhines.simulate.engines.variables import Variables, is_time
 from clhines.simulate.events.sources import rings_of, wires_of
 

@@ -10,7 +10,7 @@ import numpy as np
 from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, check_values, write_npz
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.network.times import LAST_STEP
 from clhines.simulate.state.decisions import external_sums, incoming_scale, ring_slots
 from clhines.simulate.state.extended_saved import (

@@ -12,8 +12,8 @@ import pyopencl.array as cla
 
 from clhines.arrays import stretch_of
 from clhines.device import devices, program
+from clhines.model.model import Kind, Model
 from clhines.network.changes import Value
-from clhines.network.model import Kind, Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.network.extended import ADVANCE_REVERSAL, INITIAL_REVERSAL, Extended
-from clhines.network.model import DENSITY, Model
+from clhines.model.extended import ADVANCE_REVERSAL, INITIAL_REVERSAL, Extended
+from clhines.model.model import DENSITY, Model
 from clhines.simulate.engines.variables import Call, Variables
 from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.sources import Wires

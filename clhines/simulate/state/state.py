@@ -12,7 +12,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
-from clhines.network.model import Model
+from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.records.currents import Currents

@@ -17,9 +17,9 @@ import pyopencl.array as cla
 from clhines.arrays import shifted
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
-from clhines.network.copied import CopiedModel
-from clhines.network.extended import ADVANCE_REVERSAL
-from clhines.network.model import Kind
+from clhines.model.copied import CopiedModel
+from clhines.model.extended import ADVANCE_REVERSAL
+from clhines.model.model import Kind
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Queue, Variables

@@ -18,6 +18,7 @@ from bench.measures.checks.common import (
     unlike,
 )
 from clhines.errors import InputError
+from clhines.model import compile
 
 DTS = (0.1, 0.05, 0.025)
 LAST_DELAY = 2.0  # ms
@@ -129,7 +130,7 @@ def delays(settings: Settings) -> list[Outcome]:
 def unless_refused(delay: float, dt: float) -> str:
     """Say so where a delay below a step is accepted; NEURON accepts it, and is early or late."""
     try:
-        two_cells(np.array([delay])).compile(dt=dt)
+        compile(two_cells(np.array([delay])), dt=dt)
     except InputError:
         return ""
     return f"dt {dt:g}, delay {delay:g}: below a step, and not refused"

@@ -185,7 +185,7 @@ def _with_network(method: str) -> Callable[..., Any]:
         if "target" in arguments and arguments["target"] is _THINGS:
             arguments["target"] = net.groups[-1]
         result = getattr(net, method)(**arguments)
-        net.compile()
+        compile(net)
         return result
 
     return call
@@ -194,7 +194,7 @@ def _with_network(method: str) -> Callable[..., Any]:
 def _threshold(threshold: Any) -> None:
     net = _network()
     net.threshold = threshold
-    net.compile()
+    compile(net)
 
 
 def _simulate(**arguments: Any) -> Any:

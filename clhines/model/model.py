@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import starts, stretch_of
-from clhines.cells.cable import Cable
-from clhines.checks import as_array, as_finite
-from clhines.errors import InputError
+from clhines.arrays import stretch_of
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.connections import Connections
-from clhines.network.extended import Extended
+from clhines.model.connections import Connections
+from clhines.model.extended import Extended
 from clhines.network.rounds import NodeValues
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
-ABSOLUTE_ZERO = -273.15  # °C
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +169,14 @@ class Model:
         """Length of the step that is solved, ms: half as long for the second order."""
         return self.dt / 2 if self.secondorder else self.dt
 
+    def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
+        """Yield group, name and numbers, (count, 3) uint32, of all streams of random numbers."""
+        given = self.extended.streams if self.extended is not None else {}
+        for (k, name), ids in given.items():
+            for number, (of, place) in enumerate(self.instances):
+                if of == k:
+                    yield number, name, ids[place]
+
     def cell_of_target(self) -> np.ndarray:
         """(num_targets,) int64: the cell of the network in which each target of events is."""
         nodes = [k.node for k in self.kinds if k.first_target >= 0]
@@ -217,61 +221,3 @@ class Events:
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
     """Whether the first so many values of each array are repeated to its end."""
     return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)
-
-
-def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
-    """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
-    parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
-    rerooted(parent, g_axial, int(cable.soma))
-    return parent, g_axial
-
-
-def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
-    """Make a node the root of its tree, in place; `g_axial` is the conductance to the parent."""
-    below, g_below = -1, 0.0
-    while node >= 0:
-        above, g_above = int(parent[node]), float(g_axial[node])
-        parent[node], g_axial[node] = below, g_below
-        below, g_below, node = node, g_above, above
-
-
-def joined_columns(
-    parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]
-) -> list[np.ndarray]:
-    """Concatenate the columns of several tables."""
-    return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
-
-
-def targets_of(
-    group: np.ndarray,
-    index: np.ndarray,
-    first: np.ndarray,
-    instances: Sequence[tuple[int, np.ndarray]],
-) -> np.ndarray:
-    """Look up the number among all targets of instances of groups."""
-    if not len(group):
-        return np.zeros(0, np.int64)
-    used, which = np.unique(group, return_inverse=True)
-    numbers = [instances[k][1] for k in used.tolist()]
-    start = starts(np.array([len(number) for number in numbers]))
-    return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
-
-
-def check_celsius(name: str, value: float | np.ndarray) -> None:
-    """Raise InputError for a temperature, °C, that is not above absolute zero."""
-    least = np.min(value, initial=np.inf)
-    if least <= ABSOLUTE_ZERO:
-        raise InputError(f"{name} is {least:g} °C; expected above {ABSOLUTE_ZERO:g} °C")
-
-
-def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:
-    """Return a parameter as a float or (count,) float64."""
-    array = as_array(f"{mechanism}: {name}", value)
-    if array.shape not in ((), (count,)):
-        raise InputError(
-            f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
-        )
-    checked = as_finite(f"{mechanism}: {name}", np.atleast_1d(array))
-    if name == "celsius":
-        check_celsius(f"{mechanism}: {name}", checked)
-    return checked if array.ndim else float(checked[0])

@@ -10,8 +10,7 @@ from clhines.arrays import offsets
 from clhines.checks import as_finite
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import IonUse, Program
-from clhines.network.additions import Added, Sources
-from clhines.network.extended import (
+from clhines.model.extended import (
     KNOWN_IONS,
     OTHER_ION,
     Extended,
@@ -20,8 +19,9 @@ from clhines.network.extended import (
     Played,
     promoted,
 )
+from clhines.model.model import Kind
+from clhines.network.additions import Added, Sources
 from clhines.network.groups import Group
-from clhines.network.model import Kind
 
 Instances = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 Columns = list[tuple[np.ndarray, ...]]

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from clhines.arrays import ascending, repeat_moved, stretch_of
+from clhines.arrays import ascending, repeat_moved
 from clhines.errors import InputError
-from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.model.model import DENSITY, Kind
 from clhines.network.groups import Group
-from clhines.network.model import DENSITY, Kind
 from clhines.network.structure import Structure
 
 
@@ -30,38 +29,6 @@ def _check_own(mechanism: Mechanism, own: float | np.ndarray, celsius: float) ->
         raise InputError(
             f"{mechanism.name}: celsius is {other[0]:g}, that of the network {celsius:g}; "
             "expected the same"
-        )
-
-
-def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
-    """Raise InputError if another mechanism of the same name is there."""
-    for other in groups:
-        if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
-            raise InputError(f"there is another mechanism called {mechanism.name} here")
-
-
-def check_once(
-    groups: Sequence[Group],
-    mechanism: Mechanism,
-    nodes: np.ndarray,
-    forest: Forest,
-    in_round: int = 0,
-) -> None:
-    """Raise InputError for a mechanism that would be in the same membrane twice.
-
-    `in_round` is that of `Group`.
-    """
-    here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
-    if not here and ascending(nodes[: in_round or None]):
-        return
-    every = np.sort(np.concatenate([nodes, *here]))
-    again = every[1:][every[1:] == every[:-1]]
-    if len(again):
-        node = int(again[0])
-        cell = int(stretch_of(forest.cell_offsets, node))
-        raise InputError(
-            f"{mechanism.name} is in node {node} of cell {cell} twice; expected each mechanism of "
-            "the membrane once in a node"
         )
 
 

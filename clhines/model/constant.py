@@ -9,9 +9,9 @@ import numpy as np
 
 from clhines.arrays import stretch_of
 from clhines.forest import Forest
+from clhines.model.instances import at_0_mv, factor_of
 from clhines.network.changes import Changes, Value
 from clhines.network.groups import Group
-from clhines.network.instances import at_0_mv, factor_of
 
 
 class ConstantSums:

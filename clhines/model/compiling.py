@@ -2,72 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
-from clhines.forest import Forest
+from clhines.model.constant import ConstantSums
+from clhines.model.copied import CopiedModel, are_alike
+from clhines.model.extend import Instances, extended_of, needs_extension
+from clhines.model.extended import Extended
+from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
+from clhines.model.model import Kind, Model
+from clhines.model.wires import compiled_connections, compiled_events
 from clhines.network.additions import Added, Sources
 from clhines.network.changes import Changes
-from clhines.network.constant import ConstantSums
-from clhines.network.extend import Instances, extended_of, needs_extension
-from clhines.network.extended import Extended
-from clhines.network.groups import Group, Owner
-from clhines.network.instances import check_temperature, constant_sums, kinds_of, revalued
-from clhines.network.model import Kind, Model
+from clhines.network.copied import CopiedNetwork
+from clhines.network.groups import Group
+from clhines.network.network import Network
 from clhines.network.rounds import NodeValues
-from clhines.network.structure import Structure
 from clhines.network.times import as_step
 from clhines.network.wiring import Columns, Wiring
 
 
-class Described(Owner, Protocol):
-    """What is needed of a `Network` besides groups and wiring."""
-
-    forest: Forest
-    soma: np.ndarray
-    structure: Structure
-    celsius: float
-
-    @property
-    def area(self) -> np.ndarray:
-        """(n,) float64, µm²."""
-
-    def area_at(self, nodes: np.ndarray) -> np.ndarray:
-        """(m,) float64, µm²: of some nodes."""
-
-    @property
-    def threshold(self) -> float | np.ndarray:
-        """Float or (num_cells,) float64, mV: at which a cell spikes."""
-
-
-def compiled(
-    network: Described,
-    added: Added,
-    groups: Sequence[Group],
-    wiring: Wiring,
-    stored: Collection[tuple[str, str]],
-    times: tuple[float, ArrayLike, bool, int],
+def compile(
+    network: Network,
+    dt: float = 0.025,
+    v_init: ArrayLike = -65.0,
+    secondorder: bool | int = False,
+    seed: int = 0,
+    changes: Changes | None = None,
 ) -> Model:
-    """Return the model; see `Network.compile`.
+    """Check the whole of a network and make the arrays that engines take.
 
     Parameters
     ----------
     network : Network
-    added : Added
-    groups, wiring
-        With all changes.
-    stored : collection of (str, str)
-        See `Changes`.
-    times : tuple
-        dt, v_init, secondorder and seed.
+    dt : float, ms
+    v_init : float or (n,) float64, mV
+    secondorder : bool, or 0 or 2 as in NEURON
+        NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
+    seed : int
+        Of the noise.
+    changes : Changes, optional
+        What a simulation was told by `set`.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    InputError
+        What was given does not go together.
     """
+    changes = changes or Changes()
+    if isinstance(network, CopiedNetwork) and network.copies > 1 and not changes.any:
+        if np.ndim(v_init) == 0:
+            once = compile(network.once, dt, v_init, secondorder, seed)
+            if are_alike(network, once):
+                return CopiedModel(network, once, secondorder)
+    return _compiled(network, changes, (dt, v_init, secondorder, seed))
+
+
+def _compiled(
+    network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
+) -> Model:
     dt, structure, n = as_step(times[0]), network.structure, network.forest.num_nodes
+    added, groups = network.added, changes.groups(network.groups)
+    wiring, stored = network.wiring(changes), changes.stored
     constant_d, constant_b = constant_sums(groups, structure)
     extended = needs_extension(added, groups, wiring.given)
     kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
@@ -93,8 +98,8 @@ def compiled(
         kinds=kinds,
         instances=instances,
         num_targets=places[1],
-        connections=own.compiled_connections(*places),
-        events=own.compiled_events(dt, first, instances),
+        connections=compiled_connections(own, *places),
+        events=compiled_events(own, dt, first, instances),
         threshold=spread("threshold", network.threshold, network.num_cells),
         dt=dt,
         secondorder=_second_order(times[2], extended),
@@ -107,14 +112,14 @@ def compiled(
 
 
 def with_values(
-    network: Described,
+    network: Network,
     model: Model,
     groups: Sequence[Group],
     v_init: ArrayLike,
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Return what `compiled` does, from a model of the same connections and events.
+    """Return what `compile` does, from a model of the same connections and events.
 
     Parameters
     ----------
@@ -148,7 +153,7 @@ def with_values(
 
 
 def _extended(
-    network: Described,
+    network: Network,
     added: Added,
     places: tuple[tuple[Kind, ...], Instances],
     wiring: Wiring,

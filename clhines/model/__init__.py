@@ -1,0 +1,27 @@
+"""What a network becomes: one `Model`, the arrays that engines take.
+
+Who owns what
+    `compiling`: `compile`, from a `Network` to its `Model`. `model`: `Model` and `Kind`, all
+    instances of one mechanism; `instances` makes kinds of groups; `constant` sums mechanisms that
+    are constant. `connections`: from sources to targets, `wires` makes them. `extend`, `extended`:
+    ions, sources and connections with exact delays. `copied`: the model of copies of a network.
+
+>>> import clhines
+>>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
+>>> net = clhines.Network([cable], num_cells=3)
+>>> pas = net.insert("pas", g=1e-4, e=-65.0)  # S/cm², mV; everywhere
+>>> synapses = net.add("expsyn", at=net.soma, tau=2.0)  # ms; one per cell
+>>> net.connect([0, 1], synapses, index=[1, 2], weight=0.01, delay=1.0)  # µS, ms
+>>> model = clhines.model.compile(net, dt=0.025)
+>>> [kind.mechanism.name for kind in model.kinds]  # pas is constant: part of the matrix
+['expsyn']
+>>> model.connections.delay.tolist()  # steps
+[40, 40]
+
+To add what a user may say: `clhines.network`; its arrays: a field of `Model`, made in `compiling`.
+"""
+
+from clhines.model.compiling import compile
+from clhines.model.model import Kind, Model
+
+__all__ = ["Kind", "Model", "compile"]
