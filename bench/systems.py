@@ -245,7 +245,8 @@ class Case:
 
     def first(self, cells: int) -> Case:
         """Return the case of the first cells alone, at least those of `part`."""
-        forest = self.forest.take(np.arange(cells))
+        shapes, trees = self.forest.trees.used(self.forest.shape_of_cell[:cells])
+        forest = clhines.Forest.of_trees(trees, shapes)
         part = None if self.part is not None and cells <= self.part.num_cells else self.part
         return Case(self.queue, forest, self.kind, self.dtype, self.values, part)
 

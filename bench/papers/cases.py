@@ -105,7 +105,7 @@ def batch(
     nodes = forest.num_nodes / cells
     turns = -(-min(PERIOD, max(64, int(PERIOD_NODES / nodes))) // len(trees))
     period = turns * len(trees)
-    part = forest.take(np.arange(period)) if period < cells else None
+    part = clhines.Forest.repeated(trees, period) if period < cells else None
     values = systems.values(forest, dtype, part)
     return Case(run.queue, forest, kind, np.dtype(dtype), values, part)
 

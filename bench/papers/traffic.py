@@ -14,10 +14,10 @@ from bench.table import ruled, wrapped
 from clhines.solve.loaded import Launch
 
 VERBOSE = "-cl-nv-verbose"  # makes NVIDIA's compiler tell the registers of a kernel
-PLAIN, WITH_FACTORS = 4, 8  # arrays: d, u, b, x; factors and x written and read again, too
+PLAIN = 4  # arrays that every method moves: d, u, b read, x written
 MEANING = (
-    "GB/s: of the arrays that kernels of the method read and write at least, over the time: d, u, "
-    "b and x, and where factors lie in memory, these and x once more each way"
+    "GB/s: of the values that the kernels read and write at least, over the time: d, u, b and x, "
+    "and where factors lie in memory, these and x (without block-shared) written and read once more"
 )
 OCCUPANCY = (
     "occupancy: warps of the longest launch that a multiprocessor holds over its places for them, "
@@ -33,9 +33,22 @@ STEP = 256  # registers that a warp gets at once
 OWN = 1024  # bytes of local memory that the system takes of each group
 
 
+def arrays(plan: clhines.Plan) -> int | None:
+    """Return how many times n values a solve reads and writes at least; None where not known."""
+    spec, templates = plan.parts[0].spec, {part.spec.template for part in plan.parts}
+    if plan.scratch or len(templates) > 1:
+        return None
+    if not plan.needs_factor:
+        return PLAIN
+    if templates == {"by_cell/cell"}:  # factors written and read, and x where that lies in memory
+        return PLAIN + (2 if spec.rhs_local else 4)
+    return PLAIN + 4 if templates == {"by_branch/levels"} else None
+
+
 def facts(solver: clhines.Solver) -> dict[str, Any]:
     """Return what a row says of the last solve of a solver."""
-    found: dict[str, Any] = {"arrays": WITH_FACTORS if solver.plan.needs_factor else PLAIN}
+    moved = arrays(solver.plan)
+    found: dict[str, Any] = {} if moved is None else {"arrays": moved}
     resident = getattr(solver.engine, "loaded", None)
     if resident is None or not nvidia(solver.queue.device):
         return found
@@ -129,7 +142,9 @@ def text(rows: list[dict[str, Any]]) -> str:
     most: dict[str, int] = {}
     for r in rows:
         most[r["panel"]] = max(most.get(r["panel"], 0), r["cells"])
-    some = [r for r in rows if "arrays" in r and r["cells"] == most[r["panel"]]]
+    some = [
+        r for r in rows if {"arrays", "work_group"} & r.keys() and r["cells"] == most[r["panel"]]
+    ]
     if not some:
         return ""
     told = any("work_group" in r for r in some)
@@ -137,7 +152,9 @@ def text(rows: list[dict[str, Any]]) -> str:
     head += f" {'group':>5} {'registers':>9} {'occupancy':>9}" if told else ""
     lines = []
     for r in some:
-        line = f"{r['panel']:<26} {r['cells']:>7} {r['name']:<28} {gb_per_s(r) or 0:>6.0f}"
+        rate = gb_per_s(r)
+        said = "-" if rate is None else f"{rate:.0f}"
+        line = f"{r['panel']:<26} {r['cells']:>7} {r['name']:<28} {said:>6}"
         share = f"{r['occupancy']:.0f} %" if "occupancy" in r else "-"
         more = f" {r.get('work_group', '-'):>5} {r.get('registers', '-'):>9} {share:>9}"
         lines.append(line + more if told else line)

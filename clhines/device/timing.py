@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Launch = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
-_DRAWN = 1 << 24  # random values at most: drawing and copying more takes longer than measuring
+_DRAWN = 1 << 22  # random values at most: drawing and copying more takes longer than measuring
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
 _MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
 _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
@@ -103,7 +103,7 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
     """Prepare the kernel that reads three arrays of n reals and writes one.
 
     Two sets of arrays of random values take turns; one set where they are far above any cache. The
-    values repeat after 16.8 million.
+    values repeat after 4.2 million.
 
     Returns
     -------
