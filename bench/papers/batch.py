@@ -81,9 +81,10 @@ def six(name: str) -> str:
 def measure_3(run: Run) -> dict[str, Any]:
     """Multicore, flat and full-interleaved over the number of medium-high cells.
 
-    Here solvers of the host get whole batches, too, and what shares devices of one kind is timed.
+    Here the paper's solvers of the host get whole batches, too, and methods are timed that share
+    out the cells to devices of one kind.
     """
-    run, panel = replace(run, host_nodes=float("inf")), six(MEDIUM)
+    panel = six(MEDIUM)
     result = found(run, cell=f"{panel}: nodes, branches", table=MADE)
     shared = {"flat": "flat", "full-interleaved": "interleaved", "auto": "auto"}
     several = [
@@ -94,7 +95,8 @@ def measure_3(run: Run) -> dict[str, Any]:
     ]
     if not several:
         result["missing"].append({"name": "2 devices", "reason": "there is one device"})
-    entries = [SEQUENTIAL_ENTRY, MULTICORE, FLAT, INTERLEAVED, *NEW, *several]
+    whole = [replace(entry, on_host=False) for entry in (SEQUENTIAL_ENTRY, MULTICORE)]
+    entries = [*whole, FLAT, INTERLEAVED, *NEW, *several]
     entries += PEERS[3:4] if run.quick else PEERS
     add(run, result, [cell(MEDIUM)], COUNTS, entries, panel)
     return result
