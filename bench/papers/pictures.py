@@ -52,6 +52,9 @@ LOOKS: dict[str, dict[str, Any]] = {
     "high": {"color": "#56B4E9", "marker": "o"},
 }
 
+STEPS = {"reduce": "#0072B2", "solve": "#D55E00", "substitute": "#009E73"}
+SHADES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2")
+
 
 def look(name: str) -> dict[str, Any]:
     """Return how a line is drawn; of the names that it starts with, the longest counts."""
