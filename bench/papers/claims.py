@@ -93,10 +93,10 @@ def bandwidth(rows: Rows, name: str) -> float | None:
     """Return the largest share that a solver has of the bandwidth of the memory floor."""
     shares = []
     for r in of(rows, name):
-        floor = next(f for f in rows if f["name"] == "memory floor" and same_point(f, r))
-        mine, most = traffic.gb_per_s(r), traffic.gb_per_s(floor)
-        if mine is not None and most is not None:
-            shares.append(mine / most)
+        floors = [f for f in rows if f["name"] == "memory floor" and same_point(f, r)]
+        rates = [traffic.gb_per_s(each) for each in (r, *floors)]
+        if len(rates) == 2 and rates[0] is not None and rates[1] is not None:
+            shares.append(rates[0] / rates[1])
     return max(shares, default=None)
 
 
