@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,9 +56,9 @@ def text(claims: Iterator[Claim], title: str = "Beside the paper") -> str:
     found = sorted(claims, key=lambda c: c.holds)
     if not found:
         return ""
-    head = f"{title + ':':<69} {'paper':>7} {'here':>12} outcome"
+    head = f"{title + ':':<64} {'paper':>6} {'here':>16}  outcome"
     lines = [
-        f"{c.text:<69} {c.paper:>7} {c.here:>12} {'as there' if c.holds else 'differs'}"
+        f"{c.text:<64} {c.paper:>6} {c.here:>16}  {'as there' if c.holds else 'differs'}"
         for c in found
     ]
     return table.ruled(head, lines)
@@ -189,17 +190,28 @@ def claims_9(result: dict[str, Any]) -> Iterator[Claim]:
 
 
 def _crossing(others: Rows, rows: Rows, said: str) -> Iterator[Claim]:
-    """Give the number of systems from which on Thomas is ahead of all that have more."""
-    paper = 2560 if others and others[0]["nodes"] < 1024 else 2000
-    first = None
+    """Give the number of systems from which on Thomas is ahead of all that have more.
+
+    Beside the first that was measured stands where the lines of both times cross, on logarithmic
+    axes.
+    """
+    if not others:
+        return
+    paper, first, crossed = 2560 if others[0]["nodes"] < 1024 else 2000, None, 0.0
+    later = 0.0
     for r in reversed(others):
         thomas = of(rows, THOMAS, dtype=r["dtype"], nodes=r["nodes"], cells=r["cells"])
-        if not thomas or thomas[0]["seconds"] >= r["seconds"]:
+        if not thomas:
             break
-        first = r["cells"]
-    if others:
-        last = f"> {others[-1]['cells']:,}"
-        yield Claim(said, f"{paper:,}", f"{first:,}" if first else last, first == paper)
+        lead = math.log(r["seconds"] / thomas[0]["seconds"])
+        if lead <= 0:
+            if first:
+                crossed = first * (r["cells"] / first) ** (later / (later - lead))
+            break
+        first, later = r["cells"], lead
+    here = f"{first:,}" if first else f"> {others[-1]['cells']:,}"
+    here += f" (~{float(f'{crossed:.2g}'):,.0f})" if crossed else ""
+    yield Claim(said, f"{paper:,}", here, first == paper)
 
 
 def claims_chains(result: dict[str, Any]) -> Iterator[Claim]:

@@ -39,8 +39,8 @@ def test_from_where_on_thomas_is_ahead():
         (said,) = [c for c in claims.claims_9(result) if "ahead" in c.text]
         return said.paper, said.here, said.holds
 
-    assert crossing((4, 1, 1, 1), (1, 2, 2, 2)) == ("2,560", "2,560", True)
-    assert crossing((4, 1, 3, 1), (1, 2, 2, 2)) == ("2,560", "256,000", False)
+    assert crossing((2, 1, 1, 1), (1, 2, 2, 2)) == ("2,560", "2,560 (~810)", True)  # half way
+    assert crossing((4, 1, 4, 1), (1, 2, 2, 2)) == ("2,560", "256,000 (~81,000)", False)
     assert crossing((1, 1, 1, 3), (2, 2, 2, 2)) == ("2,560", "> 256,000", False)
     assert crossing((1, 1, 1, 1), (2, 2, 2, 2)) == ("2,560", "256", False)
 
