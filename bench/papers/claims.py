@@ -113,8 +113,10 @@ def claims_3(result: dict[str, Any]) -> Iterator[Claim]:
     """Give those of figure 3 and the text around it."""
     rows = result["rows"]
     counts = sorted({r["cells"] for r in rows})
-    yield from number("multicore (16 cores), fewest cells", 2, at(rows, MULTICORE, "speedup", 0))
-    yield from number("multicore (16 cores), most cells", 6, at(rows, MULTICORE, "speedup"))
+    yield from number(
+        "multicore (there 16 cores), fewest cells", 2, at(rows, MULTICORE, "speedup", 0)
+    )
+    yield from number("multicore (there 16 cores), most cells", 6, at(rows, MULTICORE, "speedup"))
     yield from number("flat, at best", 2, best(rows, "flat"))
     if 25_600 in counts:
         rate = at(rows, FULL, "speedup", cells=25_600)
@@ -239,9 +241,8 @@ def claims_12(result: dict[str, Any]) -> Iterator[Claim]:
     yield from number("error of CR-PCR over Thomas, at most", 4, max(ratios))
     taken = {(m["name"], m["nodes"]): m["bytes"] for m in memory}
     last = max(n for _, n in taken)
-    for name in ("cuSPARSE gtsvStridedBatch", "CR-PCR"):
-        ratio = taken[name, last] / taken["Thomas", last]
-        yield from number(f"memory of {name} over Thomas, {last:,} rows", 2, ratio)
+    ratio = taken["cuSPARSE gtsvStridedBatch", last] / taken["Thomas", last]
+    yield from number(f"memory of gtsvStridedBatch over Thomas, {last:,} rows", 2, ratio)
 
 
 def claims_13(result: dict[str, Any]) -> Iterator[Claim]:
