@@ -24,7 +24,7 @@ from typing import Any
 
 from bench import MissingError, plot, record
 from bench.measures import spikes
-from bench.papers import batch, cases, pictures, report
+from bench.papers import batch, cases, claims, patterns, pictures, report, traffic
 from bench.papers.cases import Run
 from bench.peers import host
 
@@ -79,6 +79,12 @@ def draw_spikes(figure: Any, result: dict[str, Any]) -> None:
 
 
 FIGURES: dict[str, Figure] = {
+    "report-2.1": Figure(
+        "Huber 2018, figures 1.1 and 2.1: a cell and its Hines matrix",
+        patterns.measure_2_1,
+        patterns.draw_2_1,
+        patterns.table_2_1,
+    ),
     "report-4.1": Figure(
         "Huber 2018, figure 4.1: idle lanes, sorted and unsorted",
         report.measure_4_1,
@@ -114,6 +120,12 @@ FIGURES: dict[str, Figure] = {
     ),
     "batch-6": Figure(
         "Valero-Lara 2018, figure 6: one shape against many", batch.measure_6, batch.draw_6
+    ),
+    "batch-8": Figure(
+        "Valero-Lara 2018, figure 8: rows that CR and PCR read",
+        patterns.measure_8,
+        patterns.draw_8,
+        patterns.table_8,
     ),
     "batch-9": Figure(
         "Valero-Lara 2018, figure 9: cyclic reduction over Thomas", batch.measure_9, batch.draw_9
@@ -167,7 +179,8 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
 
 def text(result: dict[str, Any]) -> str:
     """Return the table of a figure, and its notes."""
-    return f"{FIGURES[result['figure']].table(result)}\n\n{cases.notes(result)}"
+    parts = claims.of_result(result), FIGURES[result["figure"]].table(result), cases.notes(result)
+    return "\n\n".join(filter(None, parts))
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -203,9 +216,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run the figures, one after another; 1 where one of them failed."""
     args = parsed(arguments)
     queue = record.queue(args.device, ["float64"])
+    traffic.ask_for_registers(queue.device)
     most = cases.most_nodes(queue, args.nodes, args.quick)
     seconds = args.seconds or (0.02 if args.quick else 1.0)
-    run = Run(queue, args.quick, most, seconds)
+    run = Run(queue, args.quick, most, seconds, cases.host_nodes(queue))
     folder = Path(args.out) / f"papers-{record.slug(queue.device)}"
     known, failed = record.record(queue, "papers", arguments), {}
     for name in args.figures or FIGURES:
