@@ -4,6 +4,11 @@
     fence = "CLK_LOCAL_MEM_FENCE" if local else "CLK_GLOBAL_MEM_FENCE"
     ahead = max(1, spec.ahead // spec.rhs)
 
+    written = spec.levels and not spec.rolled   # each level by itself
+    def listed(name):
+        return ", ".join(str(getattr(level, name)) for level in spec.levels)
+    lengths = all(level.length for level in spec.levels)
+
     # What is known of a level, or how it is read; `level` is None in a loop over all levels.
     def number(level):
         return "level" if level is None else str(level)
@@ -13,8 +18,11 @@
         for k in range(level or 0):
             equal = equal and spec.levels[k].width > 0
             above = above + spec.levels[k].width
+        zero = "" if spec.alike else "level_branches[top] + "
+        if level is None and spec.rolled:
+            return f"{zero}FIRST[level]"
         if equal:
-            return f"level_branches[top] + {above}"
+            return f"{zero}{above}"
         read = f"level_branches[top + {number(level)}]"
         if level is None or spec.levels[level].everywhere:
             return read
@@ -22,7 +30,7 @@
 
     def width_of(level):
         if level is None:
-            return "level_branches[top + level + 1] - first"
+            return "WIDTH[level]" if spec.rolled else "level_branches[top + level + 1] - first"
         if spec.levels[level].width:
             return str(spec.levels[level].width)
         read = f"level_branches[top + {level + 1}] - first"
@@ -31,15 +39,15 @@
     def offset_of(level):
         if level is not None and spec.levels[level].offset >= 0:
             return str(spec.levels[level].offset)
-        return f"level_offset[top + {number(level)}]"
+        return "OFFSET[level]" if spec.rolled else f"level_offset[top + {number(level)}]"
 
     def length_of(level):
         if level is not None and spec.levels[level].length:
             return str(spec.levels[level].length)
-        return "branch_length[branch]"
+        return "LENGTH[level]" if spec.rolled and lengths else "branch_length[branch]"
 
     def branches(level):   # a work-item takes several only where some block has more
-        if level is None or spec.levels[level].passes:
+        if any(one.passes for one in spec.levels) if spec.rolled else level is None or spec.levels[level].passes:
             return "for (int k = lane; k < width; k += WORK_GROUP)"
         return "const int k = lane; if (k < width)"
 
@@ -178,6 +186,17 @@ typedef ${spec.real} real;
 #define SOLUTION(place, r) x[(place) + (long)(r) * num_values]
 % endif
 
+% if spec.rolled:
+<%  firsts = [sum(level.width for level in spec.levels[:k]) for k in range(len(spec.levels))] %>\
+// of the levels of each block: branches before it, branches, places before it
+__constant const int FIRST[] = {${", ".join(map(str, firsts))}};
+__constant const int WIDTH[] = {${listed("width")}};
+__constant const int OFFSET[] = {${listed("offset")}};
+% if lengths:
+__constant const int LENGTH[] = {${listed("length")}};   // nodes of each branch
+% endif
+
+% endif
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
 {
@@ -189,15 +208,19 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     const int block = get_group_id(0);
     const int lane = get_local_id(0);
     const int start = block_start[block];
-    const int top = template_levels[block_template[block]];
+    const int top = ${"0" if spec.alike else "template_levels[block_template[block]]"};
+% if spec.rolled:
+    const int levels = ${len(spec.levels)};
+% else:
     const int levels = template_levels[block_template[block] + 1] - top;
+% endif
 
     const int cells_end = block_cells[block + 1];
     for (int c = block_cells[block] + lane; c < cells_end; c += WORK_GROUP)
         status[cell_number[c]] = 0;
     barrier(CLK_GLOBAL_MEM_FENCE);
 
-% if spec.levels:
+% if written:
     // backward sweep: from the tips to the root, deepest level first
 % for level in reversed(range(len(spec.levels))):
     {   // level ${level}

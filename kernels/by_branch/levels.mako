@@ -1,15 +1,29 @@
 <%page args="spec"/>\
 <%
     backward, padded = spec.phase == "backward", spec.computes_padding
+    def listed(name):
+        return ", ".join(str(getattr(level, name)) for level in spec.levels)
+    lengths = bool(spec.levels) and all(level.length for level in spec.levels)
 %>\
 <%def name="forward()">\
-    for (int j = 0; j < steps; ++j) {
-        const int place = root + j * width;
-        const real f = factor[place];
-        for (int r = 0; r < RHS; ++r) {
-            const long shift = (long)r * num_values;
-            above[r] = x[place + shift] - f * above[r];
-            x[place + shift] = above[r];
+    for (int j = 0; j < steps; j += AHEAD) {
+        real row_f[AHEAD], row_g[RHS * AHEAD];
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {
+            const int place = root + (j + s) * width;
+            if (j + s < steps) {
+                row_f[s] = factor[place];
+                for (int r = 0; r < RHS; ++r) row_g[RHS * s + r] = x[place + (long)r * num_values];
+            }
+        }
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {
+            if (j + s >= steps) continue;
+            const int place = root + (j + s) * width;
+            for (int r = 0; r < RHS; ++r) {
+                above[r] = row_g[RHS * s + r] - row_f[s] * above[r];
+                x[place + (long)r * num_values] = above[r];
+            }
         }
     }
 </%def>\
@@ -40,31 +54,46 @@
 typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
+#define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read at once
 % if backward:
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 % endif
 
+% if spec.levels:
+// of a cell's levels: branches before each, branches, nodes before it
+__constant const int FIRST[] = {${listed("first")}};
+__constant const int WIDTH[] = {${listed("width")}};
+__constant const int OFFSET[] = {${listed("offset")}};
+% if lengths:
+__constant const int LENGTH[] = {${listed("length")}};   // nodes of each branch
+% endif
+
+% endif
 % if backward:
 // status, of a cell: 0, or 1 + its first bad node, tips first
 % endif
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void solve(${signature(spec)})
 {
+% if spec.levels:
+    const int cells = level_branches[1], first = FIRST[level] * cells, width = WIDTH[level] * cells;
+% else:
     const int first = level_branches[level], width = level_branches[level + 1] - first;
+% endif
     const int k = get_global_id(0);
     if (k >= width) return;   // there are no barriers
     const int branch = first + k;
-    const int root = level_offset[level] + k;   // end nearest the root
+    const int root = ${"OFFSET[level] * cells" if spec.levels else "level_offset[level]"} + k;   // end nearest the root
 % if padded:
-    const int steps = level_longest[level];
+    const int steps = ${"LENGTH[level]" if lengths else "level_longest[level]"};
 % else:
-    const int steps = branch_length[branch];
+    const int steps = ${"LENGTH[level]" if lengths else "branch_length[branch]"};
 % endif
     x += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
     real above[RHS];
 % if backward:
     b += (long)first_row * num_values;
-    const bool top = level_depth[level] == 0;
+    const bool top = ${"level" if spec.levels else "level_depth[level]"} == 0;
 % if padded:
     const int length = branch_length[branch];
 % endif
@@ -79,37 +108,57 @@ void solve(${signature(spec)})
         for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[from + (long)r * num_values];
         below = max(below, branch_bad[child[c]]);
     }
-    for (int j = steps - 1; j >= 0; --j) {
-        const int place = root + j * width;
-        const bool tied = j || !top;   // to a parent
-% if padded:
-        const bool inside = j < length;
-        const real pivot = inside ? d[place] - sum_d : (real)1;
-        const real coupling = tied && inside ? u[place] : (real)0;
-% else:
-        const real pivot = d[place] - sum_d;
-        const real coupling = tied ? u[place] : (real)0;
+    for (int j = steps - 1; j >= 0; j -= AHEAD) {
+        real row_d[AHEAD], row_u[AHEAD], row_b[RHS * AHEAD];
+% if not spec.symmetric:
+        real row_l[AHEAD];
 % endif
-        const real inverse = (real)1 / pivot;
-% if spec.symmetric:
-        const real f = coupling * inverse;
-% else:
-        const real f = (${"tied && inside" if padded else "tied"} ? l[place] : (real)0) * inverse;
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {   // memory answers to all of them at once
+            const int place = root + (j - s) * width;
+            if (j - s >= 0) {
+                row_d[s] = d[place];
+                row_u[s] = u[place];
+% if not spec.symmetric:
+                row_l[s] = l[place];
 % endif
-        factor[place] = f;
-        sum_d = ${"inside ? coupling * f : sum_d" if padded else "coupling * f"};
-        for (int r = 0; r < RHS; ++r) {
-            const long shift = (long)r * num_values;
-% if padded:
-            const real g = inside ? (b[place + shift] - sum_b[r]) * inverse : (real)0;
-            sum_b[r] = inside ? coupling * g : sum_b[r];
-% else:
-            const real g = (b[place + shift] - sum_b[r]) * inverse;
-            sum_b[r] = coupling * g;
-% endif
-            x[place + shift] = g;
+                for (int r = 0; r < RHS; ++r) row_b[RHS * s + r] = b[place + (long)r * num_values];
+            }
         }
-        if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && own == 0) own = j + 1;
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {
+            if (j - s < 0) continue;
+            const int place = root + (j - s) * width;
+            const bool tied = j - s || !top;   // to a parent
+% if padded:
+            const bool inside = j - s < length;
+            const real pivot = inside ? row_d[s] - sum_d : (real)1;
+            const real coupling = tied && inside ? row_u[s] : (real)0;
+% else:
+            const real pivot = row_d[s] - sum_d;
+            const real coupling = tied ? row_u[s] : (real)0;
+% endif
+            const real inverse = (real)1 / pivot;
+% if spec.symmetric:
+            const real f = coupling * inverse;
+% else:
+            const real f = (${"tied && inside" if padded else "tied"} ? row_l[s] : (real)0) * inverse;
+% endif
+            factor[place] = f;
+            sum_d = ${"inside ? coupling * f : sum_d" if padded else "coupling * f"};
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+% if padded:
+                const real g = inside ? (row_b[RHS * s + r] - sum_b[r]) * inverse : (real)0;
+                sum_b[r] = inside ? coupling * g : sum_b[r];
+% else:
+                const real g = (row_b[RHS * s + r] - sum_b[r]) * inverse;
+                sum_b[r] = coupling * g;
+% endif
+                x[place + shift] = g;
+            }
+            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && own == 0) own = j - s + 1;
+        }
     }
     const int bad = max(below, own ? branch_rank[branch] + own : 0);   // the deepest wins
     branch_bad[branch] = bad;
