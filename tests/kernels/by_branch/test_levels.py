@@ -1,5 +1,7 @@
 """Solves by one launch a branch level, on every device."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyopencl.array as cla
 import pytest
@@ -7,7 +9,8 @@ from systems import dissimilar, families, make_system
 from tolerances import assert_close
 
 from clhines import Forest, Solver, make_plan
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
+from clhines.cells.shapes import caterpillar, chain, complete_binary, random_binary_tree, star
+from clhines.device import devices
 from clhines.plan.by_branch import levels as branch_levels
 
 PADDING = ["compute", "skip"]
@@ -131,3 +134,43 @@ def test_a_matrix_factored_once(queue):
     found = solver.factor(system.d, system.u, l=system.l, check=False).status()
     assert found[[0, -1]].tolist() == [0, forest.num_nodes - 1]
     assert (found[1:-1] == -1).all()
+
+
+BATCHES = {
+    "1, rows of 1": [chain(1)] * 3,
+    "1, rows of 3": [chain(3)] * 4,
+    "1": [chain(19)] * 9,
+    "4, equal branches": [complete_binary(4)] * 3,
+    "5, one shape": [random_binary_tree(70, 15, 3)] * 5,
+    "many": [*dissimilar(9), star(9), chain(1), chain(3)],
+}
+
+
+@pytest.mark.parametrize("padding", PADDING)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_several_nodes_at_once_and_kernels_written_for_their_levels(
+    queue, monkeypatch, batch, padding
+):
+    """On any device as on GPUs: the solutions and bad pivots of the kernel for any number."""
+    forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
+    solvers = []
+    for most, ahead, is_cpu in ((0, 1, True), (30, 4, False)):
+        limits = replace(known, is_cpu=is_cpu)
+        monkeypatch.setattr(devices, "limits", lambda device, found=limits: found)
+        monkeypatch.setattr(branch_levels, "MOST_LEVELS", most)
+        monkeypatch.setattr(branch_levels, "MOST_LEVELS_CPU", most)
+        monkeypatch.setattr(branch_levels, "AHEAD", ahead)
+        solvers.append(Solver(forest, "levels", np.float32, queue=queue, padding=padding))
+        spec = solvers[-1].plan.parts[0].spec
+        assert spec.ahead == ahead
+        assert bool(spec.levels) == (most > 0 and batch != "many")
+    for rows, symmetric in ((None, True), (5, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        for solver in solvers:
+            system.assert_solved(solver.solve(**system.arrays))
+    system = make_system(forest, np.float32)
+    system.d[np.random.default_rng(3).choice(forest.num_nodes, 3, replace=False)] = -1
+    for solver in solvers:
+        solver.solve(**system.arrays, check=False)
+    assert np.array_equal(solvers[0].status(), solvers[1].status())
+    assert (solvers[0].status() >= 0).any()
