@@ -1,9 +1,6 @@
 <%page args="spec"/>\
 <%
     backward, padded = spec.phase == "backward", spec.computes_padding
-    def listed(name):
-        return ", ".join(str(getattr(level, name)) for level in spec.levels)
-    lengths = bool(spec.levels) and all(level.length for level in spec.levels)
 %>\
 <%def name="forward()">\
     for (int j = 0; j < steps; j += AHEAD) {
@@ -59,41 +56,27 @@ typedef ${spec.real} real;
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 % endif
 
-% if spec.levels:
-// of a cell's levels: branches before each, branches, nodes before it
-__constant const int FIRST[] = {${listed("first")}};
-__constant const int WIDTH[] = {${listed("width")}};
-__constant const int OFFSET[] = {${listed("offset")}};
-% if lengths:
-__constant const int LENGTH[] = {${listed("length")}};   // nodes of each branch
-% endif
-
-% endif
 % if backward:
 // status, of a cell: 0, or 1 + its first bad node, tips first
 % endif
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void solve(${signature(spec)})
 {
-% if spec.levels:
-    const int cells = level_branches[1], first = FIRST[level] * cells, width = WIDTH[level] * cells;
-% else:
     const int first = level_branches[level], width = level_branches[level + 1] - first;
-% endif
     const int k = get_global_id(0);
     if (k >= width) return;   // there are no barriers
     const int branch = first + k;
-    const int root = ${"OFFSET[level] * cells" if spec.levels else "level_offset[level]"} + k;   // end nearest the root
+    const int root = level_offset[level] + k;   // end nearest the root
 % if padded:
-    const int steps = ${"LENGTH[level]" if lengths else "level_longest[level]"};
+    const int steps = level_longest[level];
 % else:
-    const int steps = ${"LENGTH[level]" if lengths else "branch_length[branch]"};
+    const int steps = branch_length[branch];
 % endif
     x += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
     real above[RHS];
 % if backward:
     b += (long)first_row * num_values;
-    const bool top = ${"level" if spec.levels else "level_depth[level]"} == 0;
+    const bool top = level_depth[level] == 0;
 % if padded:
     const int length = branch_length[branch];
 % endif

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,10 +28,8 @@ from clhines.plan.plan import (
 )
 
 AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+EARLY = True
 MOST_LEVELS = 4  # of a kernel that is written for their number; beyond, builds take too long
-ALIKE = True
-MOST_ROLLED = 64  # of a kernel that loops over a table of constants
-MOST_ROLLED_CPU = 0
 MOST_LEVELS_CPU = 0  # of one on a CPU, where that was no faster
 LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
 CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
@@ -78,10 +76,6 @@ class FineSpec(KernelSpec):
     levels : tuple of Level
         Of the blocks with the most levels, the roots' first; empty for a kernel that loops over
         any number of levels.
-    rolled : bool
-        A loop over these levels, with tables of constants, and not each level by itself.
-    alike : bool
-        All blocks are of one template, of cells of the same shapes.
     """
 
     template: ClassVar[str] = "by_branch/fine"
@@ -103,8 +97,7 @@ class FineSpec(KernelSpec):
     capacity: int
     ahead: int
     levels: tuple[Level, ...]
-    rolled: bool = False
-    alike: bool = False
+    early: bool = False
 
     @property
     def variant(self) -> str:
@@ -114,7 +107,7 @@ class FineSpec(KernelSpec):
 
     def general(self) -> FineSpec:
         """See `KernelSpec.general`."""
-        return replace(self, levels=(), rolled=False, alike=False)
+        return replace(self, levels=())
 
 
 def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
@@ -174,7 +167,10 @@ def _plan_levels(
         work_group=work_group,
         capacity=capacity,
         ahead=1 if limits.is_cpu else AHEAD,
-        **_written_for(levels, places, work_group, limits.is_cpu),
+        levels=_common_levels(
+            levels, places, work_group, MOST_LEVELS_CPU if limits.is_cpu else MOST_LEVELS
+        ),
+        early=EARLY and not limits.is_cpu,
     )
     part = Part(
         spec=spec,
@@ -194,23 +190,6 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
         return 16
     widest = np.array([w.max() for w in packing.level_widths(forest)])[forest.shape_of_cell].mean()
     return LARGE_GROUP if max_cells * widest >= 2 * LARGE_GROUP else 64
-
-
-def _written_for(
-    levels: schedule.BranchLevels,
-    places: branch_layout.LevelStrided,
-    work_group: int,
-    is_cpu: bool,
-) -> dict[str, Any]:
-    """Levels of a kernel that is written for them, one by one or in a loop."""
-    most, alike = MOST_LEVELS_CPU if is_cpu else MOST_LEVELS, ALIKE and len(levels.level_start) == 2
-    found = _common_levels(levels, places, work_group, most)
-    if found:
-        return {"levels": found, "rolled": False, "alike": alike}
-    found = _common_levels(levels, places, work_group, MOST_ROLLED_CPU if is_cpu else MOST_ROLLED)
-    equal = all(level.width and level.offset >= 0 for level in found)
-    found = found if equal else ()
-    return {"levels": found, "rolled": bool(found), "alike": alike and bool(found)}
 
 
 def _common_levels(

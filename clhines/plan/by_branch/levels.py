@@ -19,26 +19,6 @@ from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, work_group_
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-MOST_LEVELS = 64  # of kernels that are written for them
-MOST_LEVELS_CPU = 64
-
-
-@dataclass(frozen=True)
-class CellLevel:
-    """What all cells have in common at one level.
-
-    Attributes
-    ----------
-    first, width, offset : int
-        Of each cell: branches of the levels before it, branches, places of the levels before it.
-    length : int
-        Nodes of each branch; 0 where branches differ.
-    """
-
-    first: int
-    width: int
-    offset: int
-    length: int
 
 
 @dataclass(frozen=True)
@@ -51,6 +31,8 @@ class LevelSpec(KernelSpec):
     ----------
     computes_padding : bool
         All work-items of a level take as many steps as its longest branch.
+    ahead : int
+        Nodes of a branch that are read at once, with one right-hand side.
     phase : str
         ``backward``, the elimination, with the forward sweep of the roots' level; or
         ``forward``, the forward sweep of the others, for which `symmetric` does not matter.
@@ -83,19 +65,8 @@ class LevelSpec(KernelSpec):
         "int *restrict status if backward",
     )
     computes_padding: bool
+    ahead: int
     phase: str
-    ahead: int = 1
-    levels: tuple[CellLevel, ...] = ()
-
-    @property
-    def variant(self) -> str:
-        """See `KernelSpec.variant`."""
-        count = len(self.levels)
-        return f"written for {count or 'any number of'} level{'s' * (count != 1)}"
-
-    def general(self) -> LevelSpec:
-        """See `KernelSpec.general`."""
-        return replace(self, levels=())
 
     @property
     def backward(self) -> bool:
@@ -156,9 +127,6 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
         computes_padding=options["padding"] == "compute",
         phase="backward",
         ahead=1 if limits.is_cpu else AHEAD,
-        levels=_common_levels(
-            forest, levels, places, MOST_LEVELS_CPU if limits.is_cpu else MOST_LEVELS
-        ),
     )
     order = {"backward": np.arange(len(depth))[::-1], "forward": np.flatnonzero(depth)}
     parts = [
@@ -192,20 +160,6 @@ def _cut_long_levels(
     new = np.sort(np.concatenate((start, *cuts)))
     depth = depth[np.searchsorted(start, new[:-1], side="right") - 1]
     return replace(levels, branch_start=new, level_start=np.array([0, len(depth)])), depth
-
-
-def _common_levels(
-    forest: Forest, levels: schedule.BranchLevels, places: layout.LevelStrided, most: int
-) -> tuple[CellLevel, ...]:
-    """Levels of a kernel that is written for them, where all cells have as many branches."""
-    count, cells = len(levels.width), forest.num_cells
-    counts = (levels.branch_start[:-1], levels.width, places.level_offset)
-    if count > most or count > int(forest.trees.num_levels.max()) or np.any(np.stack(counts) % cells):
-        return ()
-    ends = levels.branch_start[1:] - 1
-    equal = np.where(levels.length[ends] == levels.longest, levels.longest, 0)
-    numbers = (*(c // cells for c in counts), equal)
-    return tuple(CellLevel(*row) for row in np.stack(numbers, axis=1).tolist())
 
 
 def _part(
