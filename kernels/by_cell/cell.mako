@@ -7,6 +7,7 @@
     ahead = max(1, spec.ahead // spec.rhs) if spec.vector_width == 1 else 1
     code = "codes[place]" if spec.codes_in_order else "codes[code_start[cell] + at]"
     down, up = ["d", "u", "b"] + ([] if spec.symmetric else ["l"]), ["f", "x"]
+    early = ahead > 1 and bool(spec.rows or spec.chains)   # the next AHEAD nodes are read before
     rows, stride = spec.rows, spec.stride or "cell_stride[cell]"
 
     def rhs(node, place):   # where node `node` of this cell keeps its right-hand side
@@ -101,16 +102,16 @@
             }
 </%def>\
 <%def name="room(names, end)">\
-        ${"" if spec.chains else f"int codes_{end}[AHEAD];"}
+% if not spec.chains:
+        int codes_${end}[AHEAD];
+% endif
         value ${", ".join(f"{n}_{end}[AHEAD]" + ("[RHS]" if n in "bx" else "") for n in names)};
 </%def>\
 <%def name="read_several(names, at, count, end, outside)">\
         __attribute__((opencl_unroll_hint))
         for (int k = 0; k < ${count_of(count)}; ++k) {
             const int at = ${at};
-% if outside:
             if (${outside}) continue;
-% endif
             const int place = start + at * stride;
 % if not spec.chains:
             codes_${end}[k] = ${code};
@@ -142,7 +143,7 @@
         }
 </%def>\
 <%def name="eliminate_several(i, count)">\
-% if spec.pipelined:
+% if early:
 ${room(down, "read")}\
 ${taken(down)}\
 % if i == "i":
@@ -150,7 +151,7 @@ ${read_several(down, "i - AHEAD - k", ahead, "next", "at < 0")}\
 % endif
 % else:
 ${room(down, "read")}\
-${read_several(down, f"{i} - k", count, "read", "" if rows else "at < 0")}\
+${read_several(down, f"{i} - k", count, "read", "at < 0")}\
 % endif
         __attribute__((opencl_unroll_hint))
         for (int k = 0; k < ${count_of(count)}; ++k) {
@@ -166,7 +167,7 @@ ${eliminate()}\
         }
 </%def>\
 <%def name="substitute_several(i, count)">\
-% if spec.pipelined:
+% if early:
 ${room(up, "read")}\
 ${taken(up)}\
 % if i == "i":
@@ -174,7 +175,7 @@ ${read_several(up, "i + AHEAD + k", ahead, "next", "at >= longest")}\
 % endif
 % else:
 ${room(up, "read")}\
-${read_several(up, f"{i} + k", count, "read", "" if rows else "at >= longest")}\
+${read_several(up, f"{i} + k", count, "read", "at >= longest")}\
 % endif
         __attribute__((opencl_unroll_hint))
         for (int k = 0; k < ${count_of(count)}; ++k) {
@@ -282,9 +283,12 @@ void solve(${signature(spec)})
 
     // backward sweep: from the tips to the root
 % if ahead > 1:
-    // AHEAD nodes are read at once: memory answers to all of them in the time of one
+    // AHEAD nodes are read at once: memory answers to all of them in the time of one${", while" if early else ""}
+% if early:
+    // those before them are worked on
 % endif
-% if spec.pipelined and ahead > 1:
+% endif
+% if early:
 ${room(down, "next")}\
 ${read_several(down, "longest - 1 - k", ahead, "next", "at < 0")}\
 % endif
@@ -319,7 +323,7 @@ ${eliminate()}\
 % endif
 
     // forward sweep: from the root to the tips
-% if spec.pipelined and ahead > 1:
+% if early:
     {
 ${room(up, "next")}\
 ${read_several(up, "k", ahead, "next", "at >= longest")}\
@@ -355,7 +359,7 @@ ${substitute()}\
     }
 % endif
 
-% if spec.pipelined and ahead > 1:
+% if early:
     }
 % endif
     // 0: all pivots positive and finite; otherwise 1 + the first bad node of the elimination

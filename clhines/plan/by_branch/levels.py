@@ -18,7 +18,8 @@ from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, work_group_
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
-AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+AHEAD = 8  # on GPUs, where a work-item waits long for each read ...
+AHEAD_CPU = 1  # ... while a CPU prefetches
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
         work_group=group,
         computes_padding=options["padding"] == "compute",
         phase="backward",
-        ahead=1 if limits.is_cpu else AHEAD,
+        ahead=AHEAD_CPU if limits.is_cpu else AHEAD,
     )
     order = {"backward": np.arange(len(depth))[::-1], "forward": np.flatnonzero(depth)}
     parts = [

@@ -24,10 +24,10 @@ from clhines.plan.plan import (
     work_group_size,
 )
 
-OWN_ROWS = OWN_ROWS_CPU = True  # kernels written for the nodes of each cell, and for chains
-OWN_CHAINS = OWN_CHAINS_CPU = True
-PIPELINED = False
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+AHEAD_CHAINS = 16  # of chains, whose nodes need less besides
+OWN = True  # on GPUs, kernels written for chains and for the nodes of each cell ...
+OWN_CPU = False  # ... which were no faster on a CPU
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,8 @@ class CellSpec(KernelSpec):
     codes_in_order: bool
     rhs_local: int
     ahead: int
-    rows: int = 0
-    chains: bool = False
-    pipelined: bool = False
+    rows: int
+    chains: bool
 
     @property
     def variant(self) -> str:
@@ -89,7 +88,7 @@ class CellSpec(KernelSpec):
 
     def general(self) -> CellSpec:
         """See `KernelSpec.general`."""
-        return replace(self, rows=0, chains=False)
+        return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
 
     @property
     def codes_by_shape(self) -> bool:
@@ -183,8 +182,6 @@ def _plan_columns(
         codes_in_order=not per_shape,
         work_group=work_group,
         rhs_local=rhs_local,
-        ahead=1 if is_cpu else AHEAD,
-        pipelined=PIPELINED and not is_cpu,
         **_in_common(forest, lanes, is_cpu),
     )
     items = len(lanes) // vector
@@ -212,13 +209,15 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, is_cpu: bool) -> dict[str, Any]:
-    """What all cells share, where kernels written for it are the faster."""
-    own_rows, own_chains = (OWN_ROWS_CPU, OWN_CHAINS_CPU) if is_cpu else (OWN_ROWS, OWN_CHAINS)
-    sizes = forest.sizes
+    """What all cells share, where kernels written for it are faster, and the nodes read at once."""
+    own, sizes = OWN_CPU if is_cpu else OWN, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
+    chains = bool(own and (forest.trees.num_children <= 1).all())
+    ahead = AHEAD_CHAINS if chains else AHEAD
     return {
-        "rows": int(sizes[0]) if own_rows and equal else 0,
-        "chains": bool(own_chains and (forest.trees.num_children <= 1).all()),
+        "ahead": 1 if is_cpu else ahead,
+        "rows": int(sizes[0]) if own and equal else 0,
+        "chains": chains,
     }
 
 

@@ -75,9 +75,6 @@ BATCHES = {
 }
 
 
-SWITCHES = "OWN_ROWS", "OWN_ROWS_CPU", "OWN_CHAINS", "OWN_CHAINS_CPU"
-
-
 @pytest.mark.parametrize("is_cpu", [True, False], ids=["as a CPU", "as a GPU"])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch, is_cpu):
@@ -87,8 +84,7 @@ def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch, is_cpu):
     monkeypatch.setattr(devices, "limits", lambda device: as_given)
     solvers = []
     for own in (False, True):
-        for name in SWITCHES:
-            monkeypatch.setattr(cell, name, own)
+        monkeypatch.setattr(cell, "OWN_CPU" if is_cpu else "OWN", own)
         solvers.append(Solver(forest, "interleaved", np.float32, queue=queue))
         (part,) = solvers[-1].plan.parts
         assert part.spec.chains == (own and "chains" in batch)
