@@ -2,12 +2,12 @@
 
     python -m bench levels [--device SPEC] [--cells 1 256 25600] [--dtype float64 float32]
 
-Cells of 512 nodes with so many branch levels: of one random shape, of 16, or with branches of equal
-length, two a level; one level is a chain. `own` is written for its levels (`fine`), or for the nodes
-of a cell and for chains (`interleaved`); where `used` is no, the planner takes the kernel for any
-cells all the same. Of `levels`, `own` reads several nodes at once. Both solve in turns, and the
-fastest of four rounds of each counts. `build s` is a build that no cache has seen. Rows that would
-begin after `--seconds` are left out.
+Cells of 512 nodes with so many branch levels: of one random shape, of 16, or with branches of
+equal length, two a level; one level is a chain. `own` is written for its levels (`fine`), or for
+the nodes of a cell and for chains (`interleaved`); of `levels`, it reads several nodes at once.
+Where `used` is NO, the planner takes the other one. Both solve in turns, and the fastest of four
+rounds of each counts. `build s` is a build that no cache has seen. Rows that would begin after
+`--seconds` are left out.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _plan_columns(
 
 
 def _in_common(forest: Forest, lanes: np.ndarray, is_cpu: bool) -> dict[str, Any]:
-    """What all cells share, where kernels written for it are faster, and the nodes read at once."""
+    """Find what all cells share, where kernels written for it are faster, and the nodes ahead."""
     own, sizes = OWN_CPU if is_cpu else OWN, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
     chains = bool(own and (forest.trees.num_children <= 1).all())
