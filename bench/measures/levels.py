@@ -6,12 +6,13 @@ Cells of 512 nodes with so many branch levels: of one random shape, of 16, or wi
 equal length, two a level; one level is a chain. `own` is written for its levels (`fine`), or for
 the nodes of a cell and for chains (`interleaved`); of `levels`, it reads several nodes at once.
 Where `used` is NO, the planner takes the other one. Both solve in turns, and the fastest of four
-rounds of each counts. `build s` is a build that no cache has seen. Rows that would begin after
+rounds of each counts. `build` is a build that no cache has seen, s. Rows that would begin after
 `--seconds` are left out.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ from clhines.plan.by_branch import levels as by_levels
 from clhines.plan.by_cell import cell
 
 NODES, LEVELS = 512, (1, 2, 3, 4, 5, 6, 7, 8, 12, 20)
+FEW = (1, 4, 12)  # levels, for kernels that do not depend on them
 CHECKED = 512  # cells whose solution is checked
 ROUNDS = 4
 # method -> its module, and the names there that are set for any cells and for their own
@@ -41,6 +43,7 @@ KERNELS: dict[str, tuple[Any, dict[str, tuple[int, int]]]] = {
 }
 
 
+@functools.cache
 def shapes(levels: int, count: int) -> list[np.ndarray]:
     """Binary trees with so many branch levels, as many as `count` where they can be found."""
     if levels == 1:
@@ -74,17 +77,21 @@ def batches(cells: int, levels: Sequence[int]) -> Iterator[tuple[str, int, clhin
                 yield name, count, clhines.Forest.from_cells([trees[k] for k in pick])
 
 
+def options(method: str, queue: cl.CommandQueue) -> dict[str, int]:
+    """Options with which `fine` has work-items, not vectors, on a CPU."""
+    return {"work_group": 16} if method == "fine" and devices.is_cpu(queue.device) else {}
+
+
 def solver_with(
     values: dict[str, int], method: str, forest: clhines.Forest, dtype: str, queue: cl.CommandQueue
 ) -> clhines.Solver:
     """Solver of work-items, with other values of names of the method's module."""
     module = KERNELS[method][0]
     usual = {name: getattr(module, name) for name in values}
-    group = 16 if method == "fine" and devices.is_cpu(queue.device) else None
     try:
         for name, value in values.items():
             setattr(module, name, value)
-        return clhines.Solver(forest, method, dtype, queue=queue, work_group=group)
+        return clhines.Solver(forest, method, dtype, queue=queue, **options(method, queue))
     finally:
         for name, value in usual.items():
             setattr(module, name, value)
@@ -96,7 +103,8 @@ def row(
     """Both kernels on one batch."""
     some = forest.take(np.arange(min(CHECKED, forest.num_cells)))
     names = KERNELS[method][1]
-    usual = solver_with({}, method, forest, dtype, queue).plan.parts[0].spec
+    limits = devices.limits(queue.device)
+    usual = clhines.make_plan(forest, method, dtype, limits, **options(method, queue)).parts[0].spec
     found: dict[str, Any] = {}
     launches = {}
     for k, kind in enumerate(("any", "own")):
@@ -124,23 +132,25 @@ def row(
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text."""
     head = (
-        f"{'method':<11} {'dtype':<8} {'batch':<9} {'cells':>6} {'levels':>6} {'any us':>9} "
-        f"{'own us':>9} {'own/any':>8} {'used':<4} {'build s':>8} {'own':>6} {'cached':>7} "
-        f"{'own':>6} good"
+        f"{'method':<11} {'dtype':<7} {'batch':<9} {'cells':>5} {'lev':>3} {'any us':>7} "
+        f"{'own us':>7} {'own/any':>7} {'used':<4} {'build':>5} {'own':>5} {'cached':>6} "
+        f"{'own':>5} good"
     )
     rows = sorted(
         result["rows"], key=lambda r: (r["method"], r["dtype"], r["cells"], r["batch"], r["levels"])
     )
     lines = [
-        f"{r['method']:<11} {r['dtype']:<8} {r['batch']:<9} {r['cells']:>6} {r['levels']:>6} "
-        f"{r['any_seconds'] * 1e6:>9.1f} {r['own_seconds'] * 1e6:>9.1f} "
-        f"{r['own_seconds'] / r['any_seconds']:>8.3f} {table.verdict(r['used']):<4} "
-        f"{r['any_build_cold_seconds']:>8.2f} {r['own_build_cold_seconds']:>6.2f} "
-        f"{r['any_build_cached_seconds']:>7.3f} {r['own_build_cached_seconds']:>6.3f} "
+        f"{r['method']:<11} {r['dtype']:<7} {r['batch']:<9} {r['cells']:>5} {r['levels']:>3} "
+        f"{r['any_seconds'] * 1e6:>7.1f} {r['own_seconds'] * 1e6:>7.1f} "
+        f"{r['own_seconds'] / r['any_seconds']:>7.3f} {table.verdict(r['used']):<4} "
+        f"{r['any_build_cold_seconds']:>5.2f} {r['own_build_cold_seconds']:>5.2f} "
+        f"{r['any_build_cached_seconds']:>6.3f} {r['own_build_cached_seconds']:>5.3f} "
         f"{table.verdict(r['good'])}"
         for r in rows
     ]
-    return table.ruled(head, lines, [(r["method"], r["dtype"], r["cells"]) for r in rows])
+    found = table.ruled(head, lines, [(r["method"], r["dtype"], r["cells"]) for r in rows])
+    left_out = result["left_out"]
+    return f"{found}\n\n{left_out} rows left out: no time" if left_out else found
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -155,18 +165,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=np.inf, help="after which no row begins")
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, args.dtype)
-    begin, rows = time.perf_counter(), []
-    for cells, dtype in tqdm([(n, d) for n in args.cells for d in args.dtype], disable=None):
+    begin, rows, left_out = time.perf_counter(), [], 0
+    for dtype, cells in tqdm([(d, n) for d in args.dtype for n in args.cells], disable=None):
         for name, levels, forest in batches(cells, args.levels):
             some = forest.take(np.arange(min(CHECKED, cells)))
             values = systems.values(forest, dtype, some)
             for method in args.methods:
-                if method == "interleaved" and name == "equal":
-                    continue  # whose rows are those of other trees
-                if time.perf_counter() - begin < args.seconds:
-                    case = {"method": method, "dtype": dtype, "batch": name}
-                    case |= {"cells": cells, "levels": levels}
-                    rows.append(case | row(queue, method, forest, dtype, values))
+                if method != "fine" and levels not in FEW:
+                    continue
+                if time.perf_counter() - begin > args.seconds:
+                    left_out += 1
+                    continue
+                case = {"method": method, "dtype": dtype, "batch": name}
+                case |= {"cells": cells, "levels": levels}
+                rows.append(case | row(queue, method, forest, dtype, values))
     result = {"record": record.record(queue, "levels", arguments), "rows": rows}
+    result["left_out"] = left_out
     record.write("levels", queue, result, text(result), args.out)
     return 0 if all(r["good"] for r in rows) else 1
