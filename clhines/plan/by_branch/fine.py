@@ -28,7 +28,7 @@ from clhines.plan.plan import (
 )
 
 AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-EARLY = True
+EARLY = False  # tables and first rows of the next level before the barrier; not measured yet
 MOST_LEVELS = 4  # of a kernel that is written for their number; beyond, builds take too long
 MOST_LEVELS_CPU = 0  # of one on a CPU, where that was no faster
 LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
