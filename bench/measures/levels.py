@@ -64,8 +64,8 @@ def equal_branches(levels: int) -> np.ndarray:
     return number_nodes(np.array(above), np.full(len(above), NODES // len(above)), 0)
 
 
-def batches(cells: int, levels: Sequence[int]) -> Iterator[tuple[str, int, clhines.Forest]]:
-    """Yield name, levels and forest of each batch that there is."""
+def batches(cells: int, levels: Sequence[int]) -> Iterator[tuple[str, int, list[np.ndarray]]]:
+    """Yield name, levels and different cells of each batch that there is."""
     for count in levels:
         for name, trees in (
             ("1 shape", shapes(count, 1)),
@@ -73,8 +73,7 @@ def batches(cells: int, levels: Sequence[int]) -> Iterator[tuple[str, int, clhin
             ("equal", [equal_branches(count)] if count > 1 else []),
         ):
             if len(trees) == (16 if name == "16 shapes" else 1):
-                pick = np.random.default_rng(record.SEED).integers(0, len(trees), cells)
-                yield name, count, clhines.Forest.from_cells([trees[k] for k in pick])
+                yield name, count, trees
 
 
 def options(method: str, queue: cl.CommandQueue) -> dict[str, int]:
@@ -167,15 +166,16 @@ def main(arguments: Sequence[str]) -> int:
     queue = record.queue(args.device, args.dtype)
     begin, rows, left_out = time.perf_counter(), [], 0
     for dtype, cells in tqdm([(d, n) for d in args.dtype for n in args.cells], disable=None):
-        for name, levels, forest in batches(cells, args.levels):
+        for name, levels, trees in batches(cells, args.levels):
+            methods = [m for m in args.methods if m == "fine" or levels in FEW]
+            if time.perf_counter() - begin > args.seconds:
+                left_out += len(methods)
+                continue
+            pick = np.random.default_rng(record.SEED).integers(0, len(trees), cells)
+            forest = clhines.Forest.from_cells([trees[k] for k in pick])
             some = forest.take(np.arange(min(CHECKED, cells)))
             values = systems.values(forest, dtype, some)
-            for method in args.methods:
-                if method != "fine" and levels not in FEW:
-                    continue
-                if time.perf_counter() - begin > args.seconds:
-                    left_out += 1
-                    continue
+            for method in methods:
                 case = {"method": method, "dtype": dtype, "batch": name}
                 case |= {"cells": cells, "levels": levels}
                 rows.append(case | row(queue, method, forest, dtype, values))
