@@ -3,8 +3,6 @@
     local = spec.capacity > 0
     fence = "CLK_LOCAL_MEM_FENCE" if local else "CLK_GLOBAL_MEM_FENCE"
     ahead = max(1, spec.ahead // spec.rhs)
-    early = spec.early and not spec.levels and spec.rhs == 1
-    rows = ["d", "u", "b"] + ([] if spec.symmetric else ["l"])
 
     # What is known of a level, or how it is read; `level` is None in a loop over all levels.
     def number(level):
@@ -33,12 +31,12 @@
     def offset_of(level):
         if level is not None and spec.levels[level].offset >= 0:
             return str(spec.levels[level].offset)
-        return "offset" if early else f"level_offset[top + {number(level)}]"
+        return f"level_offset[top + {number(level)}]"
 
     def length_of(level):
         if level is not None and spec.levels[level].length:
             return str(spec.levels[level].length)
-        return "k == lane ? own_length : branch_length[branch]" if early else "branch_length[branch]"
+        return "branch_length[branch]"
 
     def branches(level):   # a work-item takes several only where some block has more
         if level is None or spec.levels[level].passes:
@@ -51,24 +49,15 @@
         return value if level else f"{node} ? {value} : (real)0"
 %>\
 <%def name="eliminate(level)">\
-% if not early:
         const int first = ${first_branch(level)}, width = ${width_of(level)};
-% endif
         ${branches(level)} {
             const int branch = first + k, length = ${length_of(level)};
             const int root = start + ${offset_of(level)} + k;   // end nearest the root
             real sum_d = 0, sum_b[RHS];
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
 % if level is None or level + 1 < len(spec.levels):
-% if early:
-            const int children = k == lane ? own_children : branch_children[branch];
-            const int end = k == lane ? own_end : branch_children[branch + 1];
-            for (int c = children; c < end; ++c) {
-                const int child = start + (k == lane && c == children ? own_child : child_first[c]);
-% else:
             for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
                 const int child = start + child_first[c];
-% endif
                 const real coupling = u[child];
                 sum_d += coupling * FACTOR(child);
                 for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * SOLUTION(child, r);
@@ -84,14 +73,6 @@
                 for (int s = 0; s < AHEAD; ++s) {   // memory answers to all of them at once
                     const int place = root + (j - s) * width;
                     if (j - s >= 0) {
-% if early:
-                        if (k == lane && j == length - 1) {
-% for name in rows:
-                            row_${name}[s] = own_${name}[s];
-% endfor
-                            continue;
-                        }
-% endif
                         row_d[s] = d[place];
                         row_u[s] = u[place];
 % if not spec.symmetric:
@@ -129,14 +110,12 @@
         }
 </%def>\
 <%def name="substitute(level)">\
-% if not early:
         const int first = ${first_branch(level)}, width = ${width_of(level)};
-% endif
         ${branches(level)} {
             const int branch = first + k, length = ${length_of(level)};
             const int root = start + ${offset_of(level)} + k;
 % if level != 0:
-            const int parent = ${"k == lane ? own_parent : " if early else ""}branch_parent[branch];
+            const int parent = branch_parent[branch];
 % endif
             for (int r = 0; r < RHS; ++r) {
 % if level == 0:
@@ -151,13 +130,6 @@
                     __attribute__((opencl_unroll_hint))
                     for (int s = 0; s < AHEAD; ++s)
                         if (j + s < length) {
-% if early:
-                            if (k == lane && j == 0) {
-                                row_f[s] = own_f[s];
-                                row_g[s] = own_g[s];
-                                continue;
-                            }
-% endif
                             row_f[s] = FACTOR(root + (j + s) * width);
                             row_g[s] = SOLUTION(root + (j + s) * width, r);
                         }
@@ -246,108 +218,6 @@ ${substitute(level)}\
     barrier(${fence});
 % endif
 % endfor
-% elif early:
-    // Of the next level, the tables and first rows of this work-item's first branch are read before
-    // the barrier. Of the one after it, what all work-items share: its first branch and value.
-    int level = levels;
-    int next_first = level_branches[top + level - 1];
-    int next_width = level_branches[top + level] - next_first, next_offset = level_offset[top + level - 1];
-    int after_first = level_branches[top + max(level - 2, 0)];
-    int after_offset = level_offset[top + max(level - 2, 0)];
-    int next_length = 0, next_children = 0, next_end = 0, next_child = 0;
-    real ${", ".join(f"next_{name}[AHEAD]" for name in rows)};
-<%def name="branch_below()">\
-        if (lane < next_width) {
-            next_length = branch_length[next_first + lane];
-            next_children = branch_children[next_first + lane];
-            next_end = branch_children[next_first + lane + 1];
-        }
-</%def>\
-<%def name="rows_below()">\
-        if (lane < next_width) {
-            if (next_children < next_end) next_child = child_first[next_children];
-            __attribute__((opencl_unroll_hint))
-            for (int s = 0; s < AHEAD; ++s)
-                if (next_length - 1 - s >= 0) {
-                    const int place = start + next_offset + lane + (next_length - 1 - s) * next_width;
-% for name in rows:
-                    next_${name}[s] = ${name}[place];
-% endfor
-                }
-        }
-</%def>\
-${branch_below()}\
-${rows_below()}\
-
-    // backward sweep: from the tips to the root, deepest level first
-    do {
-        --level;
-        const int first = next_first, width = next_width, offset = next_offset;
-        const int own_length = next_length, own_children = next_children, own_end = next_end;
-        const int own_child = next_child;
-        real ${", ".join(f"own_{name}[AHEAD]" for name in rows)};
-        __attribute__((opencl_unroll_hint))
-        for (int s = 0; s < AHEAD; ++s) {
-% for name in rows:
-            own_${name}[s] = next_${name}[s];
-% endfor
-        }
-        next_first = after_first;
-        next_width = first - next_first;   // 0 beyond the roots
-        next_offset = after_offset;
-        after_first = level_branches[top + max(level - 2, 0)];
-        after_offset = level_offset[top + max(level - 2, 0)];
-${branch_below()}\
-${eliminate(None)}\
-${rows_below()}\
-        barrier(${fence});
-    } while (level > 0);
-
-    // forward sweep: from the root to the tips
-    int next_parent = 0, after_end = level_branches[top + min(2, levels)];
-    next_first = level_branches[top];
-    next_width = level_branches[top + 1] - next_first;
-    next_offset = level_offset[top];
-    after_offset = level_offset[top + min(1, levels - 1)];
-    real next_f[AHEAD], next_g[AHEAD];
-<%def name="branch_above()">\
-        if (lane < next_width) {
-            next_length = branch_length[next_first + lane];
-            next_parent = branch_parent[next_first + lane];
-        }
-</%def>\
-<%def name="rows_above()">\
-        if (lane < next_width) {   // its own, of the backward sweep
-            __attribute__((opencl_unroll_hint))
-            for (int s = 0; s < AHEAD; ++s)
-                if (s < next_length) {
-                    const int place = start + next_offset + lane + s * next_width;
-                    next_f[s] = FACTOR(place);
-                    next_g[s] = SOLUTION(place, 0);
-                }
-        }
-</%def>\
-${branch_above()}\
-${rows_above()}\
-    do {
-        const int first = next_first, width = next_width, offset = next_offset;
-        const int own_length = next_length, own_parent = next_parent;
-        real own_f[AHEAD], own_g[AHEAD];
-        __attribute__((opencl_unroll_hint))
-        for (int s = 0; s < AHEAD; ++s) {
-            own_f[s] = next_f[s];
-            own_g[s] = next_g[s];
-        }
-        next_first = first + width;
-        next_width = after_end - next_first;   // 0 beyond the tips
-        next_offset = after_offset;
-        after_end = level_branches[top + min(level + 3, levels)];
-        after_offset = level_offset[top + min(level + 2, levels - 1)];
-${branch_above()}\
-${substitute(None)}\
-${rows_above()}\
-        barrier(${fence});
-    } while (++level < levels);
 % else:
     // backward sweep: from the tips to the root, deepest level first
     int level = levels;

@@ -28,7 +28,6 @@ from clhines.plan.plan import (
 )
 
 AHEAD = 4  # on GPUs, where a work-item waits long for each read; a CPU prefetches
-EARLY = False  # tables and first rows of the next level before the barrier; not measured yet
 MOST_LEVELS = 4  # of a kernel that is written for their number; beyond, builds take too long
 MOST_LEVELS_CPU = 0  # of one on a CPU, where that was no faster
 LARGE_GROUP = 256  # work-items of a group where cells are many enough to fill them
@@ -97,7 +96,6 @@ class FineSpec(KernelSpec):
     capacity: int
     ahead: int
     levels: tuple[Level, ...]
-    early: bool = False
 
     @property
     def variant(self) -> str:
@@ -170,7 +168,6 @@ def _plan_levels(
         levels=_common_levels(
             levels, places, work_group, MOST_LEVELS_CPU if limits.is_cpu else MOST_LEVELS
         ),
-        early=EARLY and not limits.is_cpu,
     )
     part = Part(
         spec=spec,

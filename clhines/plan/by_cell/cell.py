@@ -25,6 +25,7 @@ from clhines.plan.plan import (
 )
 
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
 AHEAD_CHAINS = 16  # of chains, whose nodes need less besides
 OWN = True  # on GPUs, kernels written for chains and for the nodes of each cell ...
 OWN_CPU = False  # ... which were no faster on a CPU
@@ -213,12 +214,9 @@ def _in_common(forest: Forest, lanes: np.ndarray, is_cpu: bool) -> dict[str, Any
     own, sizes = OWN_CPU if is_cpu else OWN, forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
     chains = bool(own and (forest.trees.num_children <= 1).all())
-    ahead = AHEAD_CHAINS if chains else AHEAD
-    return {
-        "ahead": 1 if is_cpu else ahead,
-        "rows": int(sizes[0]) if own and equal else 0,
-        "chains": chains,
-    }
+    rows = int(sizes[0]) if own and equal else 0
+    ahead = AHEAD_CHAINS if chains else AHEAD_ROWS if rows else AHEAD
+    return {"ahead": 1 if is_cpu else ahead, "rows": rows, "chains": chains}
 
 
 def _column_widths(

@@ -6,7 +6,7 @@ from plans import CPU, GPU, equal_cells
 
 from clhines import Forest, InputError, make_plan
 from clhines.cells.shapes import chain, random_binary_tree
-from clhines.plan.by_cell.cell import AHEAD, AHEAD_CHAINS
+from clhines.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS
 from clhines.plan.combine import MOST_PROGRAMS, with_few_programs
 from clhines.plan.plan import Limits
 
@@ -86,7 +86,8 @@ def test_what_all_cells_share_is_in_the_kernel():
             plan = make_plan(forest, method, limits=GPU)
             (part,) = plan.parts
             assert (part.spec.rows, part.spec.chains) == (rows, chains)
-            assert part.spec.ahead == (AHEAD_CHAINS if chains else AHEAD)
+            ahead = AHEAD_ROWS if rows else AHEAD
+            assert part.spec.ahead == (AHEAD_CHAINS if chains else ahead)
             assert f"kernel            cell, written for {text}\n" in plan.describe()
         (part,) = make_plan(forest, "interleaved", limits=CPU).parts
         assert (part.spec.rows, part.spec.chains, part.spec.ahead) == (0, False, 1)
