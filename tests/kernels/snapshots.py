@@ -78,7 +78,7 @@ ALIKE = {  # methods with kernels written for what all cells share -> such cells
         [chain(35)] * 5,
         [random_binary_tree(21, 5, k) for k in (1, 2)],
     ],
-    "block_local": [[chain(19)] * 64],
+    "block_interleaved": [[chain(19)] * 64],
 }
 
 

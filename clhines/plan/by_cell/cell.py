@@ -28,7 +28,8 @@ AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetch
 AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
 AHEAD_CHAINS = 16  # of chains, whose nodes need less besides
 OWN = True  # on GPUs, kernels written for chains and for the nodes of each cell ...
-OWN_CPU = False  # ... which were no faster on a CPU
+OWN_CPU = False  # ... which were no faster on a CPU; of these methods:
+WRITTEN = ("interleaved", "block_interleaved")
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _plan_columns(
         codes_in_order=not per_shape,
         work_group=work_group,
         rhs_local=rhs_local,
-        **_in_common(forest, lanes, is_cpu),
+        **_in_common(forest, lanes, method, is_cpu),
     )
     items = len(lanes) // vector
     gather = layout.column_gather(forest, columns)
@@ -209,9 +210,9 @@ def _plan_columns(
     return Plan(forest, method, gather, (part,))
 
 
-def _in_common(forest: Forest, lanes: np.ndarray, is_cpu: bool) -> dict[str, Any]:
+def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
     """Find what all cells share, where kernels written for it are faster, and the nodes ahead."""
-    own, sizes = OWN_CPU if is_cpu else OWN, forest.sizes
+    own, sizes = method in WRITTEN and (OWN_CPU if is_cpu else OWN), forest.sizes
     equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
     chains = bool(own and (forest.trees.num_children <= 1).all())
     rows = int(sizes[0]) if own and equal else 0

@@ -72,7 +72,7 @@ def test_default_vectors_fit_an_asked_for_block():
 
 
 def test_what_all_cells_share_is_in_the_kernel():
-    """The nodes of each cell, and that all are chains; on CPUs neither was any faster."""
+    """The nodes of each cell, and that all are chains; on GPUs, where cells lie side by side."""
     trees = [random_binary_tree(21, 5, k) for k in (1, 2)]
     for cells, rows, chains, text in (
         ([chain(7)] * 3, 7, True, "chains of 7 nodes"),
@@ -82,15 +82,19 @@ def test_what_all_cells_share_is_in_the_kernel():
         ([*trees, chain(20)], 0, False, "any cells"),
     ):
         forest = Forest.from_cells(cells)
-        for method in ("flat", "interleaved"):
-            plan = make_plan(forest, method, limits=GPU)
+        for options in (
+            {"method": "interleaved"},
+            {"method": "block_interleaved", "block_size": 1},
+        ):
+            plan = make_plan(forest, limits=GPU, **options)
             (part,) = plan.parts
             assert (part.spec.rows, part.spec.chains) == (rows, chains)
             ahead = AHEAD_ROWS if rows else AHEAD
             assert part.spec.ahead == (AHEAD_CHAINS if chains else ahead)
             assert f"kernel            cell, written for {text}\n" in plan.describe()
-        (part,) = make_plan(forest, "interleaved", limits=CPU).parts
-        assert (part.spec.rows, part.spec.chains, part.spec.ahead) == (0, False, 1)
+        for method, limits, ahead in (("interleaved", CPU, 1), ("flat", GPU, AHEAD)):
+            (part,) = make_plan(forest, method, limits=limits).parts
+            assert (part.spec.rows, part.spec.chains, part.spec.ahead) == (0, False, ahead)
     idle = make_plan(Forest.from_cells([chain(7)] * 65), "block_interleaved", limits=GPU).parts[0]
     assert (idle.spec.rows, idle.spec.chains) == (0, True)
 
