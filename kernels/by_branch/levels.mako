@@ -3,13 +3,24 @@
     backward, padded = spec.phase == "backward", spec.computes_padding
 %>\
 <%def name="forward()">\
-    for (int j = 0; j < steps; ++j) {
-        const int place = root + j * width;
-        const real f = factor[place];
-        for (int r = 0; r < RHS; ++r) {
-            const long shift = (long)r * num_values;
-            above[r] = x[place + shift] - f * above[r];
-            x[place + shift] = above[r];
+    for (int j = 0; j < steps; j += AHEAD) {
+        real row_f[AHEAD], row_g[RHS * AHEAD];
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {
+            const int place = root + (j + s) * width;
+            if (j + s < steps) {
+                row_f[s] = factor[place];
+                for (int r = 0; r < RHS; ++r) row_g[RHS * s + r] = x[place + (long)r * num_values];
+            }
+        }
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {
+            if (j + s >= steps) continue;
+            const int place = root + (j + s) * width;
+            for (int r = 0; r < RHS; ++r) {
+                above[r] = row_g[RHS * s + r] - row_f[s] * above[r];
+                x[place + (long)r * num_values] = above[r];
+            }
         }
     }
 </%def>\
@@ -40,6 +51,7 @@
 typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
+#define AHEAD ${max(1, spec.ahead // spec.rhs)}   // nodes of a branch that are read at once
 % if backward:
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 % endif
@@ -79,37 +91,57 @@ void solve(${signature(spec)})
         for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[from + (long)r * num_values];
         below = max(below, branch_bad[child[c]]);
     }
-    for (int j = steps - 1; j >= 0; --j) {
-        const int place = root + j * width;
-        const bool tied = j || !top;   // to a parent
-% if padded:
-        const bool inside = j < length;
-        const real pivot = inside ? d[place] - sum_d : (real)1;
-        const real coupling = tied && inside ? u[place] : (real)0;
-% else:
-        const real pivot = d[place] - sum_d;
-        const real coupling = tied ? u[place] : (real)0;
+    for (int j = steps - 1; j >= 0; j -= AHEAD) {
+        real row_d[AHEAD], row_u[AHEAD], row_b[RHS * AHEAD];
+% if not spec.symmetric:
+        real row_l[AHEAD];
 % endif
-        const real inverse = (real)1 / pivot;
-% if spec.symmetric:
-        const real f = coupling * inverse;
-% else:
-        const real f = (${"tied && inside" if padded else "tied"} ? l[place] : (real)0) * inverse;
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {   // memory answers to all of them at once
+            const int place = root + (j - s) * width;
+            if (j - s >= 0) {
+                row_d[s] = d[place];
+                row_u[s] = u[place];
+% if not spec.symmetric:
+                row_l[s] = l[place];
 % endif
-        factor[place] = f;
-        sum_d = ${"inside ? coupling * f : sum_d" if padded else "coupling * f"};
-        for (int r = 0; r < RHS; ++r) {
-            const long shift = (long)r * num_values;
-% if padded:
-            const real g = inside ? (b[place + shift] - sum_b[r]) * inverse : (real)0;
-            sum_b[r] = inside ? coupling * g : sum_b[r];
-% else:
-            const real g = (b[place + shift] - sum_b[r]) * inverse;
-            sum_b[r] = coupling * g;
-% endif
-            x[place + shift] = g;
+                for (int r = 0; r < RHS; ++r) row_b[RHS * s + r] = b[place + (long)r * num_values];
+            }
         }
-        if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && own == 0) own = j + 1;
+        __attribute__((opencl_unroll_hint))
+        for (int s = 0; s < AHEAD; ++s) {
+            if (j - s < 0) continue;
+            const int place = root + (j - s) * width;
+            const bool tied = j - s || !top;   // to a parent
+% if padded:
+            const bool inside = j - s < length;
+            const real pivot = inside ? row_d[s] - sum_d : (real)1;
+            const real coupling = tied && inside ? row_u[s] : (real)0;
+% else:
+            const real pivot = row_d[s] - sum_d;
+            const real coupling = tied ? row_u[s] : (real)0;
+% endif
+            const real inverse = (real)1 / pivot;
+% if spec.symmetric:
+            const real f = coupling * inverse;
+% else:
+            const real f = (${"tied && inside" if padded else "tied"} ? row_l[s] : (real)0) * inverse;
+% endif
+            factor[place] = f;
+            sum_d = ${"inside ? coupling * f : sum_d" if padded else "coupling * f"};
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+% if padded:
+                const real g = inside ? (row_b[RHS * s + r] - sum_b[r]) * inverse : (real)0;
+                sum_b[r] = inside ? coupling * g : sum_b[r];
+% else:
+                const real g = (row_b[RHS * s + r] - sum_b[r]) * inverse;
+                sum_b[r] = coupling * g;
+% endif
+                x[place + shift] = g;
+            }
+            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && own == 0) own = j - s + 1;
+        }
     }
     const int bad = max(below, own ? branch_rank[branch] + own : 0);   // the deepest wins
     branch_bad[branch] = bad;

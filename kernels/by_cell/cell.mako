@@ -5,14 +5,192 @@
     value = spec.real + (str(vector) if vector > 1 else "")
     mask = ("long" if spec.real == "double" else "int") + (str(vector) if vector > 1 else "")
     ahead = max(1, spec.ahead // spec.rhs) if spec.vector_width == 1 else 1
-    code = "codes[place]" if spec.codes_in_order else "codes[code_start[cell] + i]"
+    code = "codes[place]" if spec.codes_in_order else "codes[code_start[cell] + at]"
+    down, up = ["d", "u", "b"] + ([] if spec.symmetric else ["l"]), ["f", "x"]
+    early = ahead > 1 and bool(spec.rows or spec.chains)   # the next AHEAD nodes are read before
+    rows, stride = spec.rows, spec.stride or "cell_stride[cell]"
 
     def rhs(node, place):   # where node `node` of this cell keeps its right-hand side
         return f"KEPT({node})" if spec.rhs_local else f"load(x, {place} + shift)"
 
     def put_rhs(node, place, v):
         return f"KEPT({node}) = {v};" if spec.rhs_local else f"store(x, {place} + shift, {v});"
+
+    def read(array):   # of node `at`
+        if ahead > 1:
+            return f"{array}_read[k]" + ("[r]" if array == "b" else "")
+        return f"load({array}, place{' + shift' if array == 'b' else ''})"
+
+    def count_of(count):
+        return "AHEAD" if count == ahead else count
 %>\
+<%def name="eliminate()">\
+% if not spec.chains:
+            const int parent = ${spec.step.read("parent", "code")}, waiting = ${spec.step.read("waiting", "code")}, first = ${spec.step.read("first", "code")};
+            const int up = start + parent * stride;
+% endif
+% if spec.chains:
+            const value pivot = ${read("d")} - sum_d[lane];
+% elif ahead > 1:
+            const value pivot = (waiting ? load(factor, place) : d_read[k]) - sum_d[lane];
+% else:
+            const value pivot = load(waiting ? factor : d, place) - sum_d[lane];
+% endif
+            const value inverse = (real)1 / pivot;
+            const value coupling = at ? ${read("u")} : (value)(0);
+% if spec.symmetric:
+            const value f = coupling * inverse;
+% else:
+            const value f = (at ? ${read("l")} : (value)(0)) * inverse;
+% endif
+            store(factor, place, f);
+            sum_d[lane] = coupling * f;
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+% if spec.chains:
+                const value right = ${read("b")};
+% elif ahead > 1:
+                const value right = waiting ? ${rhs("at", "place")} : b_read[k][r];
+% elif spec.rhs_local:
+                const value right = waiting ? ${rhs("at", "place")} : load(b, place + shift);
+% else:
+                const value right = load(waiting ? x : b, place + shift);
+% endif
+                const value g = (right - sum_b[lane][r]) * inverse;
+                ${put_rhs("at", "place", "g")}
+                sum_b[lane][r] = coupling * g;
+            }
+% if vector > 1:
+            const ${mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)INFINITY));
+            bad[lane] = (wrong & (bad[lane] == 0)) ? (${mask})(at + 1) : bad[lane];
+% else:
+            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad[lane] == 0)
+                bad[lane] = at + 1;
+% endif
+% if not spec.chains:
+
+            if (parent != at - 1) {
+                store(factor, up, load(first ? d : factor, up) - sum_d[lane]);
+                sum_d[lane] = 0;
+                for (int r = 0; r < RHS; ++r) {
+                    const long shift = (long)r * num_values;
+% if spec.rhs_local:
+                    const value right = first ? load(b, up + shift) : ${rhs("parent", "up")};
+% else:
+                    const value right = load(first ? b : x, up + shift);
+% endif
+                    ${put_rhs("parent", "up", "right - sum_b[lane][r]")}
+                    sum_b[lane][r] = 0;
+                }
+            }
+% endif
+</%def>\
+<%def name="substitute()">\
+% if not spec.chains:
+            const int up = start + parent * stride;
+% endif
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+% if not spec.chains:
+                if (parent != at - 1) above[lane][r] = ${rhs("parent", "up")};
+% endif
+                above[lane][r] = ${"x_read[k][r]" if ahead > 1 else rhs("at", "place")} - f * above[lane][r];
+% if spec.rhs_local:
+                ${put_rhs("at", "place", "above[lane][r]")}
+% endif
+                store(x, place + shift, above[lane][r]);
+            }
+</%def>\
+<%def name="room(names, end)">\
+% if not spec.chains:
+        int codes_${end}[AHEAD];
+% endif
+        value ${", ".join(f"{n}_{end}[AHEAD]" + ("[RHS]" if n in "bx" else "") for n in names)};
+</%def>\
+<%def name="read_several(names, at, count, end, outside)">\
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < ${count_of(count)}; ++k) {
+            const int at = ${at};
+            if (${outside}) continue;
+            const int place = start + at * stride;
+% if not spec.chains:
+            codes_${end}[k] = ${code};
+% endif
+% for n in names:
+% if n == "b":
+            for (int r = 0; r < RHS; ++r) b_${end}[k][r] = load(b, place + (long)r * num_values);
+% elif n == "x":
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+                x_${end}[k][r] = ${rhs("at", "place")};
+            }
+% else:
+            ${n}_${end}[k] = load(${"factor" if n == "f" else n}, place);
+% endif
+% endfor
+        }
+</%def>\
+<%def name="taken(names)">\
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < AHEAD; ++k) {
+% for n in ([] if spec.chains else ["codes"]) + names:
+% if n in "bx":
+            for (int r = 0; r < RHS; ++r) ${n}_read[k][r] = ${n}_next[k][r];
+% else:
+            ${n}_read[k] = ${n}_next[k];
+% endif
+% endfor
+        }
+</%def>\
+<%def name="eliminate_several(i, count)">\
+% if early:
+${room(down, "read")}\
+${taken(down)}\
+% if i == "i":
+${read_several(down, "i - AHEAD - k", ahead, "next", "at < 0")}\
+% endif
+% else:
+${room(down, "read")}\
+${read_several(down, f"{i} - k", count, "read", "at < 0")}\
+% endif
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < ${count_of(count)}; ++k) {
+            const int lane = 0, at = ${i} - k;
+% if not rows:
+            if (at < 0) continue;
+% endif
+            const int place = start + at * stride;
+% if not spec.chains:
+            const int code = codes_read[k];
+% endif
+${eliminate()}\
+        }
+</%def>\
+<%def name="substitute_several(i, count)">\
+% if early:
+${room(up, "read")}\
+${taken(up)}\
+% if i == "i":
+${read_several(up, "i + AHEAD + k", ahead, "next", "at >= longest")}\
+% endif
+% else:
+${room(up, "read")}\
+${read_several(up, f"{i} + k", count, "read", "at >= longest")}\
+% endif
+        __attribute__((opencl_unroll_hint))
+        for (int k = 0; k < ${count_of(count)}; ++k) {
+            const int lane = 0, at = ${i} + k;
+% if not rows:
+            if (at >= longest) continue;
+% endif
+            const int place = start + at * stride;
+% if not spec.chains:
+            const int parent = ${spec.step.read("parent", "codes_read[k]")};
+% endif
+            const value f = f_read[k];
+${substitute()}\
+        }
+</%def>\
 // Hines solver, one work-item a cell (Valero-Lara et al. 2018, pseudocode 1).
 // spec: ${spec}
 % if spec.stride == 1:
@@ -21,10 +199,14 @@
 // layout: interleaved, node i of a cell ${spec.stride or "cell_stride"} values after node i - 1.
 % endif
 //
+% if spec.chains:
+// Cells are chains: each node is the only child of the one before it (the Thomas algorithm).
+% else:
 // Nodes are numbered parents first. Step code of node i: ${spec.step}:
 //   parent  == i - 1: the contribution to the parent stays in registers;
 //   waiting: children that are not node i + 1 have left their sum in factor[i] and x[i];
 //   first:   this node is the first to leave a sum for its parent.
+% endif
 % if spec.rhs_local:
 //
 // A work-group is a block and keeps its x in local memory, to be read there by the children (section
@@ -44,6 +226,9 @@ typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is 
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 % if ahead > 1:
 #define AHEAD ${ahead}   // nodes of a cell that are read at once
+% endif
+% if rows:
+#define ROWS ${rows}   // nodes of each cell
 % endif
 #define LANES ${lanes}   // cells that a work-item takes one after another within each step
 % if spec.rhs_local:
@@ -78,153 +263,105 @@ void solve(${signature(spec)})
 
     value sum_d[LANES], sum_b[LANES][RHS], above[LANES][RHS];
     ${mask} bad[LANES];
+% if rows:
+    const int longest = ROWS;
+% else:
     int longest = 0;
+% endif
     for (int lane = 0; lane < LANES; ++lane) {
         sum_d[lane] = 0;
         bad[lane] = 0;
         for (int r = 0; r < RHS; ++r) sum_b[lane][r] = 0;
         for (int r = 0; r < RHS; ++r) above[lane][r] = 0;
+% if not rows:
         longest = max(longest, cell_size[item + lane]);
+% endif
     }
+% if ahead > 1:
+    const int cell = item, start = cell_start[cell], stride = ${stride};
+% endif
 
     // backward sweep: from the tips to the root
-    for (int i = longest - 1; i >= 0; ${"--i" if ahead == 1 else "i -= AHEAD"}) {
 % if ahead > 1:
-        // AHEAD nodes are read at once: memory answers to all of them in the time of one
-        int codes_read[AHEAD];
-        value d_read[AHEAD], u_read[AHEAD], b_read[AHEAD][RHS]${"" if spec.symmetric else ", l_read[AHEAD]"};
-        const int cell = item, stride = ${spec.stride or "cell_stride[cell]"};
-        __attribute__((opencl_unroll_hint))
-        for (int k = 0; k < AHEAD; ++k) {
-            if (i - k < 0) continue;
-            const int place = cell_start[cell] + (i - k) * stride;
-            codes_read[k] = ${code.replace("+ i", "+ i - k")};
-            d_read[k] = load(d, place);
-            u_read[k] = load(u, place);
-% if not spec.symmetric:
-            l_read[k] = load(l, place);
+    // AHEAD nodes are read at once: memory answers to all of them in the time of one${", while" if early else ""}
+% if early:
+    // those before them are worked on
 % endif
-            for (int r = 0; r < RHS; ++r) b_read[k][r] = load(b, place + (long)r * num_values);
-        }
-        __attribute__((opencl_unroll_hint))
-        for (int k = 0; k < AHEAD; ++k) {
-            const int lane = 0, at = i - k;
-            if (at < 0) continue;
-            const int place = cell_start[cell] + at * stride;
-            const int code = codes_read[k];
+% endif
+% if early:
+${room(down, "next")}\
+${read_several(down, "longest - 1 - k", ahead, "next", "at < 0")}\
+% endif
+% if ahead > 1 and rows:
+    for (int i = ROWS - 1; i >= ${rows % ahead}; i -= AHEAD) {
+${eliminate_several("i", ahead)}\
+    }
+% if rows % ahead:
+    {
+${eliminate_several(rows % ahead - 1, rows % ahead)}\
+    }
+% endif
+% elif ahead > 1:
+    for (int i = longest - 1; i >= 0; i -= AHEAD) {
+${eliminate_several("i", ahead)}\
+    }
 % else:
+    for (int at = longest - 1; at >= 0; --at) {
         for (int lane = 0; lane < LANES; ++lane) {
-            const int cell = item + lane, at = i;
-% if lanes > 1:
-            if (i >= cell_size[cell]) continue;
+            const int cell = item + lane;
+% if lanes > 1 and not rows:
+            if (at >= cell_size[cell]) continue;
 % endif
-            const int stride = ${spec.stride or "cell_stride[cell]"};
-            const int place = cell_start[cell] + i * stride;
+            const int start = cell_start[cell], stride = ${stride};
+            const int place = start + at * stride;
+% if not spec.chains:
             const int code = ${code};
 % endif
-            const int parent = ${spec.step.read("parent", "code")}, waiting = ${spec.step.read("waiting", "code")}, first = ${spec.step.read("first", "code")};
-            const int up = cell_start[cell] + parent * stride;
-
-% if ahead > 1:
-            const value pivot = (waiting ? load(factor, place) : d_read[k]) - sum_d[lane];
-% else:
-            const value pivot = load(waiting ? factor : d, place) - sum_d[lane];
-% endif
-            const value inverse = (real)1 / pivot;
-            const value coupling = at ? ${"u_read[k]" if ahead > 1 else "load(u, place)"} : (value)(0);
-% if spec.symmetric:
-            const value f = coupling * inverse;
-% else:
-            const value f = (at ? ${"l_read[k]" if ahead > 1 else "load(l, place)"} : (value)(0)) * inverse;
-% endif
-            store(factor, place, f);
-            sum_d[lane] = coupling * f;
-            for (int r = 0; r < RHS; ++r) {
-                const long shift = (long)r * num_values;
-% if ahead > 1:
-                const value right = waiting ? ${rhs("at", "place")} : b_read[k][r];
-% elif spec.rhs_local:
-                const value right = waiting ? ${rhs("at", "place")} : load(b, place + shift);
-% else:
-                const value right = load(waiting ? x : b, place + shift);
-% endif
-                const value g = (right - sum_b[lane][r]) * inverse;
-                ${put_rhs("at", "place", "g")}
-                sum_b[lane][r] = coupling * g;
-            }
-% if vector > 1:
-            const ${mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)INFINITY));
-            bad[lane] = (wrong & (bad[lane] == 0)) ? (${mask})(at + 1) : bad[lane];
-% else:
-            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad[lane] == 0)
-                bad[lane] = at + 1;
-% endif
-
-            if (parent != at - 1) {
-                store(factor, up, load(first ? d : factor, up) - sum_d[lane]);
-                sum_d[lane] = 0;
-                for (int r = 0; r < RHS; ++r) {
-                    const long shift = (long)r * num_values;
-% if spec.rhs_local:
-                    const value right = first ? load(b, up + shift) : ${rhs("parent", "up")};
-% else:
-                    const value right = load(first ? b : x, up + shift);
-% endif
-                    ${put_rhs("parent", "up", "right - sum_b[lane][r]")}
-                    sum_b[lane][r] = 0;
-                }
-            }
+${eliminate()}\
         }
     }
+% endif
 
     // forward sweep: from the root to the tips
-    for (int i = 0; i < longest; ${"++i" if ahead == 1 else "i += AHEAD"}) {
-% if ahead > 1:
-        int codes_read[AHEAD];
-        value f_read[AHEAD], x_read[AHEAD][RHS];
-        const int cell = item, stride = ${spec.stride or "cell_stride[cell]"};
-        __attribute__((opencl_unroll_hint))
-        for (int k = 0; k < AHEAD; ++k) {
-            if (i + k >= longest) continue;
-            const int place = cell_start[cell] + (i + k) * stride;
-            codes_read[k] = ${code.replace("+ i", "+ i + k")};
-            f_read[k] = load(factor, place);
-            for (int r = 0; r < RHS; ++r) {
-                const long shift = (long)r * num_values;
-                x_read[k][r] = ${rhs("(i + k)", "place")};
-            }
-        }
-        __attribute__((opencl_unroll_hint))
-        for (int k = 0; k < AHEAD; ++k) {
-            const int lane = 0, at = i + k;
-            if (at >= longest) continue;
-            const int place = cell_start[cell] + at * stride;
-            const int parent = ${spec.step.read("parent", "codes_read[k]")};
-            const value f = f_read[k];
+% if early:
+    {
+${room(up, "next")}\
+${read_several(up, "k", ahead, "next", "at >= longest")}\
+% endif
+% if ahead > 1 and rows:
+    for (int i = 0; i < ${rows - rows % ahead}; i += AHEAD) {
+${substitute_several("i", ahead)}\
+    }
+% if rows % ahead:
+    {
+${substitute_several(rows - rows % ahead, rows % ahead)}\
+    }
+% endif
+% elif ahead > 1:
+    for (int i = 0; i < longest; i += AHEAD) {
+${substitute_several("i", ahead)}\
+    }
 % else:
+    for (int at = 0; at < longest; ++at) {
         for (int lane = 0; lane < LANES; ++lane) {
-            const int cell = item + lane, at = i;
-% if lanes > 1:
-            if (i >= cell_size[cell]) continue;
+            const int cell = item + lane;
+% if lanes > 1 and not rows:
+            if (at >= cell_size[cell]) continue;
 % endif
-            const int stride = ${spec.stride or "cell_stride[cell]"};
-            const int place = cell_start[cell] + i * stride;
+            const int start = cell_start[cell], stride = ${stride};
+            const int place = start + at * stride;
+% if not spec.chains:
             const int parent = ${spec.step.read("parent", code)};
+% endif
             const value f = load(factor, place);
-% endif
-            const int up = cell_start[cell] + parent * stride;
-            for (int r = 0; r < RHS; ++r) {
-                const long shift = (long)r * num_values;
-                if (parent != at - 1) above[lane][r] = ${rhs("parent", "up")};
-                above[lane][r] = ${"x_read[k][r]" if ahead > 1 else rhs("at", "place")} - f * above[lane][r];
-% if spec.rhs_local:
-                ${put_rhs("at", "place", "above[lane][r]")}
-% endif
-                store(x, place + shift, above[lane][r]);
-            }
+${substitute()}\
         }
     }
+% endif
 
+% if early:
+    }
+% endif
     // 0: all pivots positive and finite; otherwise 1 + the first bad node of the elimination
 % if vector > 1:
     for (int k = 0; k < ${vector}; ++k)

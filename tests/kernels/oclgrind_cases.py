@@ -406,9 +406,16 @@ def clean_cases():
                 yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
-    # Vectors of cells whose codes are not in order; trees of more places than a group's values.
-    for config, name in (("vector", "few_shapes"), ("contraction", "caterpillar")):
-        forest = forest_for(CONFIGS[config][0], families()[name])
+    # Vectors of cells whose codes are not in order; trees of more places than a group's values;
+    # chains without codes.
+    more = families() | {"equal chains": [chain(19)] * 5}
+    for config, name in (
+        ("vector", "few_shapes"),
+        ("contraction", "caterpillar"),
+        ("interleaved", "chain"),
+        ("interleaved", "equal chains"),
+    ):
+        forest = forest_for(CONFIGS[config][0], more[name])
         for dtype, symmetric in ((np.float64, False), (np.float32, True)):
             label = f"{config}: {name}, {np.dtype(dtype).name}"
             arguments = config, forest, dtype, symmetric, 1

@@ -113,7 +113,7 @@ FAULTS = {
         "x[place + num_values] = g;",
         "write",
     ),
-    "flat: cells overlap": ("flat", "cell_start[cell] + at * stride", "at * stride", "race"),
+    "flat: cells overlap": ("flat", "start = cell_start[cell]", "start = 0", "race"),
 }
 LEVEL = "    barrier(CLK_GLOBAL_MEM_FENCE);\n    {   // level "
 FAULTS |= {  # level 0 has a barrier before it in the backward sweep alone

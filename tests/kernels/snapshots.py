@@ -70,6 +70,14 @@ OPTIONS = {  # besides the default ones, where they bring in other kernels
     "dhs": [{"k": 4, "local": True}, {"exchange": False}, {"k": 4, "exchange": True}],
     "block_interleaved": [{"block_size": 8, "vector_width": 4}],
 }
+ALIKE = {  # methods with kernels written for what all cells share -> such cells
+    "interleaved": [
+        [chain(n) for n in (3, 17, 1)],
+        [chain(35)] * 5,
+        [random_binary_tree(21, 5, k) for k in (1, 2)],
+    ],
+    "block_interleaved": [[chain(19)] * 64],
+}
 
 
 def forest(chains_only):
@@ -95,6 +103,9 @@ def method_specs(method, dtype, limits):
     row = METHODS[method]
     for options in [{}, *OPTIONS.get(method, [])]:
         for part in make_plan(forest(row.chains_only), method, dtype, limits, **options).parts:
+            yield from forms(part)
+    for cells in ALIKE.get(method, []):
+        for part in make_plan(Forest.from_cells(cells), method, dtype, limits).parts:
             yield from forms(part)
 
 

@@ -18,6 +18,8 @@ from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, work_group_
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
+AHEAD = 8  # on GPUs, where a work-item waits long for each read ...
+AHEAD_CPU = 1  # ... while a CPU prefetches
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class LevelSpec(KernelSpec):
     ----------
     computes_padding : bool
         All work-items of a level take as many steps as its longest branch.
+    ahead : int
+        Nodes of a branch that are read at once, with one right-hand side.
     phase : str
         ``backward``, the elimination, with the forward sweep of the roots' level; or
         ``forward``, the forward sweep of the others, for which `symmetric` does not matter.
@@ -62,6 +66,7 @@ class LevelSpec(KernelSpec):
         "int *restrict status if backward",
     )
     computes_padding: bool
+    ahead: int
     phase: str
 
     @property
@@ -115,7 +120,15 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
         },
     }
     group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
-    spec = LevelSpec(real, True, 1, group, options["padding"] == "compute", "backward")
+    spec = LevelSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=group,
+        computes_padding=options["padding"] == "compute",
+        phase="backward",
+        ahead=AHEAD_CPU if limits.is_cpu else AHEAD,
+    )
     order = {"backward": np.arange(len(depth))[::-1], "forward": np.flatnonzero(depth)}
     parts = [
         _part(replace(spec, phase=phase), levels, depth, order[phase], tables[phase], places.size)

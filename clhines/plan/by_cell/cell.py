@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from clhines.plan.plan import (
 )
 
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
+AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
+AHEAD_CHAINS = 16  # of chains, whose nodes need less besides
+OWN = True  # on GPUs, kernels written for chains and for the nodes of each cell ...
+OWN_CPU = False  # ... which were no faster on a CPU; of these methods:
+WRITTEN = ("interleaved", "block_interleaved")
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,10 @@ class CellSpec(KernelSpec):
     ahead : int
         Nodes of a cell that are read at once, where a work-item has one cell and one right-hand
         side.
+    rows : int
+        Nodes of each cell; 0 where cells differ.
+    chains : bool
+        Each node is the only child of the one before it: there are no step codes.
     """
 
     template: ClassVar[str] = "by_cell/cell"
@@ -70,6 +79,18 @@ class CellSpec(KernelSpec):
     codes_in_order: bool
     rhs_local: int
     ahead: int
+    rows: int
+    chains: bool
+
+    @property
+    def variant(self) -> str:
+        """See `KernelSpec.variant`."""
+        size = f" of {self.rows} nodes" if self.rows else ""
+        return f"written for {'chains' if self.chains else 'cells' if size else 'any cells'}{size}"
+
+    def general(self) -> CellSpec:
+        """See `KernelSpec.general`."""
+        return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
 
     @property
     def codes_by_shape(self) -> bool:
@@ -81,8 +102,7 @@ def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: 
     """Plan methods with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
-    ahead = 1 if limits.is_cpu else AHEAD
-    return _plan_columns(forest, method, real, vector, block, work_group, ahead)
+    return _plan_columns(forest, method, real, vector, block, work_group, limits.is_cpu)
 
 
 def plan_block_local(
@@ -103,8 +123,7 @@ def plan_block_local(
         values = block * int(part.sizes.max())
         values = min(local_size(values, room, limits.is_cpu), room)
         most = min(MAX_RHS, room // values)
-        ahead = 1 if limits.is_cpu else AHEAD
-        return _plan_columns(part, method, real, 1, block, block, ahead, values, most)
+        return _plan_columns(part, method, real, 1, block, block, limits.is_cpu, values, most)
 
     plan = plan_by_kind(forest, method, forest.sizes > room, plan_some)
     parts = [
@@ -141,7 +160,7 @@ def _plan_columns(
     vector: int,
     block: int,
     work_group: int,
-    ahead: int,
+    is_cpu: bool,
     rhs_local: int = 0,
     max_rhs: int = MAX_RHS,
 ) -> Plan:
@@ -165,7 +184,7 @@ def _plan_columns(
         codes_in_order=not per_shape,
         work_group=work_group,
         rhs_local=rhs_local,
-        ahead=ahead,
+        **_in_common(forest, lanes, method, is_cpu),
     )
     items = len(lanes) // vector
     gather = layout.column_gather(forest, columns)
@@ -189,6 +208,16 @@ def _plan_columns(
         max_rhs=max_rhs,
     )
     return Plan(forest, method, gather, (part,))
+
+
+def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> dict[str, Any]:
+    """Find what all cells share, where kernels written for it are faster, and the nodes ahead."""
+    own, sizes = method in WRITTEN and (OWN_CPU if is_cpu else OWN), forest.sizes
+    equal = lanes.min() >= 0 and sizes.min() == sizes.max()  # an idle lane has no rows
+    chains = bool(own and (forest.trees.num_children <= 1).all())
+    rows = int(sizes[0]) if own and equal else 0
+    ahead = AHEAD_CHAINS if chains else AHEAD_ROWS if rows else AHEAD
+    return {"ahead": 1 if is_cpu else ahead, "rows": rows, "chains": chains}
 
 
 def _column_widths(

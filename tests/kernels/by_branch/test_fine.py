@@ -77,4 +77,4 @@ def test_kernels_written_for_their_levels(queue, monkeypatch, batch):
     for solver in solvers:
         solver.solve(**system.arrays, check=False)
     assert np.array_equal(solvers[0].status(), solvers[1].status())
-    assert solvers[0].status().any()
+    assert (solvers[0].status() >= 0).any()

@@ -1,5 +1,7 @@
 """Solves by one launch a branch level, on every device."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyopencl.array as cla
 import pytest
@@ -7,7 +9,8 @@ from systems import dissimilar, families, make_system
 from tolerances import assert_close
 
 from clhines import Forest, Solver, make_plan
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
+from clhines.cells.shapes import caterpillar, chain, complete_binary, random_binary_tree, star
+from clhines.device import devices
 from clhines.plan.by_branch import levels as branch_levels
 
 PADDING = ["compute", "skip"]
@@ -131,3 +134,33 @@ def test_a_matrix_factored_once(queue):
     found = solver.factor(system.d, system.u, l=system.l, check=False).status()
     assert found[[0, -1]].tolist() == [0, forest.num_nodes - 1]
     assert (found[1:-1] == -1).all()
+
+
+BATCHES = {
+    "chains": [chain(n) for n in (1, 2, 3, 19, 8, 16)],
+    "equal branches": [complete_binary(4)] * 3,
+    "many": [*dissimilar(9), star(9), chain(1), chain(3)],
+}
+
+
+@pytest.mark.parametrize("padding", PADDING)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_several_nodes_at_once(queue, monkeypatch, batch, padding):
+    """On any device as on GPUs: the solutions and bad pivots of a node at a time."""
+    forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
+    solvers = []
+    for is_cpu in (True, False):
+        limits = replace(known, is_cpu=is_cpu)
+        monkeypatch.setattr(devices, "limits", lambda device, found=limits: found)
+        solvers.append(Solver(forest, "levels", np.float32, queue=queue, padding=padding))
+        assert solvers[-1].plan.parts[0].spec.ahead == (1 if is_cpu else branch_levels.AHEAD)
+    for rows, symmetric in ((None, True), (5, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        for solver in solvers:
+            system.assert_solved(solver.solve(**system.arrays))
+    system = make_system(forest, np.float32)
+    system.d[np.random.default_rng(3).choice(forest.num_nodes, 3, replace=False)] = -1
+    for solver in solvers:
+        solver.solve(**system.arrays, check=False)
+    assert np.array_equal(solvers[0].status(), solvers[1].status())
+    assert (solvers[0].status() >= 0).any()

@@ -1,5 +1,7 @@
 """Kernels with a work-item, or a lane of a vector, for each cell."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from solvers import DTYPES, make_solver, skip_too_wide, too_wide
@@ -10,7 +12,9 @@ from systems import (
 )
 
 from clhines import Forest, Solver
-from clhines.cells.shapes import caterpillar, random_binary_tree, star
+from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
+from clhines.device import devices
+from clhines.plan.by_cell import cell
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
@@ -57,3 +61,41 @@ def test_vectors_give_the_same_bits_whatever_the_batch(queue, needs, dtype):
         x = make_solver(queue, batch, config, dtype).solve(d, u, b)
         for k, part in zip(order, np.split(x, batch.cell_offsets[1:-1]), strict=True):
             assert np.array_equal(part, alone[k]), (config, k)
+
+
+BATCHES = {
+    "chains of 1": [chain(1)] * 3,
+    "chains of 2": [chain(2)] * 5,
+    "chains of 3": [chain(3)] * 4,
+    "chains of 16, whole groups": [chain(16)] * 7,
+    "chains of 19": [chain(19)] * 9,
+    "chains": [chain(n) for n in (1, 2, 3, 19, 2, 40, 8)],
+    "trees of 33": [random_binary_tree(33, 7, k) for k in (1, 1, 1, 2, 3)],
+    "many": [*dissimilar(9), star(9), chain(1), chain(3)],
+}
+
+
+@pytest.mark.parametrize("is_cpu", [True, False], ids=["as a CPU", "as a GPU"])
+@pytest.mark.parametrize("batch", BATCHES)
+def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch, is_cpu):
+    """On any device as on both kinds: the solutions and bad pivots of the kernel for any cells."""
+    forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
+    as_given = replace(known, is_cpu=is_cpu)
+    monkeypatch.setattr(devices, "limits", lambda device: as_given)
+    solvers = []
+    for own in (False, True):
+        monkeypatch.setattr(cell, "OWN_CPU" if is_cpu else "OWN", own)
+        solvers.append(Solver(forest, "interleaved", np.float32, queue=queue))
+        (part,) = solvers[-1].plan.parts
+        assert part.spec.chains == (own and "chains" in batch)
+        assert bool(part.spec.rows) == (own and " of " in batch)
+    for rows, symmetric in ((None, True), (5, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        for solver in solvers:
+            system.assert_solved(solver.solve(**system.arrays))
+    system = make_system(forest, np.float32)
+    system.d[np.random.default_rng(3).choice(forest.num_nodes, 3, replace=False)] = -1
+    for solver in solvers:
+        solver.solve(**system.arrays, check=False)
+    assert np.array_equal(solvers[0].status(), solvers[1].status())
+    assert (solvers[0].status() >= 0).any()

@@ -5,7 +5,9 @@ import pytest
 from plans import CPU, GPU, equal_cells
 
 from clhines import Forest, InputError, make_plan
-from clhines.cells.shapes import chain
+from clhines.cells.shapes import chain, random_binary_tree
+from clhines.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS
+from clhines.plan.combine import MOST_PROGRAMS, with_few_programs
 from clhines.plan.plan import Limits
 
 
@@ -67,3 +69,39 @@ def test_default_vectors_fit_an_asked_for_block():
     one = make_plan(Forest(chain(3)), "block_interleaved", limits=GPU)
     assert one.packed_size == 3  # no lanes that only pad
     assert make_plan(forest, "block_interleaved", limits=GPU).parts[0].spec.vector_width == 1
+
+
+def test_what_all_cells_share_is_in_the_kernel():
+    """The nodes of each cell, and that all are chains; on GPUs, where cells lie side by side."""
+    trees = [random_binary_tree(21, 5, k) for k in (1, 2)]
+    for cells, rows, chains, text in (
+        ([chain(7)] * 3, 7, True, "chains of 7 nodes"),
+        ([chain(7), chain(6)], 0, True, "chains"),
+        ([chain(1)] * 2, 1, True, "chains of 1 nodes"),
+        (trees, 21, False, "cells of 21 nodes"),
+        ([*trees, chain(20)], 0, False, "any cells"),
+    ):
+        forest = Forest.from_cells(cells)
+        for options in (
+            {"method": "interleaved"},
+            {"method": "block_interleaved", "block_size": 1},
+        ):
+            plan = make_plan(forest, limits=GPU, **options)
+            (part,) = plan.parts
+            assert (part.spec.rows, part.spec.chains) == (rows, chains)
+            ahead = AHEAD_ROWS if rows else AHEAD
+            assert part.spec.ahead == (AHEAD_CHAINS if chains else ahead)
+            assert f"kernel            cell, written for {text}\n" in plan.describe()
+        for method, limits, ahead in (("interleaved", CPU, 1), ("flat", GPU, AHEAD)):
+            (part,) = make_plan(forest, method, limits=limits).parts
+            assert (part.spec.rows, part.spec.chains, part.spec.ahead) == (0, False, ahead)
+    idle = make_plan(Forest.from_cells([chain(7)] * 65), "block_interleaved", limits=GPU).parts[0]
+    assert (idle.spec.rows, idle.spec.chains) == (0, True)
+
+
+def test_slices_share_few_kernels():
+    sizes = range(2, 3 + MOST_PROGRAMS)
+    plans = [make_plan(Forest.from_cells([chain(n)] * n), "interleaved", limits=GPU) for n in sizes]
+    assert with_few_programs(plans[:MOST_PROGRAMS]) == plans[:MOST_PROGRAMS]
+    (spec,) = {part.spec for plan in with_few_programs(plans) for part in plan.parts}
+    assert (spec.rows, spec.chains, spec.stride) == (0, False, 0)
