@@ -89,11 +89,13 @@ FIGURES: dict[str, Figure] = {
         "Huber 2018, figure 7.1: old, fine, and fine with splitting",
         report.measure_7_1,
         report.draw_7_1,
+        report.table_times,
     ),
     "report-7.2": Figure(
         "Huber 2018, figure 7.2: high, medium and low branching",
         report.measure_7_2,
         report.draw_7_2,
+        report.table_times,
     ),
     "report-options": Figure(
         "Huber 2018, sections 4, 6 and 8: what each step of the work distribution buys",

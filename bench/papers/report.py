@@ -6,6 +6,8 @@ is in `clhines.ring`; here only the trees count, as the time of a solve does not
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,60 +20,122 @@ from bench.measures import peers
 from bench.measures.options import judged as judged_plan
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
-from bench.papers.cases import SEQUENTIAL_ENTRY, Entry, Run, timed
+from bench.papers.cases import Entry, Run, timed
+from bench.peers import old
 from bench.systems import Candidate, Case
-from clhines.cells.shapes import random_binary_tree
-from clhines.cells.synthetic import ring_cell
-from clhines.device import devices
+from clhines.cells.shapes import grow, number_nodes, random_binary_tree
 from clhines.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
 from clhines.plan.plan import Limits
 
-COUNTS = (16, 64, 256, 1024, 4096, 16_384, 65_536)
-SHAPES = 256
+COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)
+FEWER = (64, 4096, 100_000)
+SHAPES = 4096
 BRANCHINGS = {"high": 0.9, "medium": BRANCHING, "low": 0.2}
+SETTINGS = {
+    "11 a branch": (COMPARTMENTS, COMPARTMENTS),
+    "5 a branch": (5, 5),
+    "20 to 2 a branch": (20, 2),
+    "40 to 4 a branch": (40, 4),
+}  # compartments of the branches of the first and the last level
+USUAL, FALLING = "11 a branch", "20 to 2 a branch"
 OLD, FINE, SPLIT = "old", "fine", "fine, split"
 PACKED = ", packing counted"
 
 
-def trees(run: Run, branching: float) -> list[np.ndarray]:
-    """Different cells of the ring network."""
-    cells = (ring_cell(LEVELS, branching, COMPARTMENTS, k, stems=STEMS) for k in range(shapes(run)))
-    return [cell.parent for cell in cells]
+def trees(run: Run, branching: float, setting: str = USUAL) -> list[np.ndarray]:
+    """Return different cells of the ring network, as `ring_cell` makes them."""
+    first, last = SETTINGS[setting]
+    long = np.floor(np.linspace(first, last, LEVELS) + 0.5).astype(np.int64)
+    found = []
+    for k in range(shapes(run)):
+        parent, level = grow(np.random.default_rng(k), LEVELS, branching, STEMS, unsplit_children=1)
+        found.append(number_nodes(parent, long[level] + (parent < 0), soma_nodes=1))
+    return found
 
 
 def shapes(run: Run) -> int:
     """Return how many different cells there are."""
-    return 16 if run.quick else SHAPES
+    if run.quick:
+        return 16
+    return 256 if run.is_host else SHAPES
 
 
-def about(run: Run, **more: str) -> dict[str, Any]:
+def about(run: Run, compartments: str = USUAL, **more: str) -> dict[str, Any]:
     """Return the result of a figure without rows, and what its cells are."""
     return found(
         run,
-        cells=f"ring cells, {shapes(run)} different ones in turn: {LEVELS} levels of branches of "
-        f"{COMPARTMENTS} compartments, {STEMS} at the soma",
+        cells=f"ring cells, {shapes(run)} drawn, in turn: {LEVELS} levels of branches of "
+        f"compartments: {compartments}; {STEMS} at the soma",
         **more,
     )
 
 
 def lanes(run: Run) -> int:
-    """Work-items of a block of `fine`, as by default; on a CPU asked for, or it takes vectors."""
-    return 16 if run.is_host else 64
+    """Work-items of a block of `fine`: Arbor's; on a CPU asked for, or it takes vectors."""
+    return 16 if run.is_host else BLOCK
 
 
 def entries(run: Run) -> list[tuple[str, str, dict[str, Any], bool]]:
-    """Name, method, options of each solver, and whether the report does not have it."""
+    """Name, method, options of each solver of ours, and whether the report does not have it."""
     group = {"work_group": lanes(run)}
     return [
-        (OLD, "flat", {}, False),
         (FINE, "fine", group, False),
         (SPLIT, "fine", {**group, "split": "mean"}, False),
-        ("contraction", "contraction", {}, True),
         ("auto", "auto", {}, True),
     ]
 
 
-# -- packing counted ---------------------------------------------------------------------------
+# -- solvers, packing counted or not -----------------------------------------------------------
+
+
+def entry(
+    name: str,
+    method: str,
+    options: dict[str, Any],
+    new: bool = False,
+    packed: bool = False,
+    plans: dict[str, clhines.Plan] | None = None,
+) -> Entry:
+    """Return a method as a line of a figure; `plans` takes its plan."""
+
+    def make(case: Case) -> list[Candidate]:
+        if packed:
+            return [packing(case, method, name, **options)]
+        forest, others, couplings = systems.rooted(case.forest, options)
+        solver = solver_of(case.queue, forest, method, case.dtype.name, tuple(others.items()))
+        if plans is not None:
+            plans[name] = solver.plan
+        sets = [(d, couplings(u), b) for d, u, b in case.sets]
+        enqueue, result = systems.in_device_order(solver, sets)
+        wall = systems.on_host(case.queue.device)
+
+        def launch(k: int) -> float | None:
+            enqueue(k)
+            case.queue.finish()
+            events = solver.kernel_events
+            return None if wall else (events[-1].profile.end - events[0].profile.start) * 1e-9
+
+        return [Candidate(name, launch, result, clock="wall" if wall else "device")]
+
+    return Entry(name, make, True, new)
+
+
+def old_entry(packed: bool = False) -> Entry:
+    """Return the report's old solver, Arbor's, as a line of a figure."""
+    name = OLD + PACKED * packed
+    return Entry(name, lambda case: [old.solver(case, name, packed)], True)
+
+
+@functools.lru_cache(1)  # what is timed with packing comes after the same without
+def solver_of(
+    queue: cl.CommandQueue,
+    forest: clhines.Forest,
+    method: str,
+    dtype: str,
+    options: tuple[tuple[str, Any], ...],
+) -> clhines.Solver:
+    """Return a solver, the last one again where it is the same."""
+    return clhines.Solver(forest, method, dtype, queue=queue, **dict(options))
 
 
 def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
@@ -82,7 +146,7 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     Plans that read natural order need no packing.
     """
     queue = case.queue
-    solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
+    solver = solver_of(queue, case.forest, method, case.dtype.name, tuple(options.items()))
     resident = solver.engine.loaded  # pack() has no `out`, and memory is not what is timed
     natural = [[cla.to_device(queue, a) for a in arrays] for arrays in case.sets]
     edges = [solver.pack(u) for _, u, _ in natural]
@@ -126,20 +190,23 @@ def kernel_seconds(events: list[cl.Event]) -> float:
 
 
 def measure_7_1(run: Run) -> dict[str, Any]:
-    """Time of old, fine, and fine with splitting, packing not counted and counted."""
-    result = about(run, branching=f"probability {BRANCHING}", time="of one solve, not of a run")
-    asked = [SEQUENTIAL_ENTRY]
+    """Time of old, fine, and fine with splitting, packing counted and not; four kinds of cells."""
+    said = ", ".join(SETTINGS)
+    result = about(
+        run, said, branching=f"probability {BRANCHING}", time="of one solve, not of a run", old=SAID
+    )
+    plain, asked = [old_entry()], [old_entry(), old_entry(packed=True)]
     for name, method, options, new in entries(run):
-        asked.append(cases.method(name, method, new, **options))
-        asked.append(packed_entry(name + PACKED, method, new, options))
-    cells = trees(run, BRANCHING)
-    add(run, result, cells, COUNTS, asked, "ring", "ring cells")
+        plain.append(entry(name, method, options, new))
+        asked += [plain[-1], entry(name + PACKED, method, options, new, packed=True)]
+    for setting in run.some(list(SETTINGS)):
+        usual = setting == USUAL
+        cells, counts = trees(run, BRANCHING, setting), COUNTS if usual else FEWER
+        add(run, result, cells, counts, asked if usual else plain, setting, "ring cells")
     return {**result, "rows": over_old(result["rows"])}
 
 
-def packed_entry(name: str, method: str, new: bool, options: dict[str, Any]) -> Entry:
-    """Return a method with packing and unpacking counted."""
-    return Entry(name, lambda case: [packing(case, method, name, **options)], True, new)
+SAID = "Arbor's of 2018, bench/peers/old.py: a work-item a cell, interleaved in blocks of 32"
 
 
 def over_old(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -155,55 +222,112 @@ def over_old(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_7_1(figure: Any, result: dict[str, Any]) -> None:
-    """Time and speed-up over the old solver; packing counted above, not counted below."""
-    axes = pictures.panels(figure, 2, 2)
+    """Time and speed-up over old, packing counted above, not counted below; and all kinds."""
+    axes = pictures.panels(figure, 2, 3)
     everything = result["rows"]
-    shared = [r for r in everything if r["name"] in ("memory floor", cases.SEQUENTIAL)]
-    counted = [r for r in everything if r["name"].endswith(PACKED)]
+    usual = [r for r in everything if r["panel"] == USUAL]
+    floors = [r for r in usual if r["name"] == "memory floor"]
+    counted = [r for r in usual if r["name"].endswith(PACKED)]
     counted = [{**r, "name": r["name"].removesuffix(PACKED)} for r in counted]
-    plain = [r for r in everything if not r["name"].endswith(PACKED) and r not in shared]
+    plain = [r for r in usual if not r["name"].endswith(PACKED) and r not in floors]
     halves = ((counted, "packing counted"), (plain, "packing not counted"))
-    for (rows, title), (left, right) in zip(halves, (axes[:2], axes[2:])):
-        pictures.lines(left, [*shared, *rows], "seconds", "time in kernels of a solve")
+    for (rows, title), (left, right) in zip(halves, (axes[:2], axes[3:5])):
+        pictures.lines(left, [*floors, *rows], "seconds", "time in kernels of a solve")
         left.set_title(f"time, {title}")
         faster = [r for r in rows if r["name"] != OLD]
         pictures.lines(right, faster, "over_old", "speed-up over old", linear=True)
         right.axhline(1, color=pictures.look(OLD)["color"], lw=1)
         right.set_title(f"speed-up, {title}")
+    for each, name in ((axes[2], SPLIT), (axes[5], "auto")):
+        some = [{**r, "name": r["panel"]} for r in everything if r["name"] == name]
+        pictures.lines(each, some, "over_old", "speed-up over old", linear=True)
+        each.set_title(f"{name}, by compartments")
     pictures.legend(figure, axes)
 
 
-# -- figure 7.2 --------------------------------------------------------------------------------
+def table_times(result: dict[str, Any]) -> str:
+    """Return times, speed-ups over the old solver and, where counted, what explains them."""
+    head = f"{'panel':<34} {'cells':>7} {'solver':<30} {'us':>9} {'over old':>8} {'x floor':>7}"
+    lines = [
+        f"{r['panel']:<34} {r['cells']:>7} {r['name']:<30} "
+        f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {table.narrow(r['over_old'], 8, 2)} "
+        f"{table.narrow(r['x_floor'], 7, 2)}"
+        for r in result["rows"]
+    ]
+    text = table.ruled(head, lines, [(r["panel"], r["cells"]) for r in result["rows"]])
+    if "reasons" not in result:
+        return text
+    head = (
+        f"{'panel':<34} {'nodes':>7} {'steps old':>9} {'steps fine':>10} {'ratio':>6} "
+        f"{'idle old %':>10} {'idle fine %':>11}"
+    )
+    lines = [
+        f"{r['panel']:<34} {r['nodes']:>7.1f} {r['steps_old']:>9} {r['steps_fine']:>10} "
+        f"{r['steps_old'] / r['steps_fine']:>6.2f} {100 * r['idle_old']:>10.1f} "
+        f"{100 * r['idle_fine']:>11.1f}"
+        for r in result["reasons"]
+    ]
+    return f"{text}\n\n{table.ruled(head, lines)}"
 
-FEWER = (64, 512, 4096, 32_768)
+
+# -- figure 7.2 --------------------------------------------------------------------------------
 
 
 def measure_7_2(run: Run) -> dict[str, Any]:
     """Speed-up of fine with splitting over old, for high, medium and low branching."""
     said = ", ".join(f"{name} {p}" for name, p in BRANCHINGS.items())
-    result = about(run, branching=f"probabilities {said}", time="packing not counted")
-    asked = [cases.method(n, m, new, **options) for n, m, options, new in entries(run)]
-    for name, probability in BRANCHINGS.items():
-        panel = f"{name} branching"
-        add(run, result, trees(run, probability), FEWER, [SEQUENTIAL_ENTRY, *asked], panel)
-    return {**result, "rows": over_old(result["rows"])}
+    result = about(
+        run,
+        f"{USUAL}, {FALLING}",
+        branching=f"probabilities {said}",
+        time="packing not counted",
+        old=SAID,
+        **{"flat, block-interleaved": "ours, with a work-item a cell, too"},
+        steps="in sequence, of the largest cell (old) and the longest block (fine, split)",
+        idle="share of the steps of all lanes, of the largest batch",
+    )
+    plans: dict[str, clhines.Plan] = {}
+    asked = [old_entry()]
+    asked += [entry(n, m, o, new, plans=plans) for n, m, o, new in OURS + entries(run)]
+    reasons = []
+    for setting in (USUAL, FALLING):
+        for name, probability in BRANCHINGS.items():
+            panel = f"{name} branching, {setting}"
+            cells = trees(run, probability, setting)
+            add(run, result, cells, FEWER, asked, panel)
+            forest, fine = plans[SPLIT].forest, judged_plan(plans[SPLIT])
+            reasons.append(
+                {
+                    "panel": panel,
+                    "nodes": forest.num_nodes / forest.num_cells,
+                    "steps_old": 2 * int(forest.sizes.max()) - 1,
+                    "steps_fine": fine["steps"],
+                    "idle_old": old.idle(forest),
+                    "idle_fine": fine["idle_lanes"],
+                }
+            )
+    return {**result, "rows": over_old(result["rows"]), "reasons": reasons}
+
+
+OURS: list[tuple[str, str, dict[str, Any], bool]] = [
+    ("flat", "flat", {}, True),
+    ("block-interleaved", "block_interleaved", {"block_size": 32, "vector_width": 1}, True),
+]
 
 
 def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
     """Speed-ups over old on the left, times of low branching in the middle, and what is new."""
-    axes = pictures.panels(figure, 1, 3)
+    axes = pictures.panels(figure, 2, 3)
     rows = result["rows"]
-
-    def of(name: str) -> list[dict[str, Any]]:
-        return [{**r, "name": r["panel"]} for r in rows if r["name"] == name]
-
-    pictures.lines(axes[0], of(SPLIT), "over_old", "speed-up over old", linear=True)
-    axes[0].set_title("fine, split")
-    low = [r for r in rows if r["panel"] == "low branching"]
-    pictures.lines(axes[1], low, "seconds", "time of a solve")
-    axes[1].set_title("low branching")
-    pictures.lines(axes[2], of("auto"), "over_old", "speed-up over old", linear=True)
-    axes[2].set_title("and what is new: auto")
+    for setting, three in ((USUAL, axes[:3]), (FALLING, axes[3:])):
+        some = [r for r in rows if r["panel"].endswith(setting)]
+        for each, name in ((three[0], SPLIT), (three[2], "auto")):
+            of = [{**r, "name": r["panel"].split(",")[0]} for r in some if r["name"] == name]
+            pictures.lines(each, of, "over_old", "speed-up over old", linear=True)
+            each.set_title(f"{name}, {setting}")
+        low = [r for r in some if r["panel"].startswith("low")]
+        pictures.lines(three[1], low, "seconds", "time of a solve")
+        three[1].set_title(f"low branching, {setting}")
     pictures.legend(figure, axes)
 
 
@@ -220,45 +344,48 @@ def measure_4_1(run: Run) -> dict[str, Any]:
     Counted in the tables of a plan of `fine`, the same for every device: a lane is idle in every
     step that another lane of its warp still takes.
     """
-    count = 64 if run.quick else 1024
+    count = 64 if run.quick else 100_000
     result = about(run, lanes=f"{BLOCK} a block, blocks filled in turn", count=f"{count:,} cells")
     for name, probability in BRANCHINGS.items():
         forest = clhines.Forest.repeated(trees(run, probability), count)
         options = {"work_group": BLOCK, "max_cells": count}
         plan = clhines.make_plan(forest, "fine", np.float64, Limits(), **options)
-        levels = both_orders(plan)
+        levels, times = both_orders(plan)
         for warp in WARPS:
             row = {"panel": f"{name} branching", "cells": count, "warp": warp}
-            row |= {f"idle_{how}": idle(levels[how], warp) for how in ("sorted", "unsorted")}
+            row |= {f"idle_{how}": idle(levels[how], warp, times) for how in ("sorted", "unsorted")}
             result["rows"].append(row)
     return {**result, "shown": shown(levels)}
 
 
-def both_orders(plan: clhines.Plan) -> dict[str, list[list[int]]]:
-    """Return the branch lengths of all levels of all blocks, sorted and in the order of cells."""
+def both_orders(plan: clhines.Plan) -> tuple[dict[str, list[list[int]]], list[int]]:
+    """Return branch lengths of all kinds of levels, and how many blocks have each.
+
+    Lengths are sorted, and in the order of the cells.
+    """
     tables = plan.parts[0].tables
     start, length = tables["level_branches"], tables["branch_length"]
     order = np.lexsort((tables["branch_rank"], tables["branch_slot"]))  # within a cell its own
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    sorted_, unsorted = [], []
+    here = [slice(a, b) for a, b in zip(start[:-1], start[1:])]
     repeats = np.bincount(tables["block_template"])
     template = np.repeat(np.arange(len(repeats)), np.diff(tables["template_levels"]))
-    for level, times in enumerate(repeats[template].tolist()):
-        here = slice(start[level], start[level + 1])
-        sorted_ += [length[here].tolist()] * times
-        unsorted += [length[here][np.argsort(place[here])].tolist()] * times
-    return {"sorted": sorted_, "unsorted": unsorted}
+    levels = {
+        "sorted": [length[some].tolist() for some in here],
+        "unsorted": [length[some][np.argsort(place[some])].tolist() for some in here],
+    }
+    return levels, repeats[template].tolist()
 
 
-def idle(levels: list[list[int]], warp: int) -> float:
+def idle(levels: list[list[int]], warp: int, times: Sequence[int] | None = None) -> float:
     """Share of the steps of all lanes of started warps in which a lane has nothing to do."""
     busy = steps = 0
-    for lengths in levels:
+    for lengths, number in zip(levels, times or [1] * len(levels)):
         for k in range(0, len(lengths), warp):
             some = lengths[k : k + warp]
-            busy += sum(some)
-            steps += max(some) * warp
+            busy += number * sum(some)
+            steps += number * max(some) * warp
     return 1 - busy / steps
 
 
@@ -335,11 +462,13 @@ def measure_options(run: Run) -> dict[str, Any]:
     result = about(run, lanes=f"{lanes(run)} a block", gain="time without options over time with")
     result["setup"]["all"] = "balanced, split by blocks, sorted packing, levels shifted"
     names = ["none", "split, mean", "all"] if run.quick else list(OPTIONS)
-    asked = [cases.method(n, "fine", work_group=lanes(run), **OPTIONS[n]) for n in names]
+    plans: dict[str, clhines.Plan] = {}
+    group = {"work_group": lanes(run)}
+    asked = [entry(n, "fine", {**group, **OPTIONS[n]}, plans=plans) for n in names]
     kinds = {f"{name} branching": trees(run, p) for name, p in BRANCHINGS.items()}
-    kinds["random trees"] = [random_binary_tree(512, 50, k) for k in range(shapes(run))]
-    result["setup"]["random trees"] = "512 nodes, 50 branches, not balanced as ring cells are"
-    count = 16_384 if not run.is_host else 8192
+    kinds["random trees"] = [random_binary_tree(512, 50, k) for k in range(min(shapes(run), 256))]
+    result["setup"]["random trees"] = "512 nodes, 50 branches, not balanced as ring cells are; 256"
+    count = 8192 if run.is_host else 100_000
     for panel, cells in kinds.items():
         nodes = float(np.mean([len(t) for t in cells]))
         (number,) = run.counts((count,), nodes, result["scaled"])
@@ -349,18 +478,9 @@ def measure_options(run: Run) -> dict[str, Any]:
         none = next(r["seconds"] for r in rows if r["name"] == "none")
         for r in rows:
             if r["name"] != peers.FLOOR:
-                r |= judged(run, case, r["name"]) | {"gain": none / r["seconds"]}
+                r |= judged_plan(plans[r["name"]]) | {"gain": none / r["seconds"]}
                 result["rows"].append(r)
     return result
-
-
-def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
-    """Return levels, idle lanes, padding and barriers of a plan."""
-    limits = devices.limits(run.queue.device)
-    forest, options, _ = systems.rooted(case.forest, OPTIONS[name])
-    group = lanes(run)
-    plan = clhines.make_plan(forest, "fine", np.float64, limits, work_group=group, **options)
-    return judged_plan(plan)
 
 
 def draw_options(figure: Any, result: dict[str, Any]) -> None:
