@@ -24,7 +24,7 @@ from typing import Any
 
 from bench import MissingError, plot, record
 from bench.measures import spikes
-from bench.papers import batch, cases, pictures, report
+from bench.papers import batch, cases, padding, pictures, report
 from bench.papers.cases import Run
 from bench.peers import host
 
@@ -143,6 +143,12 @@ FIGURES: dict[str, Figure] = {
         "Valero-Lara 2018, figure 14: cells of 2, 3 and 4 branch levels",
         batch.measure_14,
         batch.draw_14,
+    ),
+    "batch-padding": Figure(
+        "Valero-Lara 2018, section 4.1.3: padding computed and skipped, also for trees",
+        padding.measure,
+        padding.draw,
+        padding.text,
     ),
     "review-4": Figure(
         "Brette and Goodman 2012, figure 4: delivery of spikes",

@@ -29,7 +29,7 @@ from clhines.plan.plan import Limits
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)
 FEWER = (64, 4096, 100_000)
-SHAPES = 4096
+SHAPES = 1024
 BRANCHINGS = {"high": 0.9, "medium": BRANCHING, "low": 0.2}
 SETTINGS = {
     "11 a branch": (COMPARTMENTS, COMPARTMENTS),
