@@ -6,7 +6,7 @@ import argparse
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from pyopencl.reduction import ReductionKernel
 
 import clhines
 from bench.record import SEED
@@ -102,15 +103,14 @@ def values(forest: clhines.Forest, dtype: str, part: clhines.Forest | None = Non
     Parameters
     ----------
     part : Forest, optional
-        First cells of the forest, whose random values repeat over all.
+        First cells of the forest: values of these alone, which repeat over all.
     """
     size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
     part, found = part or forest, []
     for k in range(2 if size < 1 << 29 else 1):
         d, u, b = system(part, SEED + k)
         u[part.parent < 0] = 0
-        d, u, b = (np.resize(a.astype(dtype), forest.num_nodes) for a in (d, u, b))
-        found.append((d, u, b))
+        found.append((d.astype(dtype), u.astype(dtype), b.astype(dtype)))
     return found
 
 
@@ -122,7 +122,7 @@ def check_shapes(parser: argparse.ArgumentParser, shapes: Sequence[str]) -> None
 
 
 def in_device_order(
-    solver: clhines.Solver, sets: Sequence[Sequence[np.ndarray]]
+    solver: clhines.Solver, sets: Iterable[Sequence[np.ndarray | cla.Array]]
 ) -> tuple[Callable[[int], list[cl.Event]], Callable[[int], np.ndarray]]:
     """Prepare solves of values in device order.
 
@@ -133,6 +133,14 @@ def in_device_order(
     result : callable
         ``result(k)`` is the solution of set k in natural order.
     """
+    launch, solution = on_device(solver, sets)
+    return launch, lambda k: np.asarray(solution(k).get())
+
+
+def on_device(
+    solver: clhines.Solver, sets: Iterable[Sequence[np.ndarray | cla.Array]]
+) -> tuple[Callable[[int], list[cl.Event]], Callable[[int], cla.Array]]:
+    """Do the same as `in_device_order`, with solutions that stay on the device."""
     packed = [[solver.pack(a) for a in arrays] for arrays in sets]
     out = [cla.zeros_like(arrays[2]) for arrays in packed]
     solver.queue.finish()
@@ -142,7 +150,7 @@ def in_device_order(
         solver.enqueue(*packed[at], out=out[at])
         return solver.kernel_events
 
-    return launch, lambda k: np.asarray(solver.unpack(out[k]).get())
+    return launch, lambda k: solver.unpack(out[k])
 
 
 # -- several solvers on the same systems -------------------------------------------------------
@@ -160,6 +168,43 @@ def host_threads() -> int:
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """A solution of a batch whose values repeat.
+
+    Attributes
+    ----------
+    once : (m,) array
+        That of the first cells.
+    worst : float
+        Largest difference of any other cell's from it; not a number where one of them is not.
+    """
+
+    once: np.ndarray
+    worst: float
+
+
+@functools.cache
+def _difference(context: cl.Context, dtype: str) -> Any:
+    """Kernel of the largest difference of values from the first ones, which they repeat."""
+    real = {"float64": "double", "float32": "float"}[dtype]
+    return ReductionKernel(
+        context,
+        np.dtype(dtype),
+        neutral="0",
+        reduce_expr="(isnan(a) || a > b) ? a : b",
+        map_expr="fabs(x[i] - x[i % period])",
+        arguments=f"__global const {real} *x, const long period",
+        name="worst_difference",
+    )
+
+
+def _host_difference(x: np.ndarray, period: int) -> float:
+    """Do the same on the host."""
+    rows = [x[k : k + period] for k in range(period, len(x), period)]
+    return float(np.max([np.max(np.abs(r - x[: len(r)])) for r in rows], initial=0.0))
+
+
+@dataclass(frozen=True)
 class Case:
     """One batch of equally large cells and its right-hand sides, in natural order.
 
@@ -171,15 +216,50 @@ class Case:
     kind : str
         ``1 shape``, ``64 shapes``, ``all different`` or ``chains``.
     dtype : numpy.dtype
-    sets : list of (d, u, b), each (n,) of `dtype`
-        One or two sets of values that take turns; `u` is zero at the roots.
+    values : list of (d, u, b), each (m,) of `dtype`
+        One or two sets of values that take turns; `u` is zero at the roots. They are those of
+        `part`, over and over, or without it of all cells.
+    part : Forest, optional
+        First cells, after which shapes and values repeat.
     """
 
     queue: cl.CommandQueue
     forest: clhines.Forest
     kind: str
     dtype: np.dtype
-    sets: list[System]
+    values: list[System]
+    part: clhines.Forest | None = None
+
+    @functools.cached_property
+    def sets(self) -> list[System]:
+        """The values of all cells on the host, each (n,)."""
+        if self.part is None:
+            return self.values
+        n = self.forest.num_nodes
+        return [(np.resize(d, n), np.resize(u, n), np.resize(b, n)) for d, u, b in self.values]
+
+    def on_device(self) -> Iterator[list[cla.Array]]:
+        """Give each set of values of all cells in natural order, on the device."""
+        for values in self.values:
+            yield [timing.repeated(self.queue, a, self.forest.num_nodes) for a in values]
+
+    def first(self, cells: int) -> Case:
+        """Return the case of the first cells alone, at least those of `part`."""
+        shapes, trees = self.forest.trees.used(self.forest.shape_of_cell[:cells])
+        forest = clhines.Forest.of_trees(trees, shapes)
+        part = None if self.part is not None and cells <= self.part.num_cells else self.part
+        return Case(self.queue, forest, self.kind, self.dtype, self.values, part)
+
+    def solution(self, x: np.ndarray | cla.Array) -> np.ndarray | Repeats:
+        """Bring a solution of all cells to the host; where values repeat, only that of `part`."""
+        if self.part is None:
+            return x.get() if isinstance(x, cla.Array) else x
+        period = self.part.num_nodes
+        if isinstance(x, cla.Array):
+            difference = _difference(x.queue.context, self.dtype.name)
+            worst = difference(x, np.int64(period), queue=x.queue).get()
+            return Repeats(x[:period].get(), float(worst))
+        return Repeats(x[:period], _host_difference(x, period))
 
     @property
     def cells(self) -> int:
@@ -217,13 +297,20 @@ class Candidate:
         ``launch(k)`` solves set k and waits. It returns its own time [s] where it has a clock of
         the device, and None where wall time is meant.
     result : callable
-        ``result(k)`` is the (n,) solution of set k in natural order.
+        ``result(k)`` is the (n,) solution of set k in natural order, or what `Case.solution` makes
+        of it.
     restore : callable
         ``restore(k)`` brings back, outside the clock, what solving set k destroys.
     clock : str
         ``device`` or ``wall``.
     most : int
         Timed runs at most.
+    stands_for : float
+        Times that the batch is as large as what `launch` solves: the factor of its times.
+    facts : callable
+        ``facts()`` is what else its row says, once it has run.
+    solver : Solver, optional
+        Of a method of clhines, for `facts`.
     seconds : list of float
         What the timed runs took [s].
     error : float or None
@@ -232,10 +319,13 @@ class Candidate:
 
     name: str
     launch: Callable[[int], float | None]
-    result: Callable[[int], np.ndarray] | None = None
+    result: Callable[[int], np.ndarray | Repeats] | None = None
     restore: Callable[[int], object] = lambda k: None
     clock: str = "wall"
     most: int = 25
+    stands_for: float = 1.0
+    facts: Callable[[], dict[str, Any]] = dict
+    solver: clhines.Solver | None = None
     seconds: list[float] = field(default_factory=list)
     error: float | None = None
 

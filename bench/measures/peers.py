@@ -25,7 +25,7 @@ from tqdm import tqdm
 import clhines
 from bench import MissingError, plot, record, systems, table
 from bench.peers import cuda, host, jaxley
-from bench.systems import Candidate, Case
+from bench.systems import Candidate, Case, Repeats
 from clhines import reference
 from clhines.device import timing
 from clhines.errors import DeviceMemoryError
@@ -70,8 +70,10 @@ def own(case: Case, method: str, name: str = "", **options: Any) -> Candidate:
     wall = systems.on_host(queue.device)
     forest, options, couplings = systems.rooted(case.forest, options)
     solver = clhines.Solver(forest, method, case.dtype, queue=queue, **options)
-    sets = [(d, couplings(u), b) for d, u, b in case.sets]
-    enqueue, result = systems.in_device_order(solver, sets)
+    sets: Iterable[Sequence[Any]] = case.on_device()
+    if forest is not case.forest:
+        sets = [(d, couplings(u), b) for d, u, b in case.sets]
+    enqueue, result = systems.on_device(solver, sets)
 
     def launch(k: int) -> float | None:
         enqueue(k)
@@ -81,7 +83,13 @@ def own(case: Case, method: str, name: str = "", **options: Any) -> Candidate:
 
     chosen = f"auto ({solver.plan.method})" if method == "auto" else method
     clock = "wall" if wall else "device"
-    return Candidate(name or f"clhines {chosen}", launch, result, clock=clock)
+    return Candidate(
+        name or f"clhines {chosen}",
+        launch,
+        lambda k: case.solution(result(k)),
+        clock=clock,
+        solver=solver,
+    )
 
 
 def candidates(case: Case, methods: list[str], missing: list[dict]) -> Iterator[Candidate]:
@@ -116,18 +124,23 @@ def check(case: Case, candidate: Candidate, truth: dict[int, np.ndarray]) -> Non
     """Solve every set and look at the solution; `MissingError` where it is wrong.
 
     The error is the residual; in large batches that of the first solver only, and the largest
-    difference from its solution for the others.
+    difference from its solution for the others. Where values repeat, it is that of the first cells,
+    or the largest difference of any others from them, if that is larger.
     """
     if candidate.result is None:
         return
-    errors = []
-    for k, values in enumerate(case.sets):
+    errors: list[float] = []
+    for k, values in enumerate(case.values):
         candidate.run(k)
         x = candidate.result(k)
+        x = x if isinstance(x, Repeats) else case.solution(x)
+        if isinstance(x, Repeats):
+            errors.append(x.worst / float(np.max(np.abs(x.once))))
+            x = x.once
         if k in truth and x.size > CHECKED:
             errors.append(float(np.max(np.abs(x - truth[k])) / np.max(np.abs(truth[k]))))
         else:
-            errors.append(reference.residual(case.forest, *values, x))
+            errors.append(reference.residual(case.part or case.forest, *values, x))
             truth.setdefault(k, np.array(x))
     candidate.error = float(np.max(errors))
     bound = BOUND * np.finfo(case.dtype).eps
@@ -151,11 +164,11 @@ def checked(case: Case, found: Iterable[Candidate], missing: list[dict]) -> Iter
 
 def interleave(case: Case, group: list[Candidate], budget: float) -> None:
     """Time a group of solvers in rounds, so that noise hits all alike."""
-    turns = len(case.sets)
+    turns = len(case.values)
     first = [c.run(0) for c in group]
     rounds = int(np.clip(budget / sum(first), 7, 25))
     most = [min(rounds, c.most, 3 if t > SLOW else rounds) for c, t in zip(group, first)]
-    small = 4 * case.sets[0][0].nbytes < CACHED
+    small = 4 * case.forest.num_nodes * case.dtype.itemsize < CACHED
     for r in range(rounds):
         for candidate in (c for c, n in zip(group, most) if r < n):
             if small and candidate.result is not None:
@@ -196,10 +209,11 @@ def row(case: Case, candidate: Candidate) -> dict[str, Any]:
         **about(case),
         "nodes": case.nodes,
         "clock": candidate.clock,
-        "seconds": float(np.median(taken)),
-        "best_seconds": min(taken),
+        "seconds": float(np.median(taken)) * candidate.stands_for,
+        "best_seconds": min(taken) * candidate.stands_for,
         "rounds": len(taken),
         "error": candidate.error,
+        **candidate.facts(),
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,24 @@ from bench import MissingError, plot, record, systems, table
 from bench.measures import accuracy
 from bench.papers import cases, pictures
 from bench.papers.cases import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
+from bench.systems import Candidate, Case
 from clhines.cells.shapes import chain, random_binary_tree
-from clhines.device import devices
+from clhines.device import devices, timing
 
 COUNTS = (256, 2560, 25_600, 256_000)
 LARGE_COUNTS = (20, 200, 2000, 20_000)  # of chains of 1,024 nodes and more
 SMALL_CHAINS, LARGE_CHAINS = (64, 128, 256, 512), (1024, 2048, 4096, 8192)
-NODES = {"small": 128, "medium": 512, "big": 1024}
-BRANCHES = {"low": 0.05, "high": 0.2}  # share of the nodes
-CHOSEN = "Table 1 is not in the text that we have: sizes and branches are chosen, see setup"
+CELLS = {
+    "small-low": (76, 7),
+    "small-high": (76, 29),
+    "medium-low": (305, 30),
+    "medium-high": (319, 157),
+    "big-low": (695, 66),
+    "big-high": (691, 341),
+}  # Table 1: nodes and branches
+MEDIUM = "medium-high"  # the one of figures 3 and 4
+MULTI = 512  # nodes of the cells of figures 6 and 14
+MADE = "random binary trees of the nodes and branches of Table 1, seeded, not its reconstructions"
 FLAT = method("flat", "flat")
 INTERLEAVED = method("full-interleaved", "interleaved")
 THOMAS = method("Thomas, interleaved", "interleaved")  # cuThomasBatch
@@ -30,10 +40,10 @@ SPEEDUP = "speed-up over sequential execution"
 CHAIN_CELLS = "random chains, diagonally dominant"
 
 
-def cell(size: str, level: str) -> np.ndarray:
+def cell(name: str) -> np.ndarray:
     """One of the six cells: a random binary tree in place of a reconstruction of Table 1."""
-    nodes = NODES[size]
-    return random_binary_tree(nodes, round(nodes * BRANCHES[level]), record.SEED)
+    nodes, branches = CELLS[name]
+    return random_binary_tree(nodes, branches, record.SEED)
 
 
 def found(run: Run, dtype: str = "float64", **setup: Any) -> dict[str, Any]:
@@ -59,27 +69,82 @@ def add(
         result["rows"] += timed(run, case, entries, result["missing"], panel=panel)
 
 
-def six(size: str, level: str) -> str:
+def six(name: str) -> str:
     """Name a cell and say how large it is."""
-    tree = clhines.Forest.from_cells([cell(size, level)])
-    return f"{size}-{level} ({tree.num_nodes}, {tree.num_branches})"
+    tree = clhines.Forest.from_cells([cell(name)])
+    return f"{name} ({tree.num_nodes}, {tree.num_branches})"
 
 
 # -- figures 3, 4 and 5: one shape -------------------------------------------------------------
 
 
 def measure_3(run: Run) -> dict[str, Any]:
-    """Multicore, flat and full-interleaved over the number of medium-high cells."""
-    panel = six("medium", "high")
-    result = found(run, cell=f"{panel}: nodes, branches", table=CHOSEN)
-    entries = [SEQUENTIAL_ENTRY, MULTICORE, FLAT, INTERLEAVED, *NEW, *peers_for(run)]
-    add(run, result, [cell("medium", "high")], COUNTS, entries, panel)
+    """Multicore, flat and full-interleaved over the number of medium-high cells.
+
+    Here the paper's solvers of the host get whole batches, too, and methods are timed that share
+    out the cells to devices of one kind.
+    """
+    panel = six(MEDIUM)
+    result = found(run, cell=f"{panel}: nodes, branches", table=MADE)
+    shared = {"flat": "flat", "full-interleaved": "interleaved", "auto": "auto"}
+    several = [
+        on_devices(f"{name}, {count} of {DEVICES}", row, count)
+        for count in (1, 2, 4, 8)
+        if 1 < len(devices.alike(run.queue.device, np.float64)) >= count
+        for name, row in shared.items()
+    ]
+    if not several:
+        result["missing"].append({"name": "2 devices", "reason": "there is one device"})
+    whole = [replace(entry, on_host=False) for entry in (SEQUENTIAL_ENTRY, MULTICORE)]
+    entries = [*whole, FLAT, INTERLEAVED, *NEW, *several]
+    entries += PEERS[3:4] if run.quick else PEERS
+    add(run, result, [cell(MEDIUM)], COUNTS, entries, panel)
     return result
 
 
 def peers_for(run: Run) -> list[Entry]:
-    """Return the peers that are drawn; with ``--quick`` one of them."""
-    return PEERS[3:4] if run.quick else PEERS
+    """Return the peers that are drawn: beside a GPU those that run on it; with ``--quick`` one."""
+    return PEERS[3:4] if run.quick else [p for p in PEERS if run.is_host or not p.on_host]
+
+
+DEVICES = "the devices"
+
+
+def on_devices(name: str, row: str, count: int) -> Entry:
+    """Return a method that shares out the cells to so many devices, by the wall clock."""
+
+    def make(case: Case) -> Iterator[Candidate]:
+        some = devices.alike(case.queue.device, case.dtype)[:count]
+        queues = [devices.make_queue(d) for d in some]
+        yield on_queues(name, row, case, queues)
+
+    return Entry(name, make, True)
+
+
+def on_queues(name: str, row: str, case: Case, queues: list[Any]) -> Candidate:
+    """Return a method on the cells of a case, in device order, shared out to some queues."""
+    given: dict[str, Any] = {"devices": queues} if len(queues) > 1 else {"queue": queues[0]}
+    solver = clhines.Solver(case.forest, row, case.dtype, **given)
+    runs = []
+    for part in solver.parts:
+        queue, start = part.solver.queue, part.nodes.start
+        sets = (
+            [timing.repeated(queue, np.roll(a, -start), part.nodes.stop - start) for a in values]
+            for values in case.values
+        )
+        runs.append((queue, *systems.on_device(part.solver, sets)))
+
+    def launch(k: int) -> None:
+        for queue, enqueue, _ in runs:
+            enqueue(k)
+            queue.flush()
+        for queue, _, _ in runs:
+            queue.finish()
+
+    def result(k: int) -> np.ndarray | systems.Repeats:
+        return case.solution(np.concatenate([solution(k).get() for _, _, solution in runs]))
+
+    return Candidate(name, launch, result)
 
 
 def draw_3(figure: Any, result: dict[str, Any]) -> None:
@@ -99,11 +164,11 @@ WORK_GROUP = 128
 
 def measure_4(run: Run) -> dict[str, Any]:
     """Block-interleaved over its block sizes, and local memory beside the others."""
-    panel = six("medium", "high")
+    panel = six(MEDIUM)
     result = found(
         run,
         cell=f"{panel}: nodes, branches",
-        table=CHOSEN,
+        table=MADE,
         work_group=f"{WORK_GROUP} for block-interleaved, as in the paper",
         block_shared="as many cells a block as local memory holds",
     )
@@ -116,7 +181,7 @@ def measure_4(run: Run) -> dict[str, Any]:
     entries = [SEQUENTIAL_ENTRY, *blocks, shared, FLAT, INTERLEAVED, MULTICORE, *NEW]
     if run.is_host:
         entries.append(method("block-interleaved, vectors", "block_interleaved", new=True))
-    add(run, result, [cell("medium", "high")], COUNTS[-1:], entries, panel)
+    add(run, result, [cell(MEDIUM)], COUNTS[-1:], entries, panel)
     return result
 
 
@@ -158,10 +223,10 @@ def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
 
 def measure_5(run: Run) -> dict[str, Any]:
     """Multicore and full-interleaved over the number of cells, for six cells."""
-    result = found(run, cells="size-branches (nodes, branches)", table=CHOSEN)
+    result = found(run, cells="size-branches (nodes, branches)", table=MADE)
     entries = [SEQUENTIAL_ENTRY, MULTICORE, INTERLEAVED, *NEW, *peers_for(run)]
-    for size, level in run.some(list(itertools.product(NODES, BRANCHES))):
-        add(run, result, [cell(size, level)], COUNTS, entries, six(size, level))
+    for name in run.some(list(CELLS)):
+        add(run, result, [cell(name)], COUNTS, entries, six(name))
     return result
 
 
@@ -188,7 +253,7 @@ def draw_panels(
 
 def measure_6(run: Run) -> dict[str, Any]:
     """One shape against as many shapes as cells, 10 % and 50 % branches."""
-    nodes = NODES["medium"]
+    nodes = MULTI
     result = found(run, cells=f"{nodes} nodes; multi: all different")
     counts = run.counts(COUNTS[2:3], nodes, result["scaled"])
     entries = [SEQUENTIAL_ENTRY, MULTICORE, FLAT, INTERLEAVED]
@@ -214,7 +279,7 @@ def draw_6(figure: Any, result: dict[str, Any]) -> None:
     pictures.legend(figure, [axes])
 
 
-def level_tree(levels: int, nodes: int = 512) -> np.ndarray:
+def level_tree(levels: int, nodes: int = MULTI) -> np.ndarray:
     """Parents of a cell whose first branch has half of the nodes, and the further levels the rest.
 
     Level k has 2^k branches of one length (section 4.2). The paper's lengths do not add up to its
@@ -279,7 +344,8 @@ def chain_rows(run: Run, sizes: Sequence[int], dtype: str) -> dict[str, Any]:
         result = found(run, dtype, systems=CHAIN_CELLS)
         entries = [THOMAS, CR_PCR, *NEW, *PEERS[:2]]
         if dtype == "float64":
-            entries = [SEQUENTIAL_ENTRY, MULTICORE, *entries, *peers_for(run)[2:]]
+            on_host = [p for p in peers_for(run) if p.on_host and not run.quick]
+            entries = [SEQUENTIAL_ENTRY, MULTICORE, *entries, *on_host]
         counts = COUNTS if sizes[0] < LARGE_CHAINS[0] else LARGE_COUNTS
         for nodes in sizes[:1] if run.quick else sizes:
             add(run, result, [chain(nodes)], counts, entries, f"{nodes} nodes", "chains")

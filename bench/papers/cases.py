@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +14,18 @@ import pyopencl as cl
 import clhines
 from bench import MissingError, systems, table
 from bench.measures import peers
+from bench.papers import traffic
 from bench.peers import cuda, host
 from bench.systems import Candidate, Case
 from clhines.errors import ClhinesError
 
 SEQUENTIAL = "C, one thread"  # what every speed-up is over
 PERIOD = 1024  # cells, at least, after which the random values of a batch repeat
+PERIOD_NODES = 1 << 20  # or so many nodes, where cells are large
 BYTES = 200  # of device memory a node: d, u, b, x in two sets, factors and tables
-MOST_NODES = {True: 4.2e6, False: 1.68e7}  # a batch at most: on a CPU, which keeps all solvers
-# of a case at once, and on other devices, where it is only for the time that a run takes
+MOST_NODES = {True: 4.2e6, False: 1.8e8}  # a batch at most: on a CPU, which keeps all solvers
+# of a case at once, and on other devices: 256,000 of the largest cells of the papers
+HOST_NODES = 8.4e6  # that the host of another device solves at most: far more than caches hold
 QUICK_NODES = 4096
 
 
@@ -38,6 +42,8 @@ class Run:
         Nodes of a batch at most.
     seconds : float
         Of timed rounds for twelve solvers of a case.
+    host_nodes : float
+        Nodes that solvers of the host get at most; times of larger batches are in proportion.
     shared : dict
         Rows that several figures take from one measurement.
     """
@@ -46,6 +52,7 @@ class Run:
     quick: bool
     most_nodes: int
     seconds: float
+    host_nodes: float = float("inf")
     shared: dict[Any, Any] = field(default_factory=dict)
 
     @property
@@ -79,19 +86,28 @@ def most_nodes(queue: cl.CommandQueue, asked: float | None, quick: bool) -> int:
     return int(min(asked or usual, queue.device.global_mem_size / BYTES))
 
 
+def host_nodes(queue: cl.CommandQueue) -> float:
+    """Nodes that solvers of the host get at most; all where it is the device itself."""
+    return float("inf") if systems.on_host(queue.device) else HOST_NODES
+
+
 # -- batches -----------------------------------------------------------------------------------
 
 
 def batch(
     run: Run, trees: Sequence[np.ndarray], cells: int, kind: str, dtype: str = "float64"
 ) -> Case:
-    """Cells that take the given trees in turn, with random values that repeat after a while."""
+    """Cells that take the given trees in turn, with random values that repeat after a while.
+
+    Only these are made on the host, and put on the device over and over.
+    """
     forest = clhines.Forest.repeated(trees, cells)
-    turns = -(-PERIOD // len(trees))
-    period = min(cells, turns * len(trees))
-    part = forest if period == cells else forest.take(np.arange(period))
-    sets = systems.values(forest, dtype, part)
-    return Case(run.queue, forest, kind, np.dtype(dtype), sets)
+    nodes = forest.num_nodes / cells
+    turns = -(-min(PERIOD, max(64, int(PERIOD_NODES / nodes))) // len(trees))
+    period = turns * len(trees)
+    part = clhines.Forest.repeated(trees, period) if period < cells else None
+    values = systems.values(forest, dtype, part)
+    return Case(run.queue, forest, kind, np.dtype(dtype), values, part)
 
 
 # -- solvers -----------------------------------------------------------------------------------
@@ -110,28 +126,38 @@ class Entry:
         A method of clhines: a wrong solution ends the figure.
     new : bool
         Not in the paper's figure.
+    on_host : bool
+        Runs on the cores of the host, of which `Run.host_nodes` speaks.
     """
 
     name: str
     make: Callable[[Case], Iterable[Candidate]]
     own: bool = False
     new: bool = False
+    on_host: bool = False
 
 
 def method(name: str, row: str, new: bool = False, **options: Any) -> Entry:
     """Return a row of clhines' methods with options, values in device order."""
-    return Entry(name, lambda case: [peers.own(case, row, name, **options)], True, new)
+
+    def make(case: Case) -> Iterator[Candidate]:
+        candidate = peers.own(case, row, name, **options)
+        assert candidate.solver is not None
+        candidate.facts = functools.partial(traffic.facts, candidate.solver)
+        yield candidate
+
+    return Entry(name, make, True, new)
 
 
-SEQUENTIAL_ENTRY = Entry(SEQUENTIAL, host.c_serial)
-MULTICORE = Entry("C/OpenMP, cell by cell", host.c_multicore)
+SEQUENTIAL_ENTRY = Entry(SEQUENTIAL, host.c_serial, on_host=True)
+MULTICORE = Entry("C/OpenMP, cell by cell", host.c_multicore, on_host=True)
 NEW = [method("contraction", "contraction", True), method("auto", "auto", True)]
 PEERS = [
     Entry("cuSPARSE gtsv2StridedBatch", cuda.strided, new=True),
     Entry("cuSPARSE gtsvInterleavedBatch, Thomas", cuda.interleaved, new=True),
-    Entry("C/OpenMP, equal trees in lanes", host.c_equal, new=True),
-    Entry("C/OpenMP, any trees in lanes", host.c_different, new=True),
-    Entry("Numba, prange", host.numba_parallel, new=True),
+    Entry("C/OpenMP, equal trees in lanes", host.c_equal, new=True, on_host=True),
+    Entry("C/OpenMP, any trees in lanes", host.c_different, new=True, on_host=True),
+    Entry("Numba, prange", host.numba_parallel, new=True, on_host=True),
 ]
 
 
@@ -149,7 +175,7 @@ def timed(
         A method of clhines is wrong, or there is no sequential solver.
     """
     absent: list[dict] = []
-    found = peers.time_all(case, _candidates(case, entries, absent), run.seconds, absent)
+    found = peers.time_all(case, _candidates(run, case, entries, absent), run.seconds, absent)
     owns = {e.name for e in entries if e.own}
     for m in absent:
         if m["name"] in owns and m["reason"].startswith("wrong"):
@@ -162,26 +188,42 @@ def timed(
     place = {e.name: k for k, e in enumerate(entries)}
     rows = []
     for r in sorted(found, key=lambda r: place.get(r["name"], -1)):
+        if r["name"] == peers.FLOOR:
+            r["arrays"] = traffic.PLAIN
         r |= {"num_nodes": case.forest.num_nodes, "new": r["name"] not in olds, **labels}
         rows.append(r | {"speedup": first / r["seconds"] if first else None})
     return rows
 
 
-def _candidates(case: Case, entries: Sequence[Entry], absent: list[dict]) -> Iterator[Candidate]:
+def _candidates(
+    run: Run, case: Case, entries: Sequence[Entry], absent: list[dict]
+) -> Iterator[Candidate]:
     """Give the floor and every solver that can run here; the others go to `absent`."""
     yield peers.floor(case)
     for entry in entries:
         try:
-            for candidate in entry.make(case):
+            given = _for_host(run, case) if entry.on_host else case
+            for candidate in entry.make(given):
+                if given is not case:
+                    candidate.stands_for = case.forest.num_nodes / given.forest.num_nodes
+                    candidate.facts = functools.partial(dict, timed_cells=given.cells)
                 if not systems.on_host(case.queue.device) and candidate.clock == "wall":
                     candidate.most = 5  # of the host of a GPU, where time is short
                 yield candidate
-        except (ClhinesError, MissingError) as error:
+        except (ClhinesError, MissingError, cl.MemoryError) as error:
             absent.append(peers.absent(case, entry.name, error))
         except Exception as error:  # whatever a peer's library does, the others are timed
             if entry.own:
                 raise
             absent.append(peers.absent(case, entry.name, error))
+
+
+def _for_host(run: Run, case: Case) -> Case:
+    """Return what solvers of the host get: whole repeats of the batch, as many as `host_nodes`."""
+    if case.part is None or case.forest.num_nodes <= run.host_nodes:
+        return case
+    turns = max(1, int(run.host_nodes / case.part.num_nodes))
+    return case.first(min(case.cells, turns * case.part.num_cells))
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -193,12 +235,14 @@ def text(result: dict[str, Any]) -> str:
     rows, lines = result["rows"], []
     for r in rows:
         speedup = "-" if r["speedup"] is None else table.narrow(r["speedup"], 8, 2)
+        mark = "*" if "timed_cells" in r else " "
         lines.append(
-            f"{r['panel']:<26} {r['cells']:>7} {r['name']:<37} "
+            f"{r['panel']:<26} {r['cells']:>7} {r['name']:<37}{mark}"
             f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {speedup:>8} "
             f"{table.narrow(r['x_floor'], 7, 2)}"
         )
-    return table.ruled(head, lines, [(r["panel"], r["cells"]) for r in rows])
+    found = table.ruled(head, lines, [(r["panel"], r["cells"]) for r in rows])
+    return "\n\n".join(filter(None, [found, traffic.text(rows)]))
 
 
 def notes(result: dict[str, Any]) -> str:
@@ -207,10 +251,17 @@ def notes(result: dict[str, Any]) -> str:
     if result["record"]["load_before"] > 0.3:
         texts.append(f"load of other programs when it began: {result['record']['load_before']:.1f}")
     texts += [f"scaled: {text}" for text in dict.fromkeys(result["scaled"])]
-    where: dict[tuple[str, str], int] = {}
+    parts = sorted({(r["panel"], r["timed_cells"]) for r in result["rows"] if "timed_cells" in r})
+    if parts:
+        said = "; ".join(f"{cells:,} cells of {panel}" for panel, cells in parts)
+        texts.append(f"*: time of the host in proportion to that of fewer cells: {said}")
+    where: dict[tuple[str, str], list[str]] = {}
     for m in result["missing"]:
-        where[m["name"], m["reason"]] = where.get((m["name"], m["reason"]), 0) + 1
-    texts += [f"missing: {name}: {why}; {n} cases" for (name, why), n in where.items()]
+        cell = f"{m['cells']:,} cells of {m.get('panel', m['kind'])}" if "cells" in m else "all"
+        where.setdefault((m["name"], m["reason"]), []).append(cell)
+    for (name, why), which in where.items():
+        more = f" and {len(which) - 1} more" if len(which) > 1 else ""
+        texts.append(f"missing: {name}: {why}; {which[-1]}{more}")
     return "\n".join(table.wrapped(texts))
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from bench import MissingError, plot, record
 from bench.measures import spikes
-from bench.papers import batch, cases, padding, pictures, report
+from bench.papers import batch, cases, claims, padding, pictures, report, traffic
 from bench.papers.cases import Run
 from bench.peers import host
 
@@ -175,7 +175,8 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
 
 def text(result: dict[str, Any]) -> str:
     """Return the table of a figure, and its notes."""
-    return f"{FIGURES[result['figure']].table(result)}\n\n{cases.notes(result)}"
+    parts = claims.of_result(result), FIGURES[result["figure"]].table(result), cases.notes(result)
+    return "\n\n".join(filter(None, parts))
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -211,9 +212,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run the figures, one after another; 1 where one of them failed."""
     args = parsed(arguments)
     queue = record.queue(args.device, ["float64"])
+    traffic.ask_for_registers(queue.device)
     most = cases.most_nodes(queue, args.nodes, args.quick)
     seconds = args.seconds or (0.02 if args.quick else 1.0)
-    run = Run(queue, args.quick, most, seconds)
+    run = Run(queue, args.quick, most, seconds, cases.host_nodes(queue))
     folder = Path(args.out) / f"papers-{record.slug(queue.device)}"
     known, failed = record.record(queue, "papers", arguments), {}
     for name in args.figures or FIGURES:

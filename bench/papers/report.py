@@ -6,7 +6,7 @@ is in `clhines.ring`; here only the trees count, as the time of a solve does not
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -96,25 +96,16 @@ def entry(
     plans: dict[str, clhines.Plan] | None = None,
 ) -> Entry:
     """Return a method as a line of a figure; `plans` takes its plan."""
+    plain = cases.method(name, method, new, **options)
 
-    def make(case: Case) -> list[Candidate]:
+    def make(case: Case) -> Iterator[Candidate]:
         if packed:
-            return [packing(case, method, name, **options)]
-        forest, others, couplings = systems.rooted(case.forest, options)
-        solver = solver_of(case.queue, forest, method, case.dtype.name, tuple(others.items()))
-        if plans is not None:
-            plans[name] = solver.plan
-        sets = [(d, couplings(u), b) for d, u, b in case.sets]
-        enqueue, result = systems.in_device_order(solver, sets)
-        wall = systems.on_host(case.queue.device)
-
-        def launch(k: int) -> float | None:
-            enqueue(k)
-            case.queue.finish()
-            events = solver.kernel_events
-            return None if wall else (events[-1].profile.end - events[0].profile.start) * 1e-9
-
-        return [Candidate(name, launch, result, clock="wall" if wall else "device")]
+            yield packing(case, method, name, **options)
+            return
+        for candidate in plain.make(case):
+            if plans is not None and candidate.solver is not None:
+                plans[name] = candidate.solver.plan
+            yield candidate
 
     return Entry(name, make, True, new)
 
@@ -125,18 +116,6 @@ def old_entry(packed: bool = False) -> Entry:
     return Entry(name, lambda case: [old.solver(case, name, packed)], True)
 
 
-@functools.lru_cache(1)  # what is timed with packing comes after the same without
-def solver_of(
-    queue: cl.CommandQueue,
-    forest: clhines.Forest,
-    method: str,
-    dtype: str,
-    options: tuple[tuple[str, Any], ...],
-) -> clhines.Solver:
-    """Return a solver, the last one again where it is the same."""
-    return clhines.Solver(forest, method, dtype, queue=queue, **dict(options))
-
-
 def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     """Return a method as a candidate from natural order to natural order.
 
@@ -145,9 +124,9 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     Plans that read natural order need no packing.
     """
     queue = case.queue
-    solver = solver_of(queue, case.forest, method, case.dtype.name, tuple(options.items()))
+    solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
     resident = solver.engine.loaded  # pack() has no `out`, and memory is not what is timed
-    natural = [[cla.to_device(queue, a) for a in arrays] for arrays in case.sets]
+    natural = list(case.on_device())
     edges = [solver.pack(u) for _, u, _ in natural]
     d, b, x = (cla.empty_like(edges[0]) for _ in range(3))
     out = [cla.empty_like(s[2]) for s in natural]
@@ -164,7 +143,7 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
 
     wall = systems.on_host(queue.device)
     clock = "wall" if wall else "device"
-    return Candidate(name, launch, lambda k: out[k].get(), clock=clock)
+    return Candidate(name, launch, lambda k: case.solution(out[k]), clock=clock)
 
 
 def _in_and_out(solver: Any, natural: list[Any], packed: tuple[Any, ...], out: Any) -> list[Any]:

@@ -15,7 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from bench import systems
-from bench.systems import Candidate, Case
+from bench.systems import Candidate, Case, Repeats
 from clhines import Forest
 
 WIDTH = 32  # cells of a block, and multiple that its length is rounded up to
@@ -106,7 +106,7 @@ def solver(case: Case, name: str, packed: bool = False) -> Candidate:
     built = cl.Program(queue.context, SOURCE).build([f"-DREAL={real}", f"-DWIDTH={WIDTH}"])
     to, back, solve = (cl.Kernel(built, n) for n in ("to_order", "from_order", "old"))
     tables = [cla.to_device(queue, a.astype(np.int32)) for a in (parent, sizes, place)]
-    natural = [[cla.to_device(queue, a) for a in arrays] for arrays in case.sets]
+    natural = list(case.on_device())
     work = [cla.zeros(queue, total, case.dtype) for _ in range(2 + len(natural))]
     (d, b), edges = work[:2], work[2:]
     out = cla.empty(queue, forest.num_nodes, case.dtype)
@@ -134,9 +134,9 @@ def solver(case: Case, name: str, packed: bool = False) -> Candidate:
             pack(k)
             queue.finish()
 
-    def result(k: int) -> np.ndarray:
+    def result(k: int) -> np.ndarray | Repeats:
         moved(back, b, out)
-        return np.asarray(out.get())
+        return case.solution(out)
 
     for values, (_, u, _) in zip(edges, natural):
         moved(to, u, values)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Launch = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
+_DRAWN = 1 << 22  # random values at most: drawing and copying more takes longer than measuring
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
 _MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
 _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
@@ -101,7 +102,8 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int
 def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
     """Prepare the kernel that reads three arrays of n reals and writes one.
 
-    Two sets of arrays of random values take turns; one set where they are far above any cache.
+    Two sets of arrays of random values take turns; one set where they are far above any cache. The
+    values repeat after 4.2 million.
 
     Returns
     -------
@@ -114,17 +116,18 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
         The arrays do not fit beside what is on the device.
     """
     rng = np.random.default_rng(n)
-    values = [rng.random(n).astype(dtype) for _ in range(2)]
-    turns = 2 if FLOOR_ARRAYS * values[0].nbytes < 1 << 29 else 1
+    values = [rng.random(min(n, _DRAWN)).astype(dtype) for _ in range(2)]
+    nbytes = n * values[0].itemsize
+    turns = 2 if FLOOR_ARRAYS * nbytes < 1 << 29 else 1
     try:
-        sets = [[cla.to_device(queue, values[(k + j) % 2]) for j in range(4)] for k in range(turns)]
+        sets = [[repeated(queue, values[(k + j) % 2], n) for j in range(4)] for k in range(turns)]
     except cl.MemoryError as error:
         raise DeviceMemoryError(
-            f"the memory floor needs {turns * FLOOR_ARRAYS * values[0].nbytes / 2**20:.1f} MiB"
+            f"the memory floor needs {turns * FLOOR_ARRAYS * nbytes / 2**20:.1f} MiB"
         ) from error
     cpu = devices.is_cpu(queue.device)
     width = devices.limits(queue.device).vector_bytes // np.dtype(dtype).itemsize if cpu else 1
-    spec = FloorSpec(real_name(dtype), width, cpu and values[0].nbytes > STREAM_BYTES)
+    spec = FloorSpec(real_name(dtype), width, cpu and nbytes > STREAM_BYTES)
     kernel = program.Kernel(program.build(queue.context, spec), "floor_copy")
     group = 1 if cpu else min(256, queue.device.max_work_group_size)
     items = queue.device.max_compute_units * 8 if cpu else -(-n // group) * group
@@ -134,6 +137,31 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
         return kernel(queue, (items,), (group,), np.int64(n), *arrays)
 
     return launch
+
+
+def repeated(queue: cl.CommandQueue, values: np.ndarray, n: int) -> cla.Array:
+    """Put values on the device again and again, until there are n; only the first are copied there.
+
+    Parameters
+    ----------
+    values : (m,) array
+
+    Returns
+    -------
+    pyopencl.array.Array, (n,) of the dtype of `values`
+        Element i is ``values[i % m]``.
+    """
+    first = np.ascontiguousarray(values[:n])
+    out = cla.empty(queue, n, first.dtype)
+    cl.enqueue_copy(queue, out.base_data, first)
+    done = len(first)
+    while done < n:
+        count = min(done, n - done)  # what is there is a whole number of repeats
+        size = {"dst_offset": done * first.itemsize, "byte_count": count * first.itemsize}
+        cl.enqueue_copy(queue, out.base_data, out.base_data, **size)
+        done += count
+    queue.finish()
+    return out
 
 
 def seconds_in_turns(

@@ -1,0 +1,286 @@
+"""What the cuHinesBatch paper says of each figure, in a number, beside what was measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench import table
+from bench.papers import traffic
+
+Rows = list[dict[str, Any]]
+NEAR, CLOSE = 1.25, 1.05  # times larger or smaller: still as in the paper
+MULTICORE, FULL, THOMAS = "C/OpenMP, cell by cell", "full-interleaved", "Thomas, interleaved"
+CYCLIC = {"CR-PCR": "CR-PCR", "cuSPARSE gtsv2StridedBatch": "cuSPARSE"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a paper.
+
+    Attributes
+    ----------
+    text : str
+    paper, here : str
+        What it says, and what was found.
+    holds : bool
+    """
+
+    text: str
+    paper: str
+    here: str
+    holds: bool
+
+
+def number(text: str, paper: float, here: float | None, near: float = NEAR) -> Iterator[Claim]:
+    """Give the claim of a number; it holds within the factor `near`. None was not measured."""
+    if here is not None:
+        yield Claim(text, short(paper), short(here), paper / near <= here <= paper * near)
+
+
+def order(text: str, ratio: float | None) -> Iterator[Claim]:
+    """Give the claim that something is faster: `ratio`, of times, is above 1."""
+    if ratio is not None:
+        yield Claim(text, "> 1", short(ratio), ratio > 1)
+
+
+def short(value: float) -> str:
+    """Write a number in three figures."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def text(claims: Iterator[Claim], title: str = "Beside the paper") -> str:
+    """Return claims as text, those first that do not hold here; nothing without any."""
+    found = sorted(claims, key=lambda c: c.holds)
+    if not found:
+        return ""
+    head = f"{title + ':':<69} {'paper':>7} {'here':>12} outcome"
+    lines = [
+        f"{c.text:<69} {c.paper:>7} {c.here:>12} {'as there' if c.holds else 'differs'}"
+        for c in found
+    ]
+    return table.ruled(head, lines)
+
+
+# -- parts of rows -----------------------------------------------------------------------------
+
+
+def of(rows: Rows, name: str, **labels: Any) -> Rows:
+    """Return the rows of a solver, by number of cells."""
+    some = [r for r in rows if r["name"] == name and labels.items() <= r.items()]
+    return sorted(some, key=lambda r: r["cells"])
+
+
+def at(rows: Rows, name: str, key: str, place: int = -1, **labels: Any) -> float | None:
+    """Return a number of the row with most cells, or fewest (`place` 0); None without it."""
+    some = of(rows, name, **labels)
+    return some[place][key] if some else None
+
+
+def best(rows: Rows, name: str, **labels: Any) -> float | None:
+    """Return the largest speed-up of a solver."""
+    return max((r["speedup"] for r in of(rows, name, **labels)), default=None)
+
+
+def over(rows: Rows, slow: str, fast: str, place: int = -1, **labels: Any) -> float | None:
+    """Return the time of one solver over that of another, of the largest batch or another."""
+    times = [at(rows, name, "seconds", place, **labels) for name in (slow, fast)]
+    return None if None in times else times[0] / times[1]  # type: ignore[operator]
+
+
+def bandwidth(rows: Rows, name: str) -> float | None:
+    """Return the largest share that a solver has of the bandwidth of the memory floor."""
+    shares = []
+    for r in of(rows, name):
+        floor = next(f for f in rows if f["name"] == "memory floor" and same_point(f, r))
+        mine, most = traffic.gb_per_s(r), traffic.gb_per_s(floor)
+        if mine is not None and most is not None:
+            shares.append(mine / most)
+    return max(shares, default=None)
+
+
+def same_point(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Whether two rows are of one case."""
+    return all(a[k] == b[k] for k in ("panel", "cells", "dtype"))
+
+
+# -- the figures -------------------------------------------------------------------------------
+
+
+def claims_3(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figure 3 and the text around it."""
+    rows = result["rows"]
+    counts = sorted({r["cells"] for r in rows})
+    yield from number("multicore (16 cores), fewest cells", 2, at(rows, MULTICORE, "speedup", 0))
+    yield from number("multicore (16 cores), most cells", 6, at(rows, MULTICORE, "speedup"))
+    yield from number("flat, at best", 2, best(rows, "flat"))
+    if 25_600 in counts:
+        rate = at(rows, FULL, "speedup", cells=25_600)
+        yield from number("full-interleaved, 25,600 cells", 20, rate)
+    yield from number(f"full-interleaved, {counts[-1]:,} cells", 25, at(rows, FULL, "speedup"))
+    yield from order(
+        "fewest cells: time of full-interleaved over multicore", over(rows, FULL, MULTICORE, 0)
+    )
+    yield from order("most cells: time of flat over full-interleaved", over(rows, "flat", FULL))
+    for count in (2, 4):
+        one, some = (f"{FULL}, {n} of the devices" for n in (1, count))
+        yield from number(
+            f"full-interleaved, {count} devices over 1, most cells",
+            0.95 * count,
+            over(rows, one, some),
+        )
+    yield from number("full-interleaved: bandwidth over the floor's", 1.0, bandwidth(rows, FULL))
+
+
+def claims_4(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figures 4a and 4b."""
+    rows = result["rows"]
+    blocks = [r for r in rows if r["name"].startswith("block-interleaved")]
+    times = [r["seconds"] for r in blocks if r["name"].split()[-1].isdigit()]
+    full = at(rows, FULL, "seconds")
+    yield from number(
+        "full-interleaved over the best block size", 1.02, full and full / min(times), CLOSE
+    )
+    yield from number("slowest block size over the best", 1.02, max(times) / min(times), CLOSE)
+    yield from order("time of flat over block-shared", over(rows, "flat", "block-shared"))
+    yield from order("time of block-shared over full-interleaved", over(rows, "block-shared", FULL))
+
+
+def claims_5(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figure 5."""
+    rows = result["rows"]
+    panels = list(dict.fromkeys(r["panel"] for r in rows))
+    found = [best(rows, FULL, panel=p) for p in panels]
+    rates = [r for r in found if r is not None]
+    yield from number("best cell over worst, full-interleaved", 55 / 47, max(rates) / min(rates))
+    yield from number("multicore, at best", 6, best(rows, MULTICORE))
+    yield from number("full-interleaved, at best", 25, best(rows, FULL))
+
+
+def claims_6(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figure 6."""
+    rows = result["rows"]
+    for share in ("10%", "50%"):
+        one, many = (at(rows, FULL, "seconds", panel=f"{k} {share}") for k in ("mono", "multi"))
+        if one and many:
+            ratio = many / one
+            said = f"{share} branches: many shapes over one, full-interleaved"
+            yield Claim(said, "> 1", short(ratio), ratio > NEAR)
+
+
+def claims_9(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figure 9: the largest ratios, and from where on Thomas is ahead."""
+    rows = result["rows"]
+    for dtype, peak in (("float32", 4.0), ("float64", 3.0)):
+        for name, short_name in CYCLIC.items():
+            found = [
+                r["seconds"] / t["seconds"]
+                for r in of(rows, name, dtype=dtype)
+                for t in of(rows, THOMAS, dtype=dtype, nodes=r["nodes"], cells=r["cells"])
+            ]
+            said = f"{dtype}: time of {short_name} over Thomas, at most"
+            yield from number(said, peak, max(found, default=None))
+    for dtype in ("float32", "float64"):
+        for nodes in sorted({r["nodes"] for r in rows}):
+            for name, short_name in CYCLIC.items():
+                said = f"{dtype}, {nodes:,} rows: Thomas ahead of {short_name} from"
+                yield from _crossing(of(rows, name, dtype=dtype, nodes=nodes), rows, said)
+
+
+def _crossing(others: Rows, rows: Rows, said: str) -> Iterator[Claim]:
+    """Give the number of systems from which on Thomas is ahead of all that have more."""
+    paper = 2560 if others and others[0]["nodes"] < 1024 else 2000
+    first = None
+    for r in reversed(others):
+        thomas = of(rows, THOMAS, dtype=r["dtype"], nodes=r["nodes"], cells=r["cells"])
+        if not thomas or thomas[0]["seconds"] >= r["seconds"]:
+            break
+        first = r["cells"]
+    if others:
+        last = f"> {others[-1]['cells']:,}"
+        yield Claim(said, f"{paper:,}", f"{first:,}" if first else last, first == paper)
+
+
+def claims_chains(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figures 10 and 11."""
+    rows = result["rows"]
+    yield from number("Thomas, at best", 25, best(rows, THOMAS))
+    yield from number("CR-PCR, at best", 10, best(rows, "CR-PCR"))
+    panels = list(dict.fromkeys(r["panel"] for r in rows))
+    behind = [over(rows, THOMAS, MULTICORE, 0, panel=p) for p in panels]
+    known = [b for b in behind if b is not None]
+    yield from order(
+        "fewest systems: time of Thomas over multicore, at most", max(known, default=None)
+    )
+    yield from number("Thomas: bandwidth over the floor's, at best", 0.8, bandwidth(rows, THOMAS))
+    filled = [r["occupancy"] for r in of(rows, THOMAS) if "occupancy" in r]
+    yield from number("Thomas: occupancy, at best [%]", 92, max(filled, default=None))
+
+
+def claims_12(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figure 12."""
+    rows, memory = result["rows"], result["memory"]
+    errors = {(r["row"], r["nodes"]): r["largest"] for r in rows}
+    sizes = {n for _, n in errors}
+    ratios = [errors["CR-PCR", n] / errors["Thomas", n] for n in sizes]
+    yield from number("error of CR-PCR over Thomas, at most", 4, max(ratios))
+    taken = {(m["name"], m["nodes"]): m["bytes"] for m in memory}
+    last = max(n for _, n in taken)
+    for name in ("cuSPARSE gtsvStridedBatch", "CR-PCR"):
+        ratio = taken[name, last] / taken["Thomas", last]
+        yield from number(f"memory of {name} over Thomas, {last:,} rows", 2, ratio)
+
+
+def claims_13(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figure 13."""
+    rows = [{**r, "seconds": r["seconds"] / r["cells"]} for r in result["rows"]]  # of a system
+    ratio = over(rows, "padding skipped", "padding computed")
+    yield from order("most systems: time of padding skipped over computed", ratio)
+    names = [r["name"] for r in rows if r["name"].startswith("all of")]
+    if names:
+        ratio = over(rows, "padding computed", names[-1])
+        yield from number(f"time of computed over {names[-1]}, most systems", 1, ratio)
+    rows = result["rows"]
+    skipped, computed = (bandwidth(rows, f"padding {k}") for k in ("skipped", "computed"))
+    if skipped and computed:
+        yield from number("bandwidth, computed over skipped", 70 / 28, computed / skipped)
+
+
+def claims_14(result: dict[str, Any]) -> Iterator[Claim]:
+    """Give those of figure 14."""
+    rows = result["rows"]
+    panels = list(dict.fromkeys(r["panel"] for r in rows))
+    yield from number("level by level, at best", 25, best(rows, "levels"))
+    yield from number("full-interleaved (mono), at best", 12, best(rows, FULL))
+    gains = {p: over(rows, FULL, "levels", panel=p) for p in panels}
+    known = {p: g for p, g in gains.items() if g is not None}
+    yield from number(
+        "time of mono over level by level, most cells, at best", 2, max(known.values())
+    )
+    times = {p: at(rows, "levels", "seconds", panel=p) for p in known}
+    if "4 levels" in times:
+        fastest = min(times, key=lambda p: times[p] or 0)
+        said = "fastest number of levels, most cells"
+        yield Claim(said, "4", fastest.split()[0], fastest == "4 levels")
+
+
+CLAIMS: dict[str, Callable[[dict[str, Any]], Iterator[Claim]]] = {
+    "batch-3": claims_3,
+    "batch-4": claims_4,
+    "batch-5": claims_5,
+    "batch-6": claims_6,
+    "batch-9": claims_9,
+    "batch-10": claims_chains,
+    "batch-11": claims_chains,
+    "batch-12": claims_12,
+    "batch-13": claims_13,
+    "batch-14": claims_14,
+}
+
+
+def of_result(result: dict[str, Any]) -> str:
+    """Return the claims of a figure as text."""
+    make: Callable[[dict[str, Any]], Sequence[Claim] | Iterator[Claim]] | None
+    make = CLAIMS.get(result["figure"])
+    return "" if make is None else text(iter(make(result)))
