@@ -24,7 +24,7 @@ from typing import Any
 
 from bench import MissingError, plot, record
 from bench.measures import spikes
-from bench.papers import batch, cases, claims, padding, pictures, report, traffic
+from bench.papers import batch, cases, claims, padding, pictures, report, report_claims, traffic
 from bench.papers.cases import Run
 from bench.peers import host
 
@@ -175,7 +175,8 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
 
 def text(result: dict[str, Any]) -> str:
     """Return the table of a figure, and its notes."""
-    parts = claims.of_result(result), FIGURES[result["figure"]].table(result), cases.notes(result)
+    found = claims.of_result(result, {**claims.CLAIMS, **report_claims.CLAIMS})
+    parts = found, FIGURES[result["figure"]].table(result), cases.notes(result)
     return "\n\n".join(filter(None, parts))
 
 
