@@ -33,7 +33,8 @@ MEDIUM = "medium-high"  # the one of figures 3 and 4
 MULTI = 512  # nodes of the cells of figures 6 and 14
 MADE = "random binary trees of the nodes and branches of Table 1, seeded, not its reconstructions"
 FLAT = method("flat", "flat")
-INTERLEAVED = method("full-interleaved", "interleaved")
+FULL = "full-interleaved"
+INTERLEAVED = method(FULL, "interleaved")
 THOMAS = method("Thomas, interleaved", "interleaved")  # cuThomasBatch
 CR_PCR = method("CR-PCR", "cr_pcr")
 SPEEDUP = "speed-up over sequential execution"
@@ -86,9 +87,9 @@ def measure_3(run: Run) -> dict[str, Any]:
     """
     panel = six(MEDIUM)
     result = found(run, cell=f"{panel}: nodes, branches", table=MADE)
-    shared = {"flat": "flat", "full-interleaved": "interleaved", "auto": "auto"}
+    shared = {"flat": "flat", FULL: "interleaved", "auto": "auto"}
     several = [
-        on_devices(f"{name}, {count} of {DEVICES}", row, count)
+        on_devices(f"{name}, {count} {pictures.DEVICES}", row, count)
         for count in (1, 2, 4, 8)
         if 1 < len(devices.alike(run.queue.device, np.float64)) >= count
         for name, row in shared.items()
@@ -105,9 +106,6 @@ def measure_3(run: Run) -> dict[str, Any]:
 def peers_for(run: Run) -> list[Entry]:
     """Return the peers that are drawn: beside a GPU those that run on it; with ``--quick`` one."""
     return PEERS[3:4] if run.quick else [p for p in PEERS if run.is_host or not p.on_host]
-
-
-DEVICES = "the devices"
 
 
 def on_devices(name: str, row: str, count: int) -> Entry:
@@ -148,10 +146,13 @@ def on_queues(name: str, row: str, case: Case, queues: list[Any]) -> Candidate:
 
 
 def draw_3(figure: Any, result: dict[str, Any]) -> None:
-    """Bars as in the paper, and all lines over the number of cells."""
+    """Bars as in the paper, and all lines over the number of cells; a time of one device once."""
     left, right = pictures.panels(figure, 1, 2)
-    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
-    pictures.bars(left, [r for r in rows if not r["new"]], "speedup", SPEEDUP)
+    skipped = cases.SEQUENTIAL, *(f"{n}, 1 {pictures.DEVICES}" for n in ("flat", "auto", FULL))
+    rows = [r for r in result["rows"] if r["name"] not in skipped]
+    bars = [r for r in rows if not r["new"] and r["name"].partition(",")[0] not in ("flat", "auto")]
+    bars += [r for r in rows if r["name"] == "flat"]
+    pictures.bars(left, bars, "speedup", SPEEDUP)
     left.set(xlabel="number of neurons", title="as in the paper")
     pictures.lines(right, rows, "speedup", SPEEDUP, "number of neurons")
     right.set_title("and what is new")

@@ -23,7 +23,7 @@ SEQUENTIAL = "C, one thread"  # what every speed-up is over
 PERIOD = 1024  # cells, at least, after which the random values of a batch repeat
 PERIOD_NODES = 1 << 20  # or so many nodes, where cells are large
 BYTES = 200  # of device memory a node: d, u, b, x in two sets, factors and tables
-MOST_NODES = {True: 4.2e6, False: 1.8e8}  # a batch at most: on a CPU, which keeps all solvers
+MOST_NODES = {True: 4.2e6, False: 2e8}  # a batch at most: on a CPU, which keeps all solvers
 # of a case at once, and on other devices: 256,000 of the largest cells of the papers
 HOST_NODES = 8.4e6  # that the host of another device solves at most: far more than caches hold
 QUICK_NODES = 4096

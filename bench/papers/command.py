@@ -24,7 +24,17 @@ from typing import Any
 
 from bench import MissingError, plot, record
 from bench.measures import spikes
-from bench.papers import batch, cases, claims, padding, pictures, report, report_claims, traffic
+from bench.papers import (
+    batch,
+    cases,
+    claims,
+    padding,
+    patterns,
+    pictures,
+    report,
+    report_claims,
+    traffic,
+)
 from bench.papers.cases import Run
 from bench.peers import host
 
@@ -79,6 +89,12 @@ def draw_spikes(figure: Any, result: dict[str, Any]) -> None:
 
 
 FIGURES: dict[str, Figure] = {
+    "report-2.1": Figure(
+        "Huber 2018, figures 1.1 and 2.1: a cell and its Hines matrix",
+        patterns.measure_2_1,
+        patterns.draw_2_1,
+        patterns.table_2_1,
+    ),
     "report-4.1": Figure(
         "Huber 2018, figure 4.1: idle lanes, sorted and unsorted",
         report.measure_4_1,
@@ -116,6 +132,12 @@ FIGURES: dict[str, Figure] = {
     ),
     "batch-6": Figure(
         "Valero-Lara 2018, figure 6: one shape against many", batch.measure_6, batch.draw_6
+    ),
+    "batch-8": Figure(
+        "Valero-Lara 2018, figure 8: rows that CR and PCR read",
+        patterns.measure_8,
+        patterns.draw_8,
+        patterns.table_8,
     ),
     "batch-9": Figure(
         "Valero-Lara 2018, figure 9: cyclic reduction over Thomas", batch.measure_9, batch.draw_9

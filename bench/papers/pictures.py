@@ -52,11 +52,16 @@ LOOKS: dict[str, dict[str, Any]] = {
     "high": {"color": "#56B4E9", "marker": "o"},
 }
 
+DEVICES = "of the devices"  # ends the name of a line of a batch that several devices share
+STEPS = {"reduce": "#0072B2", "solve": "#D55E00", "substitute": "#009E73"}
+SHADES = ("#56B4E9", "#E69F00", "#009E73", "#F0E442", "#CC79A7", "#D55E00", "#0072B2")
+
 
 def look(name: str) -> dict[str, Any]:
     """Return how a line is drawn; of the names that it starts with, the longest counts."""
     known = [k for k in LOOKS if name.startswith(k)]
-    return {"lw": 1.4, "ms": 5, "mew": 0.7, **LOOKS.get(max(known, key=len, default=""), {})}
+    found = {"lw": 1.4, "ms": 5, "mew": 0.7, **LOOKS.get(max(known, key=len, default=""), {})}
+    return found | ({"ls": "-."} if name.endswith(DEVICES) else {})
 
 
 def sheet(
@@ -175,7 +180,7 @@ def bar_look(name: str) -> dict[str, Any]:
     if name == "memory floor":
         return {"color": "white", "ec": "black", "lw": 0.8, "hatch": ".."}
     found = look(name)
-    hatch = "//" if found.get("ls") == ":" else None  # of a colour that another has
+    hatch = "//" if found.get("ls") in (":", "-.") else None  # of a colour that another has
     return {"color": found.get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
 
 

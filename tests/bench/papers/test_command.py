@@ -1,5 +1,6 @@
 """The papers' experiments: every figure in one small run, and the pieces that they are made of."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyopencl.array as cla
 import pytest
 from bench_cases import needs_cc
 
@@ -105,7 +107,7 @@ def test_an_unknown_figure(capsys):
     with pytest.raises(SystemExit):
         command.main(["batch-3", "batch-99"])
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "no figure 'batch-99'; there are report-4.1, report-7.1" in error
+    assert "no figure 'batch-99'; there are report-2.1, report-4.1" in error
 
 
 @pytest.mark.parametrize(
@@ -231,6 +233,66 @@ def test_c_takes_cells_of_any_sizes(make, dtype):
         candidate.run(k)
         error = reference.residual(case.forest, *values, candidate.result(k))
         assert error < peers.BOUND * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_solutions_that_repeat_are_looked_at_everywhere(fast_queue, monkeypatch, dtype):
+    """A wrong or missing value in any cell but the first ones is found, on the device and not."""
+    monkeypatch.setattr(cases, "PERIOD", 4)
+    case = cases.batch(run_on(fast_queue), TREES, 30, "trees", dtype)
+    assert case.part.num_cells == 4 and len(case.values[0][0]) == case.part.num_nodes
+    candidate = peers.own(case, "flat")
+    peers.check(case, candidate, {})
+    assert 0 <= candidate.error < peers.BOUND * np.finfo(dtype).eps
+    right = np.resize(candidate.result(0).once, case.forest.num_nodes)
+    assert reference.residual(case.forest, *case.sets[0], right) < 1e-6
+    for place, value in ((-1, np.nan), (200, np.nan), (-1, 7), (300, -7)):
+        wrong = right.copy()
+        wrong[place] = value
+        for x in (wrong, cla.to_device(fast_queue, wrong)):
+            candidate.result = lambda k, x=x: case.solution(x)
+            with pytest.raises(MissingError, match="wrong, so not timed"):
+                peers.check(case, candidate, {})
+
+
+@needs_cc
+def test_the_host_of_another_device_gets_a_part(fast_queue, monkeypatch):
+    """Whole repeats of the batch; the time is in proportion, and the row says so."""
+    monkeypatch.setattr(cases, "PERIOD", 4)
+    run, one = run_on(fast_queue), sum(map(len, TREES))
+    run.host_nodes = 2.5 * one
+    case = cases.batch(run, TREES, 30, "trees", "float64")
+    whole = dataclasses.replace(cases.SEQUENTIAL_ENTRY, name="all", on_host=False)
+    rows = cases.timed(run, case, [cases.SEQUENTIAL_ENTRY, whole], [], panel="p")
+    found = {r["name"]: r for r in rows}
+    part = found[cases.SEQUENTIAL]
+    assert part["timed_cells"] == 8 and part["cells"] == 30
+    result = {"rows": rows, "setup": {}, "scaled": [], "missing": [], "record": {"load_before": 0}}
+    assert "*: time of the host in proportion to that of fewer cells: 8 cells" in cases.notes(
+        result
+    )
+    given = case.first(8)
+    assert given.forest.num_nodes == 2 * one and given.part.num_nodes == one
+    (candidate,) = host.c_serial(given)
+    peers.check(given, candidate, {})
+
+
+@pytest.mark.parametrize("row", ["flat", "interleaved", "auto"])
+def test_cells_shared_out_to_queues(fast_queue, monkeypatch, row):
+    """The second share begins amid the values that repeat."""
+    monkeypatch.setattr(cases, "PERIOD", 4)
+    case = cases.batch(run_on(fast_queue), [batch.cell("small-high")], 30, "1 shape", "float64")
+    queues = [fast_queue, devices.make_queue(fast_queue.device)]
+    candidate = batch.on_queues(row, row, case, queues)
+    peers.check(case, candidate, {})
+    assert candidate.run(0) > 0
+
+
+def test_cells_of_table_1():
+    for name, (nodes, branches) in batch.CELLS.items():
+        forest = clhines.Forest.from_cells([batch.cell(name)])
+        assert (forest.num_nodes, forest.num_branches) == (nodes, branches)
+        assert name in batch.six(name) and f"({nodes}, {branches})" in batch.six(name)
 
 
 def test_times_between_events_span_all_kernels(fast_queue, monkeypatch):

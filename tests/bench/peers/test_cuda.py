@@ -1,6 +1,7 @@
 """cuSPARSE, as its manual describes it, without a GPU."""
 
 import ctypes
+import dataclasses
 import sys
 from types import SimpleNamespace
 
@@ -84,6 +85,11 @@ def test_cusparse_is_called_as_its_manual_says(monkeypatch, make, cells, dtype):
         asarray=lambda a: a.copy().view(FakeArray),
         asnumpy=np.asarray,
         empty=lambda n, dtype: np.empty(n, dtype).view(FakeArray),
+        tile=np.tile,
+        ascontiguousarray=lambda a: np.ascontiguousarray(a).view(FakeArray),
+        max=np.max,
+        abs=np.abs,
+        get_default_memory_pool=lambda: SimpleNamespace(free_all_blocks=lambda: None),
         cuda=SimpleNamespace(
             Event=FakeEvent, get_elapsed_time=lambda begin, end: 1000.0 * (end.at - begin.at)
         ),
@@ -97,6 +103,12 @@ def test_cusparse_is_called_as_its_manual_says(monkeypatch, make, cells, dtype):
         peers.check(small, candidate, {})
     assert candidate.clock == "device" and candidate.run(0) == 1.0
     assert not list(make(small_case([cells_shapes.chain(9)], cells, dtype, "1 shape")))
+    once = small_case([cells_shapes.chain(9)], 2, dtype, "chains")
+    repeated = dataclasses.replace(small, values=once.values, part=once.forest)
+    if cells > once.cells:
+        (candidate,) = make(repeated)
+        peers.check(repeated, candidate, {})
+        assert len(candidate.result(0).once) == once.forest.num_nodes
 
 
 def test_cusparse_without_cupy(monkeypatch):

@@ -1,0 +1,262 @@
+"""Pictures without a clock: which rows cyclic reduction reads, and what a Hines matrix looks like.
+
+Both are worked out, not only drawn: a system is solved by the steps that the picture shows, and the
+matrix is eliminated to see whether entries appear that were zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import clhines
+from bench import MissingError, record, systems, table
+from bench.papers import pictures
+from bench.papers.cases import Run
+from clhines import reference
+
+ROWS = 8  # of the system of figure 8
+WAYS = {"CR": "cyclic reduction", "PCR": "parallel cyclic reduction"}
+NODES, LEVELS = 5, 3  # compartments of a branch and levels of branches of the report's example
+Step = tuple[str, dict[int, list[int]]]  # what is done, and the rows that each row reads
+
+# -- figure 8 ----------------------------------------------------------------------------------
+
+
+def cyclic(n: int) -> list[Step]:
+    """Give the steps of cyclic reduction of n rows, a power of two from 2 on."""
+    steps: list[Step] = []
+    stride = 1
+    while 4 * stride <= n:
+        done = range(2 * stride - 1, n, 2 * stride)
+        steps.append(("reduce", {i: _inside(n, i - stride, i + stride) for i in done}))
+        stride *= 2
+    steps.append(("solve", {stride - 1: [n - 1], n - 1: [stride - 1]}))
+    while stride > 1:
+        stride //= 2
+        rest = range(stride - 1, n, 2 * stride)
+        steps.append(("substitute", {i: _inside(n, i - stride, i + stride) for i in rest}))
+    return steps
+
+
+def parallel(n: int) -> list[Step]:
+    """Give the steps of parallel cyclic reduction of n rows, a power of two from 2 on."""
+    strides = [1 << k for k in range(n.bit_length() - 1)]
+    return [("reduce", {i: _inside(n, i - s, i + s) for i in range(n)}) for s in strides]
+
+
+def _inside(n: int, *rows: int) -> list[int]:
+    return [i for i in rows if 0 <= i < n]
+
+
+def follow(steps: list[Step], matrix: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Solve a system by doing what the steps say, and nothing else.
+
+    Raises
+    ------
+    MissingError
+        A row depends on others than those that it has read.
+    """
+    n = len(y)
+    rows, x = np.column_stack((matrix, y)).astype(np.float64), np.full(n, np.nan)
+    for what, reads in steps:
+        before = rows.copy()
+        for i, others in reads.items():
+            if what == "substitute":
+                rows[i, n] -= sum(rows[i, j] * x[j] for j in others)
+                rows[i, others] = 0
+            else:
+                for j in others:
+                    rows[i] -= before[i, j] / before[j, j] * before[j]
+                rows[i, others] = 0  # not what rounding leaves there
+        for i in range(n) if what == "reduce" else reads:
+            if not np.any(np.delete(rows[i, :n], i)):
+                x[i] = rows[i, n] / rows[i, i]
+    if not np.all(np.isfinite(x)):
+        raise MissingError("the steps leave rows that depend on others")
+    return x
+
+
+def measure_8(run: Run) -> dict[str, Any]:
+    """Rows that each row reads in each step, and the error of a system that is solved so."""
+    d, u, b = systems.system(systems.chains(1, ROWS))
+    matrix = dense(np.arange(-1, ROWS - 1), d, u)
+    rows = []
+    for name, steps in (("CR", cyclic(ROWS)), ("PCR", parallel(ROWS))):
+        x = follow(steps, matrix, b)
+        error = reference.residual(systems.chains(1, ROWS), d, u, b, x)
+        if not error < systems.TOLERANCE["float64"]:
+            raise MissingError(f"{name}: error {error:.3g}")
+        for k, (what, reads) in enumerate(steps, 1):
+            row = {"panel": name, "step": k, "what": what, "error": error}
+            rows.append({**row, "reads": [[i, others] for i, others in reads.items()]})
+    setup = {"system": f"{ROWS} rows, as in the paper; the same with any power of two"}
+    return {"dtype": "float64", "setup": setup, "scaled": [], "missing": [], "rows": rows}
+
+
+def draw_8(figure: Any, result: dict[str, Any]) -> None:
+    """Draw rows from left to right and steps from top to bottom, a line from each row read."""
+    for axes, (name, said) in zip(pictures.panels(figure, 1, 2), WAYS.items()):
+        steps = [r for r in result["rows"] if r["panel"] == name]
+        for r in steps:
+            color = pictures.STEPS[r["what"]]
+            for i, others in r["reads"]:
+                for j in [i, *others]:
+                    axes.plot([j, i], [r["step"] - 1, r["step"]], color=color, lw=1.2)
+        for k in range(len(steps) + 1):
+            known = [i for i, _ in steps[k - 1]["reads"]] if k else range(ROWS)
+            color = pictures.STEPS[steps[k - 1]["what"]] if k else "black"
+            axes.scatter(range(ROWS), [k] * ROWS, s=16, color="0.8", zorder=2)
+            axes.scatter(known, [k] * len(known), s=44, color=color, zorder=3)
+        axes.set_yticks(
+            range(len(steps) + 1), ["start", *(f"{r['step']}: {r['what']}" for r in steps)]
+        )
+        axes.set(xlabel="row", ylim=(len(steps) + 0.3, -0.3), title=f"{name}: {said}")
+        axes.set_xticks(range(ROWS))
+
+
+def table_8(result: dict[str, Any]) -> str:
+    """Return the steps as text."""
+    head = f"{'algorithm':<10} {'step':>4} {'what':<11} {'rows':>5} {'apart':>6} {'read':>5}  error"
+    lines = []
+    for r in result["rows"]:
+        apart = max(abs(i - j) for i, others in r["reads"] for j in others)
+        read = sum(1 + len(others) for _, others in r["reads"])
+        lines.append(
+            f"{r['panel']:<10} {r['step']:>4} {r['what']:<11} {len(r['reads']):>5} {apart:>6} "
+            f"{read:>5}  {r['error']:.1e}"
+        )
+    return table.ruled(head, lines, [r["panel"] for r in result["rows"]])
+
+
+# -- figures 1.1 and 2.1 of the report ---------------------------------------------------------
+
+
+def dense(parent: np.ndarray, d: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Return a Hines matrix with all its zeros."""
+    matrix = np.diag(np.asarray(d, np.float64))
+    inner = np.flatnonzero(parent >= 0)
+    matrix[inner, parent[inner]] = matrix[parent[inner], inner] = u[inner]
+    return matrix
+
+
+def fill_in(matrix: np.ndarray) -> int:
+    """Count the zeros above the diagonal that elimination from the last row to the first fills."""
+    pattern = matrix != 0
+    for k in range(len(pattern) - 1, 0, -1):
+        above = np.flatnonzero(pattern[:k, k])
+        pattern[np.ix_(above, above)] = True
+    return int((pattern.sum() - (matrix != 0).sum()) // 2)
+
+
+def example() -> np.ndarray:
+    """Parents of the report's kind of cell, branch by branch depth first: each splits in two."""
+    parent: list[int] = []
+
+    def grow(above: int, level: int) -> None:
+        start = len(parent)
+        parent.extend([above, *range(start, start + NODES - 1)])
+        for _ in range(2 if level + 1 < LEVELS else 0):
+            grow(start + NODES - 1, level + 1)
+
+    grow(-1, 0)
+    return np.array(parent, np.int32)
+
+
+def numberings() -> dict[str, np.ndarray]:
+    """Node of `example` that each number stands for."""
+    trees = clhines.Forest.from_cells([example()]).trees
+    rng = np.random.default_rng(record.SEED)
+    return {
+        "breadth first by branch": trees.order,
+        "depth first": np.arange(len(trees.order)),
+        "at random": rng.permutation(len(trees.order)),
+    }
+
+
+def measure_2_1(run: Run) -> dict[str, Any]:
+    """Entries outside the tridiagonal, and those that elimination adds, for three numberings."""
+    forest = clhines.Forest.from_cells([example()])
+    d, u, b = systems.system(forest)
+    whole = dense(forest.parent, d, u)
+    x = reference.solve_serial(forest, d, u, b)
+    rows = []
+    for name, order in numberings().items():
+        matrix = whole[np.ix_(order, order)]
+        error = float(np.max(np.abs(np.linalg.solve(matrix, b[order]) - x[order])))
+        if not error < systems.TOLERANCE["float64"] * np.max(np.abs(x)):
+            raise MissingError(f"{name}: the matrix has another solution, by {error:.3g}")
+        apart = np.abs(np.subtract(*np.nonzero(matrix)))
+        rows.append(
+            {
+                "panel": name,
+                "nodes": len(order),
+                "outside": int((apart > 1).sum()) // 2,
+                "bandwidth": int(apart.max()),
+                "fill_in": fill_in(matrix),
+                "error": error,
+                "entries": np.argwhere(matrix).tolist(),
+            }
+        )
+    setup = {
+        "cell": f"{LEVELS} levels of branches of {NODES} compartments, each branch splits in two",
+        "couplings": "pairs of entries beside the three diagonals; fill-in: pairs that elimination "
+        "from the last row to the first adds; a Hines matrix has none",
+    }
+    return {"dtype": "float64", "setup": setup, "scaled": [], "missing": [], "rows": rows}
+
+
+def draw_2_1(figure: Any, result: dict[str, Any]) -> None:
+    """Draw the numbered tree and its branches, and the matrix for each numbering."""
+    first, *others = pictures.panels(figure, 2, 2)
+    forest = clhines.Forest.from_cells([example()])
+    draw_tree(first, forest.trees)
+    for axes, r in zip(others, result["rows"]):
+        row, column = np.array(r["entries"]).T
+        branch = forest.trees.branch_of_node[numberings()[r["panel"]]]
+        axes.set_facecolor("0.97")
+        for k in range(branch.max() + 1):
+            mine = (branch[row] == k) & (branch[column] == k)
+            axes.scatter(column[mine], row[mine], s=14, marker="s", color=pictures.SHADES[k % 7])
+        far = branch[row] != branch[column]
+        axes.scatter(column[far], row[far], s=14, marker="s", color="black")
+        axes.set(xlim=(-1, r["nodes"]), ylim=(r["nodes"], -1), aspect="equal")
+        axes.set_title(f"{r['panel']}: fill-in {r['fill_in']}")
+
+
+def draw_tree(axes: Any, trees: Any) -> None:
+    """Draw the nodes with their breadth-first numbers, a colour a branch."""
+    count = len(trees.branch_first)
+    x = np.zeros(count)
+    leaves = np.setdiff1d(np.arange(count), trees.branch_parent)
+    x[leaves] = np.arange(len(leaves))
+    for k in range(count - 1, -1, -1):
+        below = np.flatnonzero(trees.branch_parent == k)
+        x[k] = x[below].mean() if len(below) else x[k]
+    branch = trees.branch_of_node
+    up = trees.parent
+    for i in np.flatnonzero(up >= 0):
+        pair = [i, up[i]]
+        axes.plot(x[branch[pair]], trees.depth[pair], color="0.5", lw=1, zorder=1)
+    for i, number in enumerate(trees.rank):
+        color = pictures.SHADES[branch[i] % 7]
+        axes.scatter(x[branch[i]], trees.depth[i], s=110, color=color, zorder=2)
+        axes.annotate(
+            str(number), (x[branch[i]], trees.depth[i]), ha="center", va="center", fontsize=6.5
+        )
+    axes.set(
+        ylim=(trees.depth.max() + 0.8, -0.8), title="the cell, numbered breadth first by branch"
+    )
+    axes.axis("off")
+
+
+def table_2_1(result: dict[str, Any]) -> str:
+    """Return what the numberings do as text."""
+    head = f"{'numbering':<25} {'nodes':>6} {'couplings':>10} {'bandwidth':>10} {'fill-in':>8}"
+    lines = [
+        f"{r['panel']:<25} {r['nodes']:>6} {r['outside']:>10} {r['bandwidth']:>10} "
+        f"{r['fill_in']:>8}"
+        for r in result["rows"]
+    ]
+    return table.ruled(head, lines)
