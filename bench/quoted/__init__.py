@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.figures import Quote, unnamed
-from bench.quoted import models, simulations, solves
-from bench.quoted.entries import NEURON, README, SPEED, SUPPORTED
+from bench.quoted import models, papers, simulations, solves
+from bench.quoted.entries import NEURON, PAPERS, README, SPEED, SUPPORTED
 
-PAGES = (README, SPEED, NEURON, SUPPORTED)
+PAGES = (README, SPEED, NEURON, SUPPORTED, PAPERS)
 QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
@@ -22,12 +22,14 @@ QUOTES: tuple[Quote, ...] = (
     *simulations.cells(),
     *simulations.variants(),
     *models.models(),
+    *papers.papers(),
 )
 SECTIONS = {  # of a page: what has figures of results
     README: ["## How fast"],
     SPEED: [""],
     NEURON: ["## Real models"],
     SUPPORTED: ["## Runtimes"],
+    PAPERS: [papers.REPORT, papers.BATCH, papers.REVIEW, "### All of the report"],
 }
 GIVEN = [  # what is no result: what was asked for, and sizes of devices
     r"[Ss]teps of 0\.025 ms",
@@ -91,6 +93,9 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
     "coverage": (["clhines/mechanisms/nmodl"], ["clhines/mechanisms/nmodl"]),
     "runtimes": (["kernels"], ["kernels"]),
+    "papers": (METHODS, METHODS),
+    "papers-nvidia-h200/report-4.1": ([], []),  # counted
+    "papers-nvidia-h200/review-4": (["kernels/simulate/delivery.mako"], []),
 }
 
 
