@@ -63,6 +63,12 @@ METHODS = [
     "clhines/plan/by_cell",
     "clhines/plan/by_branch",
 ]
+CELLS = [*CONTRACTION, "kernels/by_cell", "clhines/plan/by_cell"]
+FINE = [
+    "kernels/by_branch/fine.mako",
+    "clhines/plan/by_branch/fine.py",
+    "clhines/plan/transforms.py",
+]
 CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
 STATES = [
     "kernels/common/rates.mako",
@@ -93,8 +99,11 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
     "coverage": (["clhines/mechanisms/nmodl"], ["clhines/mechanisms/nmodl"]),
     "runtimes": (["kernels"], ["kernels"]),
-    "papers": (METHODS, METHODS),
-    "papers-nvidia-h200/report-4.1": ([], []),  # counted
+    "papers": (CELLS, METHODS),
+    "papers-nvidia-h200/batch-13": ([*CELLS, "kernels/by_branch/levels.mako"], []),
+    "papers-nvidia-h200/batch-14": ([*CELLS, "kernels/by_branch/levels.mako"], []),
+    "papers-nvidia-h200/report-": ([*CELLS, *FINE], []),
+    "papers-nvidia-h200/report-4.1": (["clhines/cells/shapes.py"], []),  # counted
     "papers-nvidia-h200/review-4": (["kernels/simulate/delivery.mako"], []),
 }
 
