@@ -6,7 +6,7 @@ import pytest
 import clhines
 from bench import systems
 from bench.measures import peers
-from bench.papers import cases, report
+from bench.papers import cases, report, report_claims
 from bench.peers import old
 from clhines import reference
 from clhines.cells import shapes
@@ -114,3 +114,49 @@ def test_branches_of_a_block_by_hand(monkeypatch):
     assert levels == [[2, 1], [4, 3, 3, 1], [1], [4, 1]]
     found = report.shown(unsorted, start)
     assert found == {"unsorted": [4, 1, 3, 3], "sorted": [4, 3, 3, 1]}
+
+
+# -- beside the report -------------------------------------------------------------------------
+
+
+def timed(panel, times):
+    """Rows of (solver, cells, seconds)."""
+    return [
+        {"panel": panel, "name": name, "cells": cells, "seconds": seconds}
+        for name, cells, seconds in times
+    ]
+
+
+def test_claims_of_figure_7_1():
+    """The old solver is not linear yet, `fine` is; its lead falls from 8 to 2."""
+    old, fine = report.OLD + report.PACKED, report.SPLIT + report.PACKED
+    times = [(old, 10, 8.0), (old, 100, 16.0), (old, 1000, 40.0)]
+    times += [(fine, 10, 1.0), (fine, 100, 2.0), (fine, 1000, 20.0)]
+    rows = timed(report.USUAL, times)
+    found = [(c.here, c.holds) for c in report_claims.claims_7_1({"rows": rows})]
+    assert found == [
+        ("8", True),
+        ("2", True),
+        ("4", True),
+        ("0.25", False),
+        ("1", True),
+        ("100/1,000", True),
+    ]
+    assert not list(report_claims.claims_7_1({"rows": timed("other cells", times)}))
+
+
+def test_claims_of_figure_7_2():
+    """Faster by what two runs do not differ by is a tie, and no claim holds by that."""
+    speeds = {"low": 3.0, "medium": 2.9, "high": 2.0}
+    rows = [
+        r | {"over_old": speed}
+        for name, speed in speeds.items()
+        for setting in (report.USUAL, report.FALLING)
+        for r in timed(f"{name} branching, {setting}", [(report.SPLIT, 64, 1.0)])
+    ]
+    found = {c.text: c.holds for c in report_claims.claims_7_2({"rows": rows})}
+    assert len(found) == 10
+    for setting in (report.USUAL, report.FALLING):
+        assert not found[f"{setting}, 64 cells: speed-up of low over medium"]
+        assert found[f"{setting}, 64 cells: speed-up of medium over high"]
+        assert found[f"{setting}, high, most cells: time of old over fine, split"]
