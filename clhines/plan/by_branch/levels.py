@@ -18,6 +18,7 @@ from clhines.plan.plan import Limits, Option, Options, Part, Plan, as_int32, wor
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
+FEW_CELLS = 128  # a compute unit of a GPU, up to which padding is computed by default
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
     }
     group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
     padded = int((levels.width * levels.longest).sum()) > int(levels.length.sum())
-    computes = _computes_padding(options["padding"], real, limits, padded)
+    small = padded and forest.num_cells <= FEW_CELLS * limits.compute_units
+    computes = _computes_padding(options["padding"], real, limits, small)
     spec = LevelSpec(real, True, 1, group, computes, "backward")
     order = {"backward": np.arange(len(depth))[::-1], "forward": np.flatnonzero(depth)}
     parts = [
@@ -125,20 +127,21 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
     return Plan(forest, method, places.gather(forest), tuple(parts))
 
 
-def _computes_padding(asked: Option, real: str, limits: Limits, padded: bool) -> bool:
+def _computes_padding(asked: Option, real: str, limits: Limits, small: bool) -> bool:
     """Whether the padding is computed: as asked for, or as is faster on the device.
 
-    Measured by ``bench papers batch-padding``. A CPU's compiler that vectorises can do so only
-    where all work-items take the same steps, and is faster then with padding or without; others
-    save the steps. On a GPU (H200) it is faster in float64, by up to 1.4, where there is padding,
-    as all loads are known ahead; in float32 it is slower, by up to 7 %. In the paper, whose
-    lengths are not sorted, it was always faster.
+    Measured by ``bench papers batch-padding`` and ``batch-13``. A CPU's compiler that vectorises
+    can do so only where all work-items take the same steps, and is faster then with padding or
+    without; others save the steps. On a GPU (H200) it is faster in float64, by up to 1.4, where
+    there is padding and few cells (`small`), as all loads are known ahead; with 256,000 chains its
+    traffic makes it slower by 17 %, and in float32 it is mostly slower. In the paper, whose lengths
+    are not sorted, it was always faster.
     """
     if asked is not None:
         return asked == "compute"
     if limits.is_cpu:
         return limits.vectorises
-    return padded and real == "double"
+    return small and real == "double"
 
 
 def _cut_long_levels(
