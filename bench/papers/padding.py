@@ -18,7 +18,7 @@ from bench.papers.batch import found
 from bench.papers.cases import Run, timed
 from clhines.cells.shapes import chain, random_binary_tree
 
-COUNTS = (2560, 102_400)
+COUNTS = (2560, 12_800, 102_400)
 SKIPPED, COMPUTED = "padding skipped", "padding computed"
 
 
