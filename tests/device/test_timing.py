@@ -145,3 +145,10 @@ def test_floor_kernel_against_numpy(queue, width, n):
     d, u, b = values.astype(np.float64)
     np.testing.assert_allclose(x.get()[:n], d + u * b, atol=2.5 * np.finfo(np.float32).eps)
     np.testing.assert_array_equal(x.get()[n:], -7)
+
+
+@pytest.mark.parametrize(("given", "n"), [(3, 1), (3, 3), (3, 4), (3, 100), (5, 12), (1, 7)])
+def test_values_are_repeated_on_the_device(fast_queue, given, n):
+    values = np.arange(1, given + 1, dtype=np.float32)
+    found = timing.repeated(fast_queue, values, n)
+    assert found.dtype == np.float32 and found.get().tolist() == np.resize(values, n).tolist()

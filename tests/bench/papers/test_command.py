@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from bench_cases import needs_cc
@@ -20,6 +21,7 @@ from bench.peers import host
 from clhines import reference
 from clhines.cells import shapes
 from clhines.device import devices
+from clhines.errors import DeviceMemoryError
 
 BENCH = Path(record.__file__).parent
 TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]
@@ -253,6 +255,26 @@ def test_solutions_that_repeat_are_looked_at_everywhere(fast_queue, monkeypatch,
             candidate.result = lambda k, x=x: case.solution(x)
             with pytest.raises(MissingError, match="wrong, so not timed"):
                 peers.check(case, candidate, {})
+
+
+def test_what_does_not_fit_is_said(fast_queue):
+    """With its reason and its cells, and the others are timed."""
+
+    def full(case):
+        raise DeviceMemoryError("needs 200 GiB of 139 GiB")
+
+    def driver(case):
+        raise cl.MemoryError("create_buffer", -4, "out of memory")
+
+    run, missing = run_on(fast_queue), []
+    case = cases.batch(run, TREES, 5, "trees", "float32")
+    entries = [cases.Entry("large", full, own=True), cases.Entry("larger", driver, own=True)]
+    rows = cases.timed(run, case, [*entries, batch.FLAT], missing, panel="p")
+    assert [r["name"] for r in rows] == [peers.FLOOR, "flat"]
+    result = {"rows": rows, "setup": {}, "scaled": [], "missing": missing}
+    said = cases.notes({**result, "record": {"load_before": 0}})
+    assert "missing: large: DeviceMemoryError: needs 200 GiB of 139 GiB; 5 cells of p" in said
+    assert "missing: larger: MemoryError: create_buffer" in said
 
 
 @needs_cc
