@@ -134,8 +134,8 @@ def _computes_padding(asked: Option, real: str, limits: Limits, small: bool) -> 
     can do so only where all work-items take the same steps, and is faster then with padding or
     without; others save the steps. On a GPU (H200) it is faster in float64, by up to 1.14, where
     there is padding and few cells (`small`), as all loads are known ahead; with 102,400 cells its
-    traffic makes it slower, by up to 24 %, and in float32 it is mostly slower. In the paper, whose lengths
-    are not sorted, it was always faster.
+    traffic makes it slower, by up to 24 %, and in float32 it is mostly slower. In the paper,
+    whose lengths are not sorted, it was always faster.
     """
     if asked is not None:
         return asked == "compute"
