@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +62,9 @@ def text(claims: Iterator[Claim], title: str = "Beside the paper") -> str:
         for c in found
     ]
     return table.ruled(head, lines)
+
+
+Claims = Callable[[dict[str, Any]], Iterator[Claim]]
 
 
 # -- parts of rows -----------------------------------------------------------------------------
@@ -278,7 +281,7 @@ def claims_14(result: dict[str, Any]) -> Iterator[Claim]:
         yield Claim(said, "4", fastest.split()[0], fastest == "4 levels")
 
 
-CLAIMS: dict[str, Callable[[dict[str, Any]], Iterator[Claim]]] = {
+CLAIMS: dict[str, Claims] = {
     "batch-3": claims_3,
     "batch-4": claims_4,
     "batch-5": claims_5,
@@ -292,8 +295,7 @@ CLAIMS: dict[str, Callable[[dict[str, Any]], Iterator[Claim]]] = {
 }
 
 
-def of_result(result: dict[str, Any]) -> str:
-    """Return the claims of a figure as text."""
-    make: Callable[[dict[str, Any]], Sequence[Claim] | Iterator[Claim]] | None
-    make = CLAIMS.get(result["figure"])
-    return "" if make is None else text(iter(make(result)))
+def of_result(result: dict[str, Any], known: dict[str, Claims] | None = None) -> str:
+    """Return the claims of a figure as text; `known` are those of figures, default `CLAIMS`."""
+    make = (known or CLAIMS).get(result["figure"])
+    return "" if make is None else text(make(result))

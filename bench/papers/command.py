@@ -24,7 +24,17 @@ from typing import Any
 
 from bench import MissingError, plot, record
 from bench.measures import spikes
-from bench.papers import batch, cases, claims, patterns, pictures, report, traffic
+from bench.papers import (
+    batch,
+    cases,
+    claims,
+    padding,
+    patterns,
+    pictures,
+    report,
+    report_claims,
+    traffic,
+)
 from bench.papers.cases import Run
 from bench.peers import host
 
@@ -95,11 +105,13 @@ FIGURES: dict[str, Figure] = {
         "Huber 2018, figure 7.1: old, fine, and fine with splitting",
         report.measure_7_1,
         report.draw_7_1,
+        report.table_times,
     ),
     "report-7.2": Figure(
         "Huber 2018, figure 7.2: high, medium and low branching",
         report.measure_7_2,
         report.draw_7_2,
+        report.table_times,
     ),
     "report-options": Figure(
         "Huber 2018, sections 4, 6 and 8: what each step of the work distribution buys",
@@ -154,6 +166,12 @@ FIGURES: dict[str, Figure] = {
         batch.measure_14,
         batch.draw_14,
     ),
+    "batch-padding": Figure(
+        "Valero-Lara 2018, section 4.1.3: padding computed and skipped, also for trees",
+        padding.measure,
+        padding.draw,
+        padding.text,
+    ),
     "review-4": Figure(
         "Brette and Goodman 2012, figure 4: delivery of spikes",
         measure_spikes,
@@ -179,7 +197,8 @@ def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
 
 def text(result: dict[str, Any]) -> str:
     """Return the table of a figure, and its notes."""
-    parts = claims.of_result(result), FIGURES[result["figure"]].table(result), cases.notes(result)
+    found = claims.of_result(result, {**claims.CLAIMS, **report_claims.CLAIMS})
+    parts = found, FIGURES[result["figure"]].table(result), cases.notes(result)
     return "\n\n".join(filter(None, parts))
 
 

@@ -6,6 +6,7 @@ is in `clhines.ring`; here only the trees count, as the time of a solve does not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,60 +19,101 @@ from bench.measures import peers
 from bench.measures.options import judged as judged_plan
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
-from bench.papers.cases import SEQUENTIAL_ENTRY, Entry, Run, timed
+from bench.papers.cases import Entry, Run, timed
+from bench.peers import old
 from bench.systems import Candidate, Case
-from clhines.cells.shapes import random_binary_tree
-from clhines.cells.synthetic import ring_cell
-from clhines.device import devices
+from clhines.arrays import ranges, starts
+from clhines.cells.shapes import grow, number_nodes, random_binary_tree
 from clhines.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
-from clhines.plan.plan import Limits
 
-COUNTS = (16, 64, 256, 1024, 4096, 16_384, 65_536)
-SHAPES = 256
+COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)
+FEWER = (64, 4096, 100_000)
+SHAPES = 2048
 BRANCHINGS = {"high": 0.9, "medium": BRANCHING, "low": 0.2}
+SETTINGS = {
+    "11 a branch": (COMPARTMENTS, COMPARTMENTS),
+    "5 a branch": (5, 5),
+    "20 to 2 a branch": (20, 2),
+    "40 to 4 a branch": (40, 4),
+}  # compartments of the branches of the first and the last level
+USUAL, FALLING = "11 a branch", "20 to 2 a branch"
 OLD, FINE, SPLIT = "old", "fine", "fine, split"
 PACKED = ", packing counted"
 
 
-def trees(run: Run, branching: float) -> list[np.ndarray]:
-    """Different cells of the ring network."""
-    cells = (ring_cell(LEVELS, branching, COMPARTMENTS, k, stems=STEMS) for k in range(shapes(run)))
-    return [cell.parent for cell in cells]
+def trees(run: Run, branching: float, setting: str = USUAL) -> list[np.ndarray]:
+    """Return different cells of the ring network, as `ring_cell` makes them."""
+    first, last = SETTINGS[setting]
+    long = np.floor(np.linspace(first, last, LEVELS) + 0.5).astype(np.int64)
+    found = []
+    for k in range(shapes(run)):
+        parent, level = grow(np.random.default_rng(k), LEVELS, branching, STEMS, unsplit_children=1)
+        found.append(number_nodes(parent, long[level] + (parent < 0), soma_nodes=1))
+    return found
 
 
 def shapes(run: Run) -> int:
     """Return how many different cells there are."""
-    return 16 if run.quick else SHAPES
+    if run.quick:
+        return 16
+    return 256 if run.is_host else SHAPES
 
 
-def about(run: Run, **more: str) -> dict[str, Any]:
+def about(run: Run, compartments: str = USUAL, **more: str) -> dict[str, Any]:
     """Return the result of a figure without rows, and what its cells are."""
     return found(
         run,
-        cells=f"ring cells, {shapes(run)} different ones in turn: {LEVELS} levels of branches of "
-        f"{COMPARTMENTS} compartments, {STEMS} at the soma",
+        cells=f"ring cells, {shapes(run)} drawn, in turn: {LEVELS} levels of branches of "
+        f"compartments: {compartments}; {STEMS} at the soma",
         **more,
     )
 
 
 def lanes(run: Run) -> int:
-    """Work-items of a block of `fine`, as by default; on a CPU asked for, or it takes vectors."""
-    return 16 if run.is_host else 64
+    """Work-items of a block of `fine`: Arbor's; on a CPU asked for, or it takes vectors."""
+    return 16 if run.is_host else BLOCK
 
 
 def entries(run: Run) -> list[tuple[str, str, dict[str, Any], bool]]:
-    """Name, method, options of each solver, and whether the report does not have it."""
+    """Name, method, options of each solver of ours, and whether the report does not have it."""
     group = {"work_group": lanes(run)}
     return [
-        (OLD, "flat", {}, False),
         (FINE, "fine", group, False),
         (SPLIT, "fine", {**group, "split": "mean"}, False),
-        ("contraction", "contraction", {}, True),
         ("auto", "auto", {}, True),
     ]
 
 
-# -- packing counted ---------------------------------------------------------------------------
+# -- solvers, packing counted or not -----------------------------------------------------------
+
+
+def entry(
+    name: str,
+    method: str,
+    options: dict[str, Any],
+    new: bool = False,
+    packed: bool = False,
+    plans: dict[str, clhines.Plan] | None = None,
+) -> Entry:
+    """Return a method as a line of a figure; `plans` takes its plan."""
+    plain = cases.method(name, method, new, **options)
+
+    def make(case: Case) -> Iterator[Candidate]:
+        if packed:
+            yield packing(case, method, name, **options)
+            return
+        for candidate in plain.make(case):
+            if plans is not None and candidate.solver is not None:
+                plans[name] = candidate.solver.plan
+            yield candidate
+
+    return Entry(name, make, True, new)
+
+
+def old_entry(packed: bool = False) -> Entry:
+    """Return the report's old solver, Arbor's, as a line of a figure."""
+    name = OLD + PACKED * packed
+    return Entry(name, lambda case: [old.solver(case, name, packed)], True)
 
 
 def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
@@ -84,7 +126,7 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     queue = case.queue
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
     resident = solver.engine.loaded  # pack() has no `out`, and memory is not what is timed
-    natural = [[cla.to_device(queue, a) for a in arrays] for arrays in case.sets]
+    natural = list(case.on_device())
     edges = [solver.pack(u) for _, u, _ in natural]
     d, b, x = (cla.empty_like(edges[0]) for _ in range(3))
     out = [cla.empty_like(s[2]) for s in natural]
@@ -101,7 +143,7 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
 
     wall = systems.on_host(queue.device)
     clock = "wall" if wall else "device"
-    return Candidate(name, launch, lambda k: out[k].get(), clock=clock)
+    return Candidate(name, launch, lambda k: case.solution(out[k]), clock=clock)
 
 
 def _in_and_out(solver: Any, natural: list[Any], packed: tuple[Any, ...], out: Any) -> list[Any]:
@@ -126,20 +168,23 @@ def kernel_seconds(events: list[cl.Event]) -> float:
 
 
 def measure_7_1(run: Run) -> dict[str, Any]:
-    """Time of old, fine, and fine with splitting, packing not counted and counted."""
-    result = about(run, branching=f"probability {BRANCHING}", time="of one solve, not of a run")
-    asked = [SEQUENTIAL_ENTRY]
+    """Time of old, fine, and fine with splitting, packing counted and not; four kinds of cells."""
+    said = ", ".join(SETTINGS)
+    result = about(
+        run, said, branching=f"probability {BRANCHING}", time="of one solve, not of a run", old=SAID
+    )
+    plain, asked = [old_entry()], [old_entry(), old_entry(packed=True)]
     for name, method, options, new in entries(run):
-        asked.append(cases.method(name, method, new, **options))
-        asked.append(packed_entry(name + PACKED, method, new, options))
-    cells = trees(run, BRANCHING)
-    add(run, result, cells, COUNTS, asked, "ring", "ring cells")
+        plain.append(entry(name, method, options, new))
+        asked += [plain[-1], entry(name + PACKED, method, options, new, packed=True)]
+    for setting in run.some(list(SETTINGS)):
+        usual = setting == USUAL
+        cells, counts = trees(run, BRANCHING, setting), COUNTS if usual else FEWER
+        add(run, result, cells, counts, asked if usual else plain, setting, "ring cells")
     return {**result, "rows": over_old(result["rows"])}
 
 
-def packed_entry(name: str, method: str, new: bool, options: dict[str, Any]) -> Entry:
-    """Return a method with packing and unpacking counted."""
-    return Entry(name, lambda case: [packing(case, method, name, **options)], True, new)
+SAID = "Arbor's of 2018, bench/peers/old.py: a work-item a cell, interleaved in blocks of 32"
 
 
 def over_old(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -155,55 +200,114 @@ def over_old(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def draw_7_1(figure: Any, result: dict[str, Any]) -> None:
-    """Time and speed-up over the old solver; packing counted above, not counted below."""
-    axes = pictures.panels(figure, 2, 2)
+    """Time and speed-up over old, packing counted above, not counted below; and all kinds."""
+    axes = pictures.panels(figure, 2, 3)
     everything = result["rows"]
-    shared = [r for r in everything if r["name"] in ("memory floor", cases.SEQUENTIAL)]
-    counted = [r for r in everything if r["name"].endswith(PACKED)]
+    usual = [r for r in everything if r["panel"] == USUAL]
+    floors = [r for r in usual if r["name"] == "memory floor"]
+    counted = [r for r in usual if r["name"].endswith(PACKED)]
     counted = [{**r, "name": r["name"].removesuffix(PACKED)} for r in counted]
-    plain = [r for r in everything if not r["name"].endswith(PACKED) and r not in shared]
+    plain = [r for r in usual if not r["name"].endswith(PACKED) and r not in floors]
     halves = ((counted, "packing counted"), (plain, "packing not counted"))
-    for (rows, title), (left, right) in zip(halves, (axes[:2], axes[2:])):
-        pictures.lines(left, [*shared, *rows], "seconds", "time in kernels of a solve")
+    for (rows, title), (left, right) in zip(halves, (axes[:2], axes[3:5])):
+        pictures.lines(left, [*floors, *rows], "seconds", "time in kernels of a solve")
         left.set_title(f"time, {title}")
         faster = [r for r in rows if r["name"] != OLD]
         pictures.lines(right, faster, "over_old", "speed-up over old", linear=True)
         right.axhline(1, color=pictures.look(OLD)["color"], lw=1)
         right.set_title(f"speed-up, {title}")
+    for each, name in ((axes[2], SPLIT), (axes[5], "auto")):
+        some = [{**r, "name": r["panel"]} for r in everything if r["name"] == name]
+        pictures.lines(each, some, "over_old", "speed-up over old", linear=True)
+        each.set_title(f"{name}, by compartments")
     pictures.legend(figure, axes)
 
 
-# -- figure 7.2 --------------------------------------------------------------------------------
+def table_times(result: dict[str, Any]) -> str:
+    """Return times, speed-ups over the old solver and, where counted, what explains them."""
+    head = f"{'panel':<34} {'cells':>7} {'solver':<30} {'us':>9} {'over old':>8} {'x floor':>7}"
+    lines = [
+        f"{r['panel']:<34} {r['cells']:>7} {r['name']:<30} "
+        f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {table.narrow(r['over_old'], 8, 2)} "
+        f"{table.narrow(r['x_floor'], 7, 2)}"
+        for r in result["rows"]
+    ]
+    text = table.ruled(head, lines, [(r["panel"], r["cells"]) for r in result["rows"]])
+    if "reasons" not in result:
+        return text
+    head = (
+        f"{'panel':<34} {'nodes':>7} {'steps old':>9} {'steps fine':>10} {'ratio':>6} "
+        f"{'idle old %':>10} {'idle fine %':>11}"
+    )
+    lines = [
+        f"{r['panel']:<34} {r['nodes']:>7.1f} {r['steps_old']:>9} {r['steps_fine']:>10} "
+        f"{r['steps_old'] / r['steps_fine']:>6.2f} {100 * r['idle_old']:>10.1f} "
+        f"{100 * r['idle_fine']:>11.1f}"
+        for r in result["reasons"]
+    ]
+    return f"{text}\n\n{table.ruled(head, lines)}"
 
-FEWER = (64, 512, 4096, 32_768)
+
+# -- figure 7.2 --------------------------------------------------------------------------------
 
 
 def measure_7_2(run: Run) -> dict[str, Any]:
     """Speed-up of fine with splitting over old, for high, medium and low branching."""
     said = ", ".join(f"{name} {p}" for name, p in BRANCHINGS.items())
-    result = about(run, branching=f"probabilities {said}", time="packing not counted")
-    asked = [cases.method(n, m, new, **options) for n, m, options, new in entries(run)]
-    for name, probability in BRANCHINGS.items():
-        panel = f"{name} branching"
-        add(run, result, trees(run, probability), FEWER, [SEQUENTIAL_ENTRY, *asked], panel)
-    return {**result, "rows": over_old(result["rows"])}
+    result = about(
+        run,
+        f"{USUAL}, {FALLING}",
+        branching=f"probabilities {said}",
+        time="packing not counted",
+        old=SAID,
+        **{"flat, block-interleaved": "ours, with a work-item a cell, too"},
+        steps="in sequence, of the largest cell (old) and the longest block (fine, split)",
+        idle="share of the steps of all lanes, of the largest batch",
+    )
+    plans: dict[str, clhines.Plan] = {}
+    asked = [old_entry()]
+    asked += [entry(n, m, o, new, plans=plans) for n, m, o, new in entries(run)]
+    ours = [entry(n, m, o, new) for n, m, o, new in OURS]
+    reasons = []
+    for setting in (USUAL, FALLING):
+        for name, probability in BRANCHINGS.items():
+            panel = f"{name} branching, {setting}"
+            cells = trees(run, probability, setting)
+            here = [*asked, *ours] if setting == USUAL else asked
+            add(run, result, cells, FEWER, here, panel)
+            forest, fine = plans[SPLIT].forest, judged_plan(plans[SPLIT])
+            reasons.append(
+                {
+                    "panel": panel,
+                    "nodes": forest.num_nodes / forest.num_cells,
+                    "steps_old": 2 * int(forest.sizes.max()) - 1,
+                    "steps_fine": fine["steps"],
+                    "idle_old": old.idle(forest),
+                    "idle_fine": fine["idle_lanes"],
+                }
+            )
+    return {**result, "rows": over_old(result["rows"]), "reasons": reasons}
+
+
+OURS: list[tuple[str, str, dict[str, Any], bool]] = [
+    ("flat", "flat", {}, True),
+    ("block-interleaved", "block_interleaved", {"block_size": 32, "vector_width": 1}, True),
+]
 
 
 def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
     """Speed-ups over old on the left, times of low branching in the middle, and what is new."""
-    axes = pictures.panels(figure, 1, 3)
+    axes = pictures.panels(figure, 2, 3)
     rows = result["rows"]
-
-    def of(name: str) -> list[dict[str, Any]]:
-        return [{**r, "name": r["panel"]} for r in rows if r["name"] == name]
-
-    pictures.lines(axes[0], of(SPLIT), "over_old", "speed-up over old", linear=True)
-    axes[0].set_title("fine, split")
-    low = [r for r in rows if r["panel"] == "low branching"]
-    pictures.lines(axes[1], low, "seconds", "time of a solve")
-    axes[1].set_title("low branching")
-    pictures.lines(axes[2], of("auto"), "over_old", "speed-up over old", linear=True)
-    axes[2].set_title("and what is new: auto")
+    for setting, three in ((USUAL, axes[:3]), (FALLING, axes[3:])):
+        some = [r for r in rows if r["panel"].endswith(setting)]
+        for each, name in ((three[0], SPLIT), (three[2], "auto")):
+            of = [{**r, "name": r["panel"].split(",")[0]} for r in some if r["name"] == name]
+            pictures.lines(each, of, "over_old", "speed-up over old", linear=True)
+            each.set_title(f"{name}, {setting}")
+        low = [r for r in some if r["panel"].startswith("low")]
+        pictures.lines(three[1], low, "seconds", "time of a solve")
+        three[1].set_title(f"low branching, {setting}")
     pictures.legend(figure, axes)
 
 
@@ -217,57 +321,88 @@ SHOWN = 4, 4  # warps and lanes of the block that is drawn, as in the report
 def measure_4_1(run: Run) -> dict[str, Any]:
     """Idle lanes with the branches of a level sorted by length and in the order of the cells.
 
-    Counted in the tables of a plan of `fine`, the same for every device: a lane is idle in every
-    step that another lane of its warp still takes.
+    Counted, the same for every device: a lane is idle in every step that another lane of its warp
+    still takes. Blocks are filled as in the report, with one cell after the other.
     """
-    count = 64 if run.quick else 1024
+    count = 64 if run.quick else 100_000
     result = about(run, lanes=f"{BLOCK} a block, blocks filled in turn", count=f"{count:,} cells")
     for name, probability in BRANCHINGS.items():
         forest = clhines.Forest.repeated(trees(run, probability), count)
-        options = {"work_group": BLOCK, "max_cells": count}
-        plan = clhines.make_plan(forest, "fine", np.float64, Limits(), **options)
-        levels = both_orders(plan)
+        unsorted, sorted_, start = both_orders(forest)
         for warp in WARPS:
             row = {"panel": f"{name} branching", "cells": count, "warp": warp}
-            row |= {f"idle_{how}": idle(levels[how], warp) for how in ("sorted", "unsorted")}
-            result["rows"].append(row)
-    return {**result, "shown": shown(levels)}
+            row |= {"idle_sorted": idle(sorted_, start, warp)}
+            result["rows"].append(row | {"idle_unsorted": idle(unsorted, start, warp)})
+    return {**result, "shown": shown(unsorted, start)}
 
 
-def both_orders(plan: clhines.Plan) -> dict[str, list[list[int]]]:
-    """Return the branch lengths of all levels of all blocks, sorted and in the order of cells."""
-    tables = plan.parts[0].tables
-    start, length = tables["level_branches"], tables["branch_length"]
-    order = np.lexsort((tables["branch_rank"], tables["branch_slot"]))  # within a cell its own
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    sorted_, unsorted = [], []
-    repeats = np.bincount(tables["block_template"])
-    template = np.repeat(np.arange(len(repeats)), np.diff(tables["template_levels"]))
-    for level, times in enumerate(repeats[template].tolist()):
-        here = slice(start[level], start[level + 1])
-        sorted_ += [length[here].tolist()] * times
-        unsorted += [length[here][np.argsort(place[here])].tolist()] * times
-    return {"sorted": sorted_, "unsorted": unsorted}
+def both_orders(forest: clhines.Forest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return branch lengths of all levels of all blocks, as the cells come and sorted.
+
+    Returns
+    -------
+    unsorted, sorted : (num_branches,) int64
+    start : (num_levels,) int64
+        Of each level of each block.
+    """
+    trees = forest.trees
+    tree, level = trees.branch_tree, trees.branch_level
+    widths = np.zeros((trees.num_trees, int(level.max()) + 1), np.int64)
+    np.add.at(widths, (tree, level), 1)
+    block = blocks_in_turn(widths[forest.shape_of_cell].tolist())
+    of_tree, counts = np.argsort(tree, kind="stable"), widths.sum(1)
+    shape = forest.shape_of_cell
+    branch = of_tree[ranges(starts(counts)[shape], counts[shape])]
+    key = np.repeat(block, counts[shape]) * widths.shape[1] + level[branch]
+    length = trees.branch_length[branch].astype(np.int64)
+    unsorted = length[np.argsort(key, kind="stable")]
+    sorted_ = length[np.lexsort((-length, key))]
+    return unsorted, sorted_, starts(np.unique(key, return_counts=True)[1])
 
 
-def idle(levels: list[list[int]], warp: int) -> float:
-    """Share of the steps of all lanes of started warps in which a lane has nothing to do."""
-    busy = steps = 0
-    for lengths in levels:
-        for k in range(0, len(lengths), warp):
-            some = lengths[k : k + warp]
-            busy += sum(some)
-            steps += max(some) * warp
-    return 1 - busy / steps
+def blocks_in_turn(widths: list[list[int]]) -> np.ndarray:
+    """Return the block of each cell, (num_cells,) int64; a block is left where a cell is too wide.
+
+    Parameters
+    ----------
+    widths : list of lists
+        Branches that each cell has on each level.
+    """
+    held, number, found = [0] * len(widths[0]), 0, []
+    for width in widths:
+        held = [h + w for h, w in zip(held, width)]
+        if max(held) > BLOCK:
+            held, number = width, number + 1
+        found.append(number)
+    return np.array(found)
 
 
-def shown(levels: dict[str, list[list[int]]]) -> dict[str, list[int]]:
+def idle(lengths: np.ndarray, start: np.ndarray, warp: int) -> float:
+    """Share of the steps of all lanes of started warps in which a lane has nothing to do.
+
+    Parameters
+    ----------
+    lengths : (num_branches,) integer
+        One level after the other.
+    start : (num_levels,) integer
+        Of each level.
+    """
+    counts = np.diff(start, append=len(lengths))
+    rank = np.arange(len(lengths)) - np.repeat(start, counts)
+    longest = np.maximum.reduceat(lengths, np.flatnonzero(rank % warp == 0))
+    return 1 - float(lengths.sum() / (longest.sum() * warp))
+
+
+def shown(lengths: np.ndarray, start: np.ndarray) -> dict[str, list[int]]:
     """Return the lengths of 16 branches of one level, that with the most different ones."""
     number = SHOWN[0] * SHOWN[1]
-    some = [lengths[:number] for lengths in levels["unsorted"] if len(lengths) >= number]
-    mixed = max(some or levels["unsorted"], key=lambda lengths: (len(set(lengths)), lengths))
-    return {"unsorted": list(mixed), "sorted": sorted(mixed, reverse=True)}
+    some = [each[:number].tolist() for each in np.split(lengths, start[1:LOOKED_AT])]
+    most = max(map(len, some))
+    mixed = max((e for e in some if len(e) == most), key=lambda each: (len(set(each)), each))
+    return {"unsorted": mixed, "sorted": sorted(mixed, reverse=True)}
+
+
+LOOKED_AT = 10_000  # levels
 
 
 def draw_4_1(figure: Any, result: dict[str, Any]) -> None:
@@ -335,11 +470,13 @@ def measure_options(run: Run) -> dict[str, Any]:
     result = about(run, lanes=f"{lanes(run)} a block", gain="time without options over time with")
     result["setup"]["all"] = "balanced, split by blocks, sorted packing, levels shifted"
     names = ["none", "split, mean", "all"] if run.quick else list(OPTIONS)
-    asked = [cases.method(n, "fine", work_group=lanes(run), **OPTIONS[n]) for n in names]
+    plans: dict[str, clhines.Plan] = {}
+    group = {"work_group": lanes(run)}
+    asked = [entry(n, "fine", {**group, **OPTIONS[n]}, plans=plans) for n in names]
     kinds = {f"{name} branching": trees(run, p) for name, p in BRANCHINGS.items()}
-    kinds["random trees"] = [random_binary_tree(512, 50, k) for k in range(shapes(run))]
-    result["setup"]["random trees"] = "512 nodes, 50 branches, not balanced as ring cells are"
-    count = 16_384 if not run.is_host else 8192
+    kinds["random trees"] = [random_binary_tree(512, 50, k) for k in range(min(shapes(run), 256))]
+    result["setup"]["random trees"] = "512 nodes, 50 branches, not balanced as ring cells are; 256"
+    count = 8192 if run.is_host else 100_000
     for panel, cells in kinds.items():
         nodes = float(np.mean([len(t) for t in cells]))
         (number,) = run.counts((count,), nodes, result["scaled"])
@@ -349,18 +486,9 @@ def measure_options(run: Run) -> dict[str, Any]:
         none = next(r["seconds"] for r in rows if r["name"] == "none")
         for r in rows:
             if r["name"] != peers.FLOOR:
-                r |= judged(run, case, r["name"]) | {"gain": none / r["seconds"]}
+                r |= judged_plan(plans[r["name"]]) | {"gain": none / r["seconds"]}
                 result["rows"].append(r)
     return result
-
-
-def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
-    """Return levels, idle lanes, padding and barriers of a plan."""
-    limits = devices.limits(run.queue.device)
-    forest, options, _ = systems.rooted(case.forest, OPTIONS[name])
-    group = lanes(run)
-    plan = clhines.make_plan(forest, "fine", np.float64, limits, work_group=group, **options)
-    return judged_plan(plan)
 
 
 def draw_options(figure: Any, result: dict[str, Any]) -> None:

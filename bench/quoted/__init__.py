@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.figures import Quote, unnamed
-from bench.quoted import models, simulations, solves
-from bench.quoted.entries import NEURON, README, SPEED, SUPPORTED
+from bench.quoted import models, papers, simulations, solves
+from bench.quoted.entries import NEURON, PAPERS, README, SPEED, SUPPORTED
 
-PAGES = (README, SPEED, NEURON, SUPPORTED)
+PAGES = (README, SPEED, NEURON, SUPPORTED, PAPERS)
 QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
@@ -22,12 +22,14 @@ QUOTES: tuple[Quote, ...] = (
     *simulations.cells(),
     *simulations.variants(),
     *models.models(),
+    *papers.papers(),
 )
 SECTIONS = {  # of a page: what has figures of results
     README: ["## How fast"],
     SPEED: [""],
     NEURON: ["## Real models"],
     SUPPORTED: ["## Runtimes"],
+    PAPERS: [papers.REPORT, papers.BATCH, papers.REVIEW, "### All of the report"],
 }
 GIVEN = [  # what is no result: what was asked for, and sizes of devices
     r"[Ss]teps of 0\.025 ms",
@@ -61,6 +63,12 @@ METHODS = [
     "clhines/plan/by_cell",
     "clhines/plan/by_branch",
 ]
+CELLS = [*CONTRACTION, "kernels/by_cell", "clhines/plan/by_cell"]
+FINE = [
+    "kernels/by_branch/fine.mako",
+    "clhines/plan/by_branch/fine.py",
+    "clhines/plan/transforms.py",
+]
 CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
 STATES = [
     "kernels/common/rates.mako",
@@ -91,6 +99,12 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
     "coverage": (["clhines/mechanisms/nmodl"], ["clhines/mechanisms/nmodl"]),
     "runtimes": (["kernels"], ["kernels"]),
+    "papers": (CELLS, METHODS),
+    "papers-nvidia-h200/batch-13": ([*CELLS, "kernels/by_branch/levels.mako"], []),
+    "papers-nvidia-h200/batch-14": ([*CELLS, "kernels/by_branch/levels.mako"], []),
+    "papers-nvidia-h200/report-": ([*CELLS, *FINE], []),
+    "papers-nvidia-h200/report-4.1": (["clhines/cells/shapes.py"], []),  # counted
+    "papers-nvidia-h200/review-4": (["kernels/simulate/delivery.mako"], []),
 }
 
 

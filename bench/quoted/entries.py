@@ -11,7 +11,7 @@ from bench import record
 from bench.figures import Figure, Quote
 
 README, SPEED, NEURON = "README.md", "docs/speed.md", "docs/neuron.md"
-SUPPORTED = "docs/supported.md"
+SUPPORTED, PAPERS = "docs/supported.md", "docs/papers.md"
 Row = Mapping[str, Any]
 Shown = Callable[[Row], str]
 

@@ -28,7 +28,8 @@ INSTALL_HINT = (
 
 # Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
 # its output to a translator that ends the process at `__builtin_prefetch`.
-_CLANG = ("Portable Computing Language", "Intel(R) OpenCL")
+_INTEL = "Intel(R) OpenCL"
+_CLANG = ("Portable Computing Language", _INTEL)
 SMALL_GROUP = 64  # work-items of a work-group that share nothing
 WIDE_GROUP = 1024  # of one that shares a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
@@ -123,6 +124,7 @@ def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
 def limits(device: cl.Device) -> Limits:
     """Return what a plan needs to know of the device."""
     vectors, trusted = _vector_bytes(device)
+    platform = device.platform.name.strip()
     return Limits(
         compute_units=device.max_compute_units,
         max_work_group=device.max_work_group_size,
@@ -131,7 +133,8 @@ def limits(device: cl.Device) -> Limits:
         trusted_bytes=trusted,
         local_bytes=device.local_mem_size,
         ptx="cl_nv_compiler_options" in device.extensions,
-        clang=device.platform.name.strip() in _CLANG,
+        clang=platform in _CLANG,
+        vectorises=is_cpu(device) and platform == _INTEL,
     )
 
 

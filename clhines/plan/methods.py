@@ -218,7 +218,7 @@ def _check_option(name: str, value: Option, limits: Limits) -> None:
 METHODS: dict[str, Method] = {
     "flat": Method(
         "one work-item per cell, cell after cell",
-        "Valero-Lara 2018, Flat; Huber 2018, the old solver",
+        "Valero-Lara 2018, Flat",
         plan_cells,
         {"work_group": None},
     ),
@@ -230,7 +230,7 @@ METHODS: dict[str, Method] = {
     ),
     "block_interleaved": Method(
         "one work-item per cell or a vector of cells, interleaved in blocks",
-        "Valero-Lara 2018, Block-Interleaved",
+        "Valero-Lara 2018, Block-Interleaved; Huber 2018, the old solver",
         plan_cells,
         {"work_group": None, "block_size": None, "vector_width": None},
     ),

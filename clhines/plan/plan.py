@@ -42,6 +42,8 @@ class Limits:
         The compiler takes inline PTX (NVIDIA's).
     clang : bool
         The compiler is known to take Clang's builtin functions: others may end the process.
+    vectorises : bool
+        A CPU's compiler puts the work-items of a group into the lanes of vectors (Intel's does).
     """
 
     compute_units: int = 64
@@ -52,6 +54,7 @@ class Limits:
     local_bytes: int = 48 << 10
     ptx: bool = False
     clang: bool = False
+    vectorises: bool = False
 
 
 Option = int | str | None  # value of an option

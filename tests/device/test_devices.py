@@ -241,6 +241,9 @@ def test_whose_compiler_takes_what_is_clangs(platform, expected):
     device.max_compute_units, device.max_work_group_size = 2, 64
     limits = devices.limits(device)
     assert limits.clang == expected
+    assert limits.vectorises == (platform == "Intel(R) OpenCL")
+    device.type = cl.device_type.GPU
+    assert not devices.limits(device).vectorises
     plan = make_plan(Forest.repeated([chain(9)], 8), "fine", limits=limits)
     (part,) = plan.parts
     source = render(part.solve_spec(True, 1))

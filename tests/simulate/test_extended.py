@@ -362,3 +362,38 @@ def test_a_step_is_three_launches(monkeypatch):
     sim.run(20 * DT)
     assert launched.count("begin_step") == launched.count("finish_step") == 20
     assert len(launched) <= 3 * 20
+
+
+PAIRS = """
+NEURON { POINT_PROCESS pairs RANGE g, tau, e, i NONSPECIFIC_CURRENT i }
+PARAMETER { tau = 2 (ms) e = 0 (mV) }
+STATE { g (uS) }
+ASSIGNED { v (mV) i (nA) tpost (ms) }
+INITIAL { g = 0 tpost = -1000 net_send(0, 1) }
+BREAKPOINT { SOLVE s METHOD cnexp i = g*(v - e) }
+DERIVATIVE s { g' = -g/tau }
+NET_RECEIVE (w (uS), tpre (ms)) {
+    INITIAL { tpre = -1000 }
+    if (flag == 0) { g = g + w  tpre = t  w = w*(1 - 0.5*exp((tpost - t)/20)) }
+    else if (flag == 2) { tpost = t  FOR_NETCONS(w1, t1) { w1 = w1*(1 + 0.5*exp((t1 - t)/20)) } }
+    else if (flag == 1) { WATCH (v > -20) 2 }
+}
+"""
+
+
+def test_a_rule_of_plasticity_as_text(fast_queue, needs):
+    """Of a .mod text, in a network that comes from no model of NEURON: by pairs, both ways."""
+    needs(fast_queue, np.float64)
+    net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
+    net.threshold = -20.0
+    synapse = net.add(clhines.Mechanism.from_nmodl(PAIRS), [0])
+    net.connect(net.trains([[1.0, 11.0]]), synapse, weight=[[0.05, 0.0]], delay=1.0)
+    net.insert("hh", [0])
+    sim = Simulation(net, 0.025, queue=fast_queue, v_init=-65.0)
+    weight, last = 0.05, -np.inf
+    for event in (2.0, 12.0):  # a spike follows each
+        (spike,) = sim.run(10.0).spike_time
+        weight *= 1 - 0.5 * np.exp((last - event) / 20)
+        weight *= 1 + 0.5 * np.exp((event - spike) / 20)
+        assert sim.weights()[0] == pytest.approx(weight, rel=1e-6)
+        last = spike

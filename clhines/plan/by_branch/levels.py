@@ -14,12 +14,13 @@ from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import rank_in_tree
 from clhines.plan.by_cell import layout as cell_layout
 from clhines.plan.kernel_spec import KernelSpec
-from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, work_group_size
+from clhines.plan.plan import Limits, Option, Options, Part, Plan, as_int32, work_group_size
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
 AHEAD = 8  # on GPUs, where a work-item waits long for each read ...
 AHEAD_CPU = 1  # ... while a CPU prefetches
+FEW_CELLS = 128  # a compute unit of a GPU, up to which padding is computed by default
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,7 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
     again at half the longest of the rest, and its stretches are launched one after another.
     The roots' level is eliminated and substituted in one launch, so that L levels take 2 L - 1.
 
-    The default of `padding` is ``skip``. Computing the padding paid in the paper, where the
-    lengths of neighbouring work-items were random; here they are sorted, so that neighbours stop
-    together and the places of a step are still read side by side.
+    What the default of `padding` is goes by the device, see `_computes_padding`.
     """
     blocks = packing.one_block(forest)
     levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
@@ -120,12 +119,14 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
         },
     }
     group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
+    padded = int((levels.width * levels.longest).sum()) > int(levels.length.sum())
+    small = padded and forest.num_cells <= FEW_CELLS * limits.compute_units
     spec = LevelSpec(
         real=real,
         symmetric=True,
         rhs=1,
         work_group=group,
-        computes_padding=options["padding"] == "compute",
+        computes_padding=_computes_padding(options["padding"], real, limits, small),
         phase="backward",
         ahead=AHEAD_CPU if limits.is_cpu else AHEAD,
     )
@@ -136,6 +137,23 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
         if len(order[phase])
     ]
     return Plan(forest, method, places.gather(forest), tuple(parts))
+
+
+def _computes_padding(asked: Option, real: str, limits: Limits, small: bool) -> bool:
+    """Whether the padding is computed: as asked for, or as is faster on the device.
+
+    Measured by ``bench papers batch-padding`` and ``batch-13``. A CPU's compiler that vectorises
+    can do so only where all work-items take the same steps, and is faster then with padding or
+    without; others save the steps. On a GPU (H200) it is faster in float64, by up to 1.14, where
+    there is padding and few cells (`small`), as all loads are known ahead; with 102,400 cells its
+    traffic makes it slower, by up to 24 %, and in float32 it is mostly slower. In the paper,
+    whose lengths are not sorted, it was always faster.
+    """
+    if asked is not None:
+        return asked == "compute"
+    if limits.is_cpu:
+        return limits.vectorises
+    return small and real == "double"
 
 
 def _cut_long_levels(

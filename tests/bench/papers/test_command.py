@@ -30,7 +30,7 @@ TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]
 
 LINES = {
     "report-7.1": {"old", "fine", "fine, split", "fine, packing counted", "auto"},
-    "report-7.2": {"old", "fine, split", "contraction"},
+    "report-7.2": {"old", "fine, split", "flat", "block-interleaved", "auto"},
     "report-options": {"none", "all"},
     "batch-3": {"flat", "full-interleaved", "C/OpenMP, cell by cell", "auto"},
     "batch-4": {"block-interleaved 32", "block-interleaved 512", "block-shared", "flat"},
@@ -41,9 +41,11 @@ LINES = {
     "batch-11": {"Thomas, interleaved", "CR-PCR", "C/OpenMP, cell by cell"},
     "batch-13": {"padding skipped", "padding computed", "all of 32 nodes", "all of 64 nodes"},
     "batch-14": {"levels", "full-interleaved", "C/OpenMP, cell by cell"},
+    "batch-padding": {"padding skipped", "padding computed"},
 }  # of figures whose rows are times; the panels of some have to be several
-PANELS = {"report-7.2": 3, "report-options": 4, "batch-5": 2, "batch-6": 4, "batch-14": 2}
-WITHOUT_C = {"report-options", "batch-9", "batch-13"}
+PANELS = {"report-7.1": 2, "report-7.2": 6, "report-options": 4, "batch-5": 2, "batch-6": 4}
+PANELS |= {"batch-14": 2, "batch-padding": 6}
+WITHOUT_C = {"report-7.1", "report-7.2", "report-options", "batch-9", "batch-13", "batch-padding"}
 
 
 @needs_cc
@@ -204,14 +206,6 @@ def test_cells_of_figure_14(levels):
     }[levels]
 
 
-def test_idle_lanes_by_hand():
-    """Lanes of 5, 1 steps and of 2: 8 busy of 10 + 4 steps; alone in a warp none is idle."""
-    assert report.idle([[5, 1], [2]], 2) == pytest.approx(1 - 8 / 14)
-    assert report.idle([[5, 1], [2]], 1) == 0
-    assert report.idle([[5, 5, 1, 1]], 2) == 0
-    assert report.idle([[5, 1, 5, 1]], 2) == pytest.approx(0.4)
-
-
 def test_memory_of_strided_batch():
     """The formula of section 4.1.2 beside the four arrays: twice and a bit for large systems."""
     plain = 4 * 8 * 8192 * 20_000
@@ -334,15 +328,3 @@ def test_times_between_events_span_all_kernels(fast_queue, monkeypatch):
     seconds = candidate.run(0)
     times = [(e.profile.end - e.profile.start) * 1e-9 for e in kept[0].kernel_events]
     assert len(times) >= 7 and seconds >= sum(times) * 0.999
-
-
-def test_packing_counted(fast_queue, monkeypatch):
-    """From natural order to natural order; on a GPU without what is between the kernels."""
-    case = cases.batch(run_on(fast_queue), TREES, 20, "trees", "float32")
-    for on_host in (True, False):
-        monkeypatch.setattr(systems, "on_host", lambda _, on_host=on_host: on_host)
-        for method, options in (("flat", {}), ("contraction", {}), ("fine", {"work_group": 4})):
-            candidate = report.packing(case, method, method, **options)
-            assert candidate.run(0) > 0
-            error = reference.residual(case.forest, *case.sets[0], candidate.result(0))
-            assert error < peers.BOUND * np.finfo("float32").eps

@@ -5,6 +5,8 @@ import pytest
 
 from clhines import Forest, InputError, make_plan
 from clhines.cells.shapes import chain
+from clhines.plan.by_branch import levels
+from clhines.plan.plan import Limits
 
 
 def launches(plan):
@@ -16,7 +18,7 @@ def test_layout_and_launches_by_hand():
     forest = Forest(
         [-1, 0, 1, 1, 3, 4, -1, 6, 7, -1, 9, 9, 11], cell_offsets=np.array([0, 6, 9, 13])
     )
-    plan = make_plan(forest, "levels", work_group=2)
+    plan = make_plan(forest, "levels", work_group=2, padding="skip")
     roots = [6, 0, 9, 7, 1, -1, 8, -1, -1]  # longest first, element j of all side by side
     others = [3, 11, 2, 10, 4, 12, -1, -1, 5, -1, -1, -1]
     assert plan.gather[:21].tolist() == roots + others
@@ -50,6 +52,39 @@ def test_a_long_chain_among_many_short_ones_takes_little_memory():
     plan = make_plan(forest, "levels")
     assert plan.packed_size <= forest.num_nodes + 32
     assert launches(plan) == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "computed"),
+    [
+        (Limits(), {"float64": (True, False), "float32": (False, False)}),
+        (Limits(is_cpu=True), {"float64": (False, False), "float32": (False, False)}),
+        (
+            Limits(is_cpu=True, vectorises=True),
+            {"float64": (True, True), "float32": (True, True)},
+        ),
+    ],
+    ids=["GPU", "CPU", "CPU that vectorises"],
+)
+def test_padding_is_computed_where_that_is_faster(limits, computed):
+    """Branches of different lengths, and chains of one length; what is asked for comes first."""
+    forests = Forest.from_cells([chain(3), chain(5)]), Forest.from_cells([chain(4)] * 2)
+    for dtype, expected in computed.items():
+        for forest, computes in zip(forests, expected):
+            plan = make_plan(forest, "levels", dtype, limits)
+            assert plan.parts[0].spec.computes_padding == computes
+            for asked in ("compute", "skip"):
+                plan = make_plan(forest, "levels", dtype, limits, padding=asked)
+                assert plan.parts[0].spec.computes_padding == (asked == "compute")
+
+
+def test_padding_is_skipped_on_gpus_where_cells_are_many(monkeypatch):
+    """As many as the compute units take by `FEW_CELLS`, and one more."""
+    monkeypatch.setattr(levels, "FEW_CELLS", 2)
+    for count, computes in ((6, True), (7, False)):
+        forest = Forest.from_cells([chain(3 + k % 2) for k in range(count)])
+        plan = make_plan(forest, "levels", "float64", Limits(compute_units=3))
+        assert plan.parts[0].spec.computes_padding == computes
 
 
 def test_other_paddings_are_refused():

@@ -1,0 +1,143 @@
+"""The solver that the 2018 report calls old: Arbor's of that year, a work-item a cell.
+
+After ``matrix_solve.cu`` and ``matrix_state_interleaved.hpp`` of Arbor 0.1
+(github.com/arbor-sim/arbor, BSD licence), in OpenCL: cells sorted by size, largest first, in blocks
+of 32 whose elements are interleaved, all blocks as long as the largest cell asks for; a node reads
+the place of its parent and adds to it in global memory. Destroys `d`, and leaves `x` in `b`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from bench import systems
+from bench.systems import Candidate, Case, Repeats
+from clhines import Forest
+
+WIDTH = 32  # cells of a block, and multiple that its length is rounded up to
+SOURCE = """
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+kernel void to_order(global const REAL *natural, global const int *place, global REAL *out)
+{
+    const size_t i = get_global_id(0);
+    out[place[i]] = natural[i];
+}
+
+kernel void from_order(global const REAL *values, global const int *place, global REAL *out)
+{
+    const size_t i = get_global_id(0);
+    out[i] = values[place[i]];
+}
+
+kernel __attribute__((reqd_work_group_size(WIDTH, 1, 1)))
+void old(global REAL *b, global REAL *d, global const REAL *u, global const int *parent,
+         global const int *sizes, const int length, const int cells)
+{
+    const int cell = get_global_id(0);
+    if (cell >= cells) return;
+    const int block = cell / WIDTH * WIDTH;
+    const int first = block * length + cell - block;
+    const int last = first + WIDTH * (sizes[cell] - 1);
+    const int last_of_block = first + WIDTH * (sizes[block] - 1);
+    if (d[last] == 0) return;   // a cell that takes no step
+    for (int i = last_of_block; i > first; i -= WIDTH) {
+        if (i <= last) {
+            const REAL factor = u[i] / d[i];
+            d[parent[i]] -= factor * u[i];
+            b[parent[i]] -= factor * b[i];
+        }
+    }
+    b[first] /= d[first];
+    for (int i = first + WIDTH; i <= last; i += WIDTH) {
+        b[i] -= u[i] * b[parent[i]];
+        b[i] /= d[i];
+    }
+}
+"""
+
+
+def layout(forest: Forest) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return where each node lies, the sizes of the cells in their order, and a block's length.
+
+    Returns
+    -------
+    place : (num_nodes,) int64
+        Of each node in natural order; parents come before their children there.
+    sizes : (num_cells,) int64
+        Largest first.
+    length : int
+        Elements of every block.
+    """
+    order = np.argsort(forest.sizes, kind="stable")[::-1]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    sizes = forest.sizes[order]
+    length = -(-int(sizes[0]) // WIDTH) * WIDTH
+    start = rank // WIDTH * WIDTH * length + rank % WIDTH
+    element = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+    return np.repeat(start, forest.sizes) + WIDTH * element, sizes, length
+
+
+def idle(forest: Forest) -> float:
+    """Share of the steps of all lanes in which a lane has nothing to do."""
+    sizes = np.sort(forest.sizes)[::-1]
+    return 1 - float(sizes.sum() / (sizes[::WIDTH].sum() * WIDTH))
+
+
+def solver(case: Case, name: str, packed: bool = False) -> Candidate:
+    """Return it as a candidate.
+
+    Parameters
+    ----------
+    packed : bool
+        Bringing `d` and `b` into its order and `x` back counts; the time is then the sum of the
+        kernels, on a CPU that from the first to the end.
+    """
+    queue, forest, wall = case.queue, case.forest, systems.on_host(case.queue.device)
+    place, sizes, length = layout(forest)
+    total = -(-forest.num_cells // WIDTH) * WIDTH * length
+    parent = np.zeros(total, np.int32)
+    parent[place] = place[np.maximum(forest.parent, 0)]
+    real = {"float64": "double", "float32": "float"}[case.dtype.name]
+    built = cl.Program(queue.context, SOURCE).build([f"-DREAL={real}", f"-DWIDTH={WIDTH}"])
+    to, back, solve = (cl.Kernel(built, n) for n in ("to_order", "from_order", "old"))
+    tables = [cla.to_device(queue, a.astype(np.int32)) for a in (parent, sizes, place)]
+    natural = list(case.on_device())
+    work = [cla.zeros(queue, total, case.dtype) for _ in range(2 + len(natural))]
+    (d, b), edges = work[:2], work[2:]
+    out = cla.empty(queue, forest.num_nodes, case.dtype)
+
+    def moved(kernel: cl.Kernel, source: cla.Array, target: cla.Array) -> cl.Event:
+        given = source.data, tables[2].data, target.data
+        return kernel(queue, (forest.num_nodes,), None, *given)
+
+    def pack(k: int) -> Sequence[cl.Event]:
+        return [moved(to, natural[k][0], d), moved(to, natural[k][2], b)]
+
+    def launch(k: int) -> float | None:
+        events = list(pack(k)) if packed else []
+        given = b.data, d.data, edges[k].data, tables[0].data, tables[1].data
+        groups = -(-forest.num_cells // WIDTH) * WIDTH
+        counts = np.int32(length), np.int32(forest.num_cells)
+        events.append(solve(queue, (groups,), (WIDTH,), *given, *counts))
+        if packed:
+            events.append(moved(back, b, out))
+        queue.finish()
+        return None if wall else sum(e.profile.end - e.profile.start for e in events) * 1e-9
+
+    def restore(k: int) -> None:
+        if not packed:
+            pack(k)
+            queue.finish()
+
+    def result(k: int) -> np.ndarray | Repeats:
+        moved(back, b, out)
+        return case.solution(out)
+
+    for values, (_, u, _) in zip(edges, natural):
+        moved(to, u, values)
+    return Candidate(name, launch, result, restore, clock="wall" if wall else "device")
