@@ -8,7 +8,7 @@ bus carries one, the thread fills or empties the other.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -92,25 +92,23 @@ def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
 
 
 class Pins:
-    """Pinned arrays of the host, each for one array that comes or goes in one piece.
+    """Pinned pieces of the host, each for one array that comes or goes at once.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-    sizes : dict of name -> (values, dtype)
     """
 
-    def __init__(self, queue: cl.CommandQueue, sizes: Mapping[str, tuple[int, np.dtype]]) -> None:
-        self._buffers: list[cl.Buffer] = []  # the mappings last as long as these
-        self._arrays: dict[str, np.ndarray] = {}
-        for name, (size, dtype) in sizes.items():
-            buffer, piece = _pin(queue, size * dtype.itemsize)
-            self._buffers.append(buffer)
-            self._arrays[name] = piece.view(dtype)
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._pieces: dict[str, np.ndarray] = {}  # each keeps its buffer mapped
 
-    def get(self, name: str) -> np.ndarray | None:
-        """Return a pinned array, (values,); None for one that is not in the list."""
-        return self._arrays.get(name)
+    def get(self, name: str, size: int, dtype: np.dtype) -> np.ndarray:
+        """Return the piece of that name as an array, (size,); a larger one if it must be."""
+        count = size * dtype.itemsize
+        if name not in self._pieces or self._pieces[name].size < count:
+            self._pieces[name] = _pin(self._queue, count)[1]
+        return self._pieces[name][:count].view(dtype)
 
 
 def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:

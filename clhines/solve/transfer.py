@@ -52,6 +52,11 @@ class Transfer:
         return size >= copies.LEAST_BYTES and copies.helps(self.device)
 
     @functools.cached_property
+    def pins(self) -> copies.Pins:
+        """Of all calls, which take turns; made when first needed."""
+        return copies.Pins(self.queue)
+
+    @functools.cached_property
     def copies(self) -> copies.Pinned:
         """Made when first needed."""
         return copies.Pinned(self.queue)

@@ -116,7 +116,7 @@ def test_nothing_is_written_after_an_error(fast_queue, monkeypatch, config):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(hosted.Hosted, "_fetch", interrupted)
+        patch.setattr(hosted.Carrier, "read_status", interrupted)
         solver.solve(**system.arrays, out=out)
     before = out.copy()
     fast_queue.finish()
