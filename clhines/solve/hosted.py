@@ -148,8 +148,7 @@ class Carrier:
             if pin is None:
                 cl.enqueue_copy(self.queue, to, a)
             else:
-                np.copyto(pin, a.reshape(-1))
-                self._under_way.append(cl.enqueue_copy(self.queue, to, pin, is_blocking=False))
+                self._under_way += copies.write(self.queue, to, pin, a)
 
     def read_status(self, source: cl.Buffer | None = None, wait: bool = False) -> None:
         """Copy the status, of a buffer of its own if given; done when a later copy is."""
@@ -162,11 +161,10 @@ class Carrier:
     def fetch(self, x: cl.Buffer, out: np.ndarray) -> None:
         """Copy the solution to the host, and wait."""
         pin = self._pins.get("x")
-        if self._transfer.staged(out.nbytes):
+        if self._transfer.staged(out.nbytes) and not copies.is_pinned(out):
             self._transfer.copies.fetch(x, list(np.atleast_2d(out)))
         elif pin is not None:
-            cl.enqueue_copy(self.queue, pin, x)
-            np.copyto(out.reshape(-1), pin)
+            copies.read(self.queue, out, pin, x)
         else:
             cl.enqueue_copy(self.queue, out, x)
         self._under_way.clear()

@@ -175,6 +175,10 @@ class Whole:
 
     # -- natural order -------------------------------------------------------------------------
 
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        """See `Engine`."""
+        return self.transfer.empty_like(b)
+
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
         """See `Engine`."""
         matrix = [a for name, a in arrays.items() if name != "b"]
@@ -619,4 +623,5 @@ def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
         for r in range(1, rows + 1)
     ]
     ways = MOST_WAYS + 1  # of solves, and those of factors, which bring less
-    return sum(sorted(sizes * 2)[-ways:]) + (copies.pinned_bytes() if staged else 0)
+    found = sum(sorted(sizes * 2)[-ways:]) + (transfer.pinned_bytes() if staged else 0)
+    return found + max(copies.result_bytes(n * r) for r in range(1, rows + 1))

@@ -1,5 +1,7 @@
 """Calls with NumPy arrays on a kept solver: prepared once, checked every time."""
 
+import gc
+import itertools
 import threading
 
 import numpy as np
@@ -249,3 +251,35 @@ def test_a_tight_device_has_no_room_for_both(fast_queue, monkeypatch):
     factors = solver.factor(system.d, system.u, l=system.l)
     system.assert_solved(factors.solve(system.b))
     system.assert_solved(solver.solve(**system.arrays))
+
+
+def test_solutions_in_pinned_memory_are_nobody_elses(fast_queue, monkeypatch):
+    """However many live, in whatever views, and after their solver; free memory comes again."""
+    like_a_gpu(monkeypatch)
+    monkeypatch.setattr(copies, "_RESULT_BYTES", (1, 1 << 20))
+    monkeypatch.setattr(copies, "_SLICE_BYTES", 1000)
+    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
+    systems = [make_system(forest, np.float32, seed=seed) for seed in range(6)]
+    factors = solver.factor(systems[0].d, systems[0].u)
+    found = [solver.solve(**one.arrays) for one in systems]
+    found.append(factors.solve(systems[0].b))
+    assert [copies.is_pinned(x) for x in found] == [True] * copies.MOST_RESULTS + [False] * 4
+    kept = [x.copy() for x in found]
+    spans = sorted((x.ctypes.data, x.nbytes) for x in found)
+    assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(spans))
+    part, place = found[0][5:900:2], found[0].ctypes.data
+    del found[0]
+    assert not copies.is_pinned(solver.solve(**systems[1].arrays))
+    assert np.array_equal(part, kept[0][5:900:2])
+    del part
+    again = solver.solve(systems[2].d, systems[2].u, found[1])  # a pinned right-hand side
+    assert again.ctypes.data == place
+    monkeypatch.setattr(copies, "_RESULT_BYTES", (1, 1))
+    assert np.array_equal(again, solver.solve(systems[2].d, systems[2].u, kept[2]))
+    out = found[1]
+    assert solver.solve(systems[0].d, systems[0].u, out, out=out) is out
+    assert np.array_equal(out, solver.solve(systems[0].d, systems[0].u, kept[2]))
+    del solver, factors
+    gc.collect()
+    assert all(np.array_equal(x, y) for x, y in zip(found[2:], kept[3:], strict=True))
