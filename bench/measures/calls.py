@@ -3,9 +3,9 @@
     python -m bench calls [--device SPEC] [--cells 1 256 2560] [--nodes 512] [--out FOLDER]
 
 Trees of 64 shapes and chains. All calls of a row take turns, so that other load slows them alike;
-times are lower quartiles of wall time in microseconds. The aim is 1.5 times `+ wait` on a CPU, which can
-read the host's arrays in place, and 1.5 times (`+ wait` + bus) + 20 us elsewhere. Every solution
-that is timed is checked.
+times are lower quartiles of wall time in microseconds. The aim is 1.5 times `+ wait` on a CPU,
+which can read the host's arrays in place, and 1.5 times (`+ wait` + bus) + 20 us elsewhere. Every
+solution that is timed is checked.
 """
 
 from __future__ import annotations

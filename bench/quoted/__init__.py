@@ -18,6 +18,7 @@ QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
     *solves.several_devices(),
+    *solves.calls_from_numpy(),
     *simulations.rings(),
     *simulations.cells(),
     *simulations.variants(),
@@ -62,6 +63,7 @@ METHODS = [
     "clhines/plan/by_branch",
 ]
 CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
+CALLS = ["clhines/solve/hosted.py", "clhines/device/copies.py"]
 STATES = [
     "kernels/common/rates.mako",
     "kernels/common/node_lists.mako",
@@ -80,6 +82,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "reach": (CONTRACTION, METHODS),
     "devices": (CONTRACTION, METHODS),
     "options": (METHODS, METHODS),
+    "calls": ([*CONTRACTION, *CALLS], [*CPU, *CALLS]),
     "plan": (["clhines/plan"], ["clhines/plan"]),
     "ring": (GPU_EPOCHS, CPU_EPOCHS),
     "cells": ([*GPU_EPOCHS, *STEPS, *FILES], [*CPU_EPOCHS, *BLOCKS]),

@@ -18,22 +18,23 @@ from clhines.device.devices import is_cpu, is_simulator
 
 PIECE_BYTES = 16 << 20  # per pinned piece: each costs a few acquisitions of the GIL
 LEAST_PIECE = 2 << 20  # least per copy, for the same reason
-LEAST_BYTES = 3 << 19  # arrays below this are copied by one thread
+LEAST_BYTES = 1 << 23  # arrays below this are copied by one thread
 PIECES = 2  # per thread
 MOST_THREADS = 8
-_SLICE_BYTES = 256 << 10  # that one thread copies while the bus carries the one before
+_SLICE_BYTES = 512 << 10  # that one thread copies while the bus carries the one before
 _RESULT_BYTES = 256 << 10, 64 << 20  # least and most of a pinned result
 MOST_RESULTS = 3  # that are pinned at once
 Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
 Chunk = tuple[np.ndarray, cl.Buffer, int]  # part of a row; the buffer; its offset there in bytes
 _PAGE_BYTES = 4096
+_FEWER = 4  # copy threads per direction = cores // 4
 
 
-def threads(directions: int = 2) -> int:
-    """Threads that copy in one direction, of so many at once."""
+def threads() -> int:
+    """Threads that copy in one direction."""
     allowed = getattr(os, "sched_getaffinity", None)
     cores = len(allowed(0)) if allowed else os.cpu_count() or 1
-    return min(max(cores // (2 * directions), 1), MOST_THREADS)
+    return min(max(cores // _FEWER, 1), MOST_THREADS)
 
 
 def helps(device: cl.Device) -> bool:

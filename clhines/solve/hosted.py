@@ -121,7 +121,7 @@ class Carrier:
         transfer: Transfer,
         names: Sequence[str],
         rows: int,
-        status: cla.Array | None,
+        status: cla.Array | Slot | None,
     ) -> None:
         self.queue, self._transfer = resident.queue, transfer
         plan, dtype = resident.plan, resident.dtype
@@ -251,9 +251,9 @@ class Hosted:
         Right-hand sides.
     packed : sequence of pyopencl arrays, optional
         Factors in device order, as of `Resident.make_factors`.
-    natural : sequence of pyopencl arrays, optional
+    natural : sequence of Slot, optional
         d, u, (l) in natural order.
-    factored : (num_cells,) int32 pyopencl array, optional
+    factored : (num_cells,) int32 pyopencl array or Slot, optional
         Status that goes with either.
     """
 
@@ -265,8 +265,8 @@ class Hosted:
         names: Sequence[str],
         rows: int,
         packed: Sequence[cla.Array] = (),
-        natural: Sequence[cla.Array] = (),
-        factored: cla.Array | None = None,
+        natural: Sequence[Slot] = (),
+        factored: cla.Array | Slot | None = None,
     ) -> None:
         self.resident, self.taken, self.rows = resident, taken, rows
         self.queue, self.device = resident.queue, resident.queue.device
@@ -292,7 +292,7 @@ class Hosted:
         shapes = {name: shape if name in "bx" else (size,) for name in (*names, "x")}
         if self.natural:
             slots = {name: self._slot(name, one) for name, one in shapes.items()}
-            operands = [Slot((size,), a.base_data) for a in natural] + [slots[k] for k in names]
+            operands = [*natural, *(slots[k] for k in names)]
             self._steps = resident.steps(operands, slots["x"], natural=True, status=status)
             return
         views = {name: taken.view(name, one) for name, one in shapes.items()}

@@ -70,11 +70,11 @@ class Transfer:
     @functools.cached_property
     def copies(self) -> copies.Pinned:
         """Made when first needed."""
-        return copies.Pinned(self.queue, copies.threads(1), PIECE_BYTES, True)
+        return copies.Pinned(self.queue, copies.threads(), PIECE_BYTES, True)
 
     def pinned_bytes(self) -> int:
         """Pinned memory of `copies`."""
-        return copies.pinned_bytes(copies.threads(1), PIECE_BYTES)
+        return copies.pinned_bytes(copies.threads(), PIECE_BYTES)
 
 
 class Ended:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -26,7 +26,7 @@ from clhines.solve.hosted import (
     prefers_shared,
     solves_by_values,
 )
-from clhines.solve.loaded import Resident, Step, only_event
+from clhines.solve.loaded import Resident, Slot, Step, only_event
 from clhines.solve.memory import (
     OPERANDS,
     Buffer,
@@ -45,6 +45,7 @@ from clhines.solve.memory import (
 from clhines.solve.transfer import Ended, Transfer
 
 MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
+_Value = TypeVar("_Value")
 _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
@@ -347,11 +348,11 @@ class Whole:
         if self._pool.held_blocks > spare:
             self._pool.free_held()
         listed = natural_factor_buffers(self.plan, self.dtype, spare)
-        own = Buffers(listed, self.queue, self._pool)
-        with Ended(self.queue):
-            targets = {one.name: own[one.name].base_data for one in listed}
-            bad = self.loaded.bad_of(self._elimination.run(arrays, targets))
-        return NaturalFactors(self, {name: own[name] for name in names}, own["status"], bad)
+        with Ended(self.queue):  # buffers, not pyopencl arrays: these take longer than a copy
+            own = {one.name: self._pool(one.nbytes) for one in listed}
+            bad = self.loaded.bad_of(self._elimination.run(arrays, own))
+        slots = {one.name: Slot((one.size,), own[one.name]) for one in listed}
+        return NaturalFactors(self, {name: slots[name] for name in names}, slots["status"], bad)
 
     def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
         """Eliminate d, u, (l) into factors in device order."""
@@ -443,19 +444,25 @@ class WholeFactors:
 
 
 class ValueFactors:
-    """A matrix in natural order, of methods that take it and eliminate it anew in every solve.
-
-    Attributes
-    ----------
-    arrays : dict of name -> (n,) array
-        d, u, (l); empty once they are on the device in its order.
-    """
-
-    arrays: Mapping[str, np.ndarray | cla.Array]
+    """A matrix in natural order, of methods that take it and eliminate it anew in every solve."""
 
     def __init__(self, engine: Whole, bad: BadPivots) -> None:
         self.engine, self._bad = engine, bad
         self._on_device: WholeFactors | None = None
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """d, u, (l), (n,), NumPy or pyopencl arrays."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Drop the arrays."""
+        raise NotImplementedError
+
+    @property
+    def in_natural_order(self) -> bool:
+        """Whether the arrays are there still."""
+        raise NotImplementedError
 
     @property
     def on_device(self) -> WholeFactors:
@@ -463,7 +470,7 @@ class ValueFactors:
         if self._on_device is None:
             self._on_device = self.engine.factor_on_device(self.arrays)
             self.engine.queue.finish()  # the arrays may have been lent
-            self.arrays = {}
+            self.forget()
         return self._on_device
 
     @property
@@ -478,7 +485,7 @@ class ValueFactors:
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
-        if self.arrays:
+        if self.in_natural_order:
             self.solve_values(b, target)
         else:
             self.on_device.solve_host(b, target)
@@ -505,14 +512,6 @@ class ValueFactors:
 
     def transposed(self) -> ValueFactors | WholeFactors:
         """See `Eliminated`."""
-        if not self.arrays:
-            return self.on_device.transposed()
-        d, *couplings = self.arrays.values()
-        names = ["d", "u", "l"][: len(self.arrays)]
-        return self.swapped(dict(zip(names, [d, *reversed(couplings)], strict=True)))
-
-    def swapped(self, arrays: dict[str, Any]) -> ValueFactors:
-        """Return factors of the same pivots with other arrays."""
         raise NotImplementedError
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
@@ -523,19 +522,33 @@ class ValueFactors:
 class HostFactors(ValueFactors):
     """The matrix is in NumPy arrays, which the device uses in place."""
 
-    arrays: Mapping[str, np.ndarray]
-
     def __init__(self, engine: Whole, arrays: dict[str, np.ndarray], bad: BadPivots) -> None:
         super().__init__(engine, bad)
-        self.arrays = arrays
+        self._arrays = arrays
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """See `ValueFactors`."""
+        return self._arrays
+
+    def forget(self) -> None:
+        """See `ValueFactors`."""
+        self._arrays = {}
+
+    @property
+    def in_natural_order(self) -> bool:
+        """See `ValueFactors`."""
+        return bool(self._arrays)
 
     def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `ValueFactors`."""
-        self.engine.solve_values({**self.arrays, "b": b}, target)
+        self.engine.solve_values({**self._arrays, "b": b}, target)
 
-    def swapped(self, arrays: dict[str, Any]) -> HostFactors:
-        """See `ValueFactors`."""
-        return HostFactors(self.engine, arrays, self._bad)
+    def transposed(self) -> ValueFactors | WholeFactors:
+        """See `Eliminated`."""
+        if not self._arrays:
+            return self.on_device.transposed()
+        return HostFactors(self.engine, _swapped(self._arrays), self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`."""
@@ -547,43 +560,62 @@ class NaturalFactors(ValueFactors):
 
     Parameters
     ----------
-    status : (num_cells,) int32 pyopencl array
-        Written by solves.
+    matrix : dict of name -> Slot
+        d, u, (l), (n,).
+    status : Slot
+        (num_cells,), written by solves.
     """
 
-    arrays: Mapping[str, cla.Array]
-
     def __init__(
-        self, engine: Whole, arrays: dict[str, cla.Array], status: cla.Array, bad: BadPivots
+        self, engine: Whole, matrix: dict[str, Slot], status: Slot, bad: BadPivots
     ) -> None:
         super().__init__(engine, bad)
-        self.arrays, self._status = arrays, status
+        self._slots, self._status = matrix, status
         self.way: Hosted | None = None  # of the last solve from NumPy to NumPy
 
     @property
     def given(self) -> dict[str, Any]:
         """What `Hosted` is given of them."""
-        return {"natural": list(self.arrays.values()), "factored": self._status}
+        return {"natural": list(self._slots.values()), "factored": self._status}
 
     @property
-    def on_device(self) -> WholeFactors:
+    def arrays(self) -> Mapping[str, Any]:
         """See `ValueFactors`."""
-        found = super().on_device
-        self.way = None
-        return found
+        queue, dtype = self.engine.queue, self.engine.dtype
+        return {
+            name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
+            for name, slot in self._slots.items()
+        }
+
+    def forget(self) -> None:
+        """See `ValueFactors`."""
+        self._slots, self.way = {}, None
+
+    @property
+    def in_natural_order(self) -> bool:
+        """See `ValueFactors`."""
+        return bool(self._slots)
 
     def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `ValueFactors`."""
         self.engine.solve_factored(self, b, target)
 
-    def swapped(self, arrays: dict[str, Any]) -> NaturalFactors:
-        """See `ValueFactors`."""
-        return NaturalFactors(self.engine, arrays, self._status, self._bad)
+    def transposed(self) -> ValueFactors | WholeFactors:
+        """See `Eliminated`."""
+        if not self._slots:
+            return self.on_device.transposed()
+        return NaturalFactors(self.engine, _swapped(self._slots), self._status, self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`."""
         found = {name: a.get(self.engine.queue) for name, a in self.arrays.items()}
         return found or self.on_device.matrix_on_host()
+
+
+def _swapped(matrix: dict[str, _Value]) -> dict[str, _Value]:
+    """Return the matrix with u and l in each other's place."""
+    d, *couplings = matrix.values()
+    return dict(zip(matrix, [d, *reversed(couplings)], strict=True))
 
 
 def _count(b: np.ndarray) -> int:
