@@ -128,7 +128,7 @@ ${indent(capture(back, stored), "    ")}\
 #define W ${W}
 #define RHS ${spec.rhs}
 % if spec.reads_cells:
-#define LINE (64 / (int)sizeof(real))   // values
+#define LINE (${spec.line_bytes} / (int)sizeof(real))   // values
 % endif
 #define SLOT (W * (1 + RHS))   // values of `lost` that belong to one vector
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse

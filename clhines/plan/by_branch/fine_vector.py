@@ -82,6 +82,7 @@ class FineVectorSpec(KernelSpec):
     takes_natural: ClassVar[bool] = True
     finds_infinite: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False
+    line_bytes: ClassVar[int] = 64
     vector_width: int
     capacity: int
     slots: int
