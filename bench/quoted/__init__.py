@@ -18,6 +18,7 @@ QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
     *solves.several_devices(),
+    *solves.calls_from_numpy(),
     *simulations.rings(),
     *simulations.cells(),
     *simulations.variants(),
@@ -38,6 +39,9 @@ GIVEN = [  # what is no result: what was asked for, and sizes of devices
     r"three protocols of 1 s",
     r"differ by up to 3 %",
     r"batches above 139 GB",
+    r"a GPU 1\.5 times the solve",
+    r"20 µs; on a CPU",
+    r"in place, 1\.5 times the solve",
     r"in 95 % of 300 traces",
     r"rusticl on llvmpipe .*",  # a test of the table has it
 ]
@@ -70,6 +74,7 @@ FINE = [
     "clhines/plan/transforms.py",
 ]
 CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
+CALLS = ["clhines/solve/hosted.py", "clhines/device/copies.py"]
 STATES = [
     "kernels/common/rates.mako",
     "kernels/common/node_lists.mako",
@@ -88,6 +93,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "reach": (CONTRACTION, METHODS),
     "devices": (CONTRACTION, METHODS),
     "options": (METHODS, METHODS),
+    "calls": ([*CONTRACTION, *CALLS], [*CPU, *CALLS]),
     "plan": (["clhines/plan"], ["clhines/plan"]),
     "ring": (GPU_EPOCHS, CPU_EPOCHS),
     "cells": ([*GPU_EPOCHS, *STEPS, *FILES], [*CPU_EPOCHS, *BLOCKS]),

@@ -57,6 +57,49 @@ def solves_on_gpu() -> Iterator[Quote]:
     yield from by_method(here, "*floor of this run*", "solve-nvidia-h200", METHODS)
 
 
+CALLS = ("solve", "solve out", "factor", "f.solve", "f.solve out")
+
+
+def calls_from_numpy() -> Iterator[Quote]:
+    """Yield the tables of calls with NumPy arrays on a kept solver."""
+    here = "## From NumPy, and planning"
+    for device, file in (("H200", "calls-nvidia-h200"), ("two cores", "calls-pocl-amd-epyc")):
+
+        def call(name: str, file: str = file, **where: object) -> Figure:
+            def shown(r: Row) -> str:
+                return f"{duration(r['seconds'][name])} ({r['times_aim'][name]:.2f} x)"
+
+            return Figure(file, shown, where)
+
+        for kind, cells in ((k, c) for k in ("trees", "chains") for c in (1, 256, 2560)):
+            where = {"kind": kind, "cells": cells, "dtype": "float64"}
+            found = [call(name, **where) for name in CALLS]
+            yield row(SPEED, here, f"{device}, {kind} | {cells:,}", *found)
+        for cells in (1, 256, 2560):
+            where = {"kind": "chains", "cells": cells, "dtype": "float64"}
+            peers = [
+                Figure(
+                    file,
+                    lambda r, n=n: duration(r["seconds"][n]) if n in r["seconds"] else "-",
+                    where,
+                )  # type: ignore[misc]
+                for n in ("solve out", "solve_banded", "ptsv")
+            ]
+            yield row(SPEED, here, f"{device} | {cells:,}", *peers)
+        yield prose(
+            SPEED,
+            here,
+            f"of the {{}} on {'an H200' if device == 'H200' else 'two cores'} {{}} are reached",
+            Figure(file, lambda r: str(len(within(r))), {}),
+            Figure(file, lambda r: str(sum(within(r))), {}),
+        )
+
+
+def within(result: Row) -> list[bool]:
+    """Whether each aim of calls is reached."""
+    return [r["times_aim"][name] <= 1 for r in result["rows"] for name in CALLS]
+
+
 def aimed(result: Row) -> list[Row]:
     """Return the rows that have an aim."""
     return [r for r in result["rows"] if r["aim"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
@@ -107,7 +108,12 @@ def writable(a: object) -> TypeGuard[Array]:
 
 
 def target_of(
-    given: object, b: Array, out: Array | None, overwrite: bool, dtype: np.dtype
+    given: object,
+    b: Array,
+    out: Array | None,
+    overwrite: bool,
+    dtype: np.dtype,
+    empty_like: Callable[[np.ndarray], np.ndarray] = np.empty_like,
 ) -> Array:
     """Return the array that a solution goes to.
 
@@ -115,12 +121,14 @@ def target_of(
     ----------
     given, b
         Right-hand sides as the caller gave them, and as an array of the dtype.
+    empty_like : callable
+        Makes the array where none is given and `b` is a NumPy array.
     """
     if out is None:
         masked = isinstance(given, np.ma.MaskedArray)
         if overwrite and not masked and writable(given) and given.dtype == dtype:
             return given
-        return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
+        return cla.empty_like(b) if isinstance(b, cla.Array) else empty_like(b)
     if type(out) is not type(b) or out.dtype != dtype or out.shape != b.shape:
         raise InputError(
             f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "

@@ -8,7 +8,7 @@ bus carries one, the thread fills or empties the other.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -17,10 +17,13 @@ import pyopencl as cl
 from clhines.device.devices import is_cpu, is_simulator
 
 PIECE_BYTES = 16 << 20  # per pinned piece: each costs a few acquisitions of the GIL
-LEAST_PIECE = 4 << 20  # least per copy, for the same reason
-LEAST_BYTES = 1 << 23  # arrays below this are copied directly
+LEAST_PIECE = 2 << 20  # least per copy, for the same reason
+LEAST_BYTES = 1 << 23  # arrays below this are copied by one thread
 PIECES = 2  # per thread
 MOST_THREADS = 8
+_SLICE_BYTES = 512 << 10  # that one thread copies while the bus carries the one before
+_RESULT_BYTES = 256 << 10, 64 << 20  # least and most of a pinned result
+MOST_RESULTS = 3  # that are pinned at once
 Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
 Chunk = tuple[np.ndarray, cl.Buffer, int]  # part of a row; the buffer; its offset there in bytes
 _PAGE_BYTES = 4096
@@ -92,25 +95,131 @@ def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
 
 
 class Pins:
-    """Pinned arrays of the host, each for one array that comes or goes in one piece.
+    """Pinned pieces of the host, each for one array that comes or goes at once.
 
     Parameters
     ----------
     queue : pyopencl.CommandQueue
-    sizes : dict of name -> (values, dtype)
     """
 
-    def __init__(self, queue: cl.CommandQueue, sizes: Mapping[str, tuple[int, np.dtype]]) -> None:
-        self._buffers: list[cl.Buffer] = []  # the mappings last as long as these
-        self._arrays: dict[str, np.ndarray] = {}
-        for name, (size, dtype) in sizes.items():
-            buffer, piece = _pin(queue, size * dtype.itemsize)
-            self._buffers.append(buffer)
-            self._arrays[name] = piece.view(dtype)
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._pieces: dict[str, np.ndarray] = {}  # each keeps its buffer mapped
 
-    def get(self, name: str) -> np.ndarray | None:
-        """Return a pinned array, (values,); None for one that is not in the list."""
-        return self._arrays.get(name)
+    def get(self, name: str, size: int, dtype: np.dtype) -> np.ndarray:
+        """Return the piece of that name as an array, (size,); a larger one if it must be."""
+        count = size * dtype.itemsize
+        if name not in self._pieces or self._pieces[name].size < count:
+            self._pieces[name] = _pin(self._queue, count)[1]
+        return self._pieces[name][:count].view(dtype)
+
+
+class _Piece:
+    """Pinned memory that an array is in: free again when the array and all its views are gone."""
+
+    __slots__ = ("__array_interface__", "_free", "_memory")
+
+    def __init__(
+        self, memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype, free: list[np.ndarray]
+    ) -> None:
+        self._memory, self._free = memory, free
+        place = memory.ctypes.data, False
+        self.__array_interface__ = {
+            "data": place,
+            "shape": shape,
+            "typestr": dtype.str,
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        self._free.append(self._memory)
+
+
+class Results:
+    """New arrays of the host in pinned memory, which no two of them share.
+
+    The bus carries values to these as they are; and their pages are there already, when memory of
+    an earlier one is used again.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    """
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._free: list[np.ndarray] = []
+        self._sizes: list[int] = []  # of all pieces
+
+    def empty_like(self, a: np.ndarray) -> np.ndarray:
+        """Return an array like `a`: pinned, unless it is small or huge, or too many others are."""
+        least, most = _RESULT_BYTES
+        if not least <= a.nbytes <= most or not a.flags.c_contiguous:
+            return np.empty_like(a)
+        memory = self._memory(a.nbytes)
+        if memory is None:
+            return np.empty_like(a)
+        return np.asarray(_Piece(memory, a.shape, a.dtype, self._free))
+
+    def _memory(self, size: int) -> np.ndarray | None:
+        for k in range(len(self._free)):
+            if self._free[k].size == size:
+                return self._free.pop(k)
+        if len(self._sizes) >= MOST_RESULTS and self._free:
+            self._sizes.remove(self._free.pop().size)
+        if len(self._sizes) >= MOST_RESULTS:
+            return None
+        memory = _pin(self._queue, size)[1]
+        self._sizes.append(size)
+        return memory
+
+
+def is_pinned(a: np.ndarray) -> bool:
+    """Whether an array is one of `Results.empty_like`."""
+    return type(a.base) is _Piece
+
+
+def result_bytes(size: int) -> int:
+    """Pinned memory of results of that many bytes each, at most."""
+    least, most = _RESULT_BYTES
+    return MOST_RESULTS * size if least <= size <= most else 0
+
+
+def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray) -> list[cl.Event]:
+    """Copy values to a device by way of a pinned array like them, slice by slice, without a wait.
+
+    Until the events have happened neither the pinned array nor the buffer must be used otherwise;
+    dropping an event waits for it.
+    """
+    if is_pinned(a):
+        return [cl.enqueue_copy(queue, to, a, is_blocking=False)]
+    flat, step, under_way = a.reshape(-1), _SLICE_BYTES // a.itemsize, list[cl.Event]()
+    for first in range(0, len(flat), step):
+        some = slice(first, first + step)
+        np.copyto(pin[some], flat[some])
+        place = {"dst_offset": first * a.itemsize, "is_blocking": False}
+        under_way.append(cl.enqueue_copy(queue, to, pin[some], **place))
+    return under_way
+
+
+def read(queue: cl.CommandQueue, out: np.ndarray, pin: np.ndarray, source: cl.Buffer) -> None:
+    """Copy values from a device by way of a pinned array like them, slice by slice, and wait."""
+    if is_pinned(out):
+        cl.enqueue_copy(queue, out, source)
+        return
+    flat, step = out.reshape(-1), _SLICE_BYTES // out.itemsize
+    if len(flat) <= step:
+        cl.enqueue_copy(queue, pin, source)
+        np.copyto(flat, pin)
+        return
+    under_way = []
+    for first in range(0, len(flat), step):
+        some = slice(first, first + step)
+        place = {"src_offset": first * out.itemsize, "is_blocking": False}
+        under_way.append((some, cl.enqueue_copy(queue, pin[some], source, **place)))
+    for some, event in under_way:
+        event.wait()
+        np.copyto(flat[some], pin[some])
 
 
 def _pin(queue: cl.CommandQueue, size: int) -> tuple[cl.Buffer, np.ndarray]:
@@ -169,10 +278,21 @@ class Pinned:
     queue : pyopencl.CommandQueue
         In order; of these copies only.
     num_threads : int, optional
+    piece_bytes : int
+        Per pinned piece.
+    joins : bool
+        The calling thread is one of them, so that `start` returns late: for copies that nothing
+        runs beside.
     """
 
-    def __init__(self, queue: cl.CommandQueue, num_threads: int | None = None) -> None:
-        self.queue = queue
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        num_threads: int | None = None,
+        piece_bytes: int = PIECE_BYTES,
+        joins: bool = False,
+    ) -> None:
+        self.queue, self._piece_bytes, self._joins = queue, piece_bytes, joins
         self._count = num_threads or threads()
         # one each, as the pieces belong to one thread, however late the others are
         self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
@@ -183,10 +303,10 @@ class Pinned:
     @property
     def pinned_bytes(self) -> int:
         """Bytes of pinned host memory."""
-        return pinned_bytes(self._count)
+        return pinned_bytes(self._count, self._piece_bytes)
 
     def _pin(self) -> np.ndarray:
-        buffer, piece = _pin(self.queue, PIECE_BYTES)
+        buffer, piece = _pin(self.queue, self._piece_bytes)
         self._buffers.append(buffer)
         return piece
 
@@ -260,17 +380,19 @@ class Pinned:
     ) -> list[Future[None]]:
         """Give every thread each so many-th chunk of all rows."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
-        size = min(PIECE_BYTES, max(LEAST_PIECE, -(-whole // self._count)))
+        size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))
-        return [
+        here = int(self._joins)
+        work = [
             self._pools[t].submit(copy, t, chunks[t :: self._count])
-            for t in range(min(self._count, len(chunks)))
+            for t in range(here, min(self._count, len(chunks)))
         ]
+        return [*work, _done(copy, chunks[:: self._count])] if here else work
 
 
-def pinned_bytes(num_threads: int | None = None) -> int:
+def pinned_bytes(num_threads: int | None = None, piece_bytes: int = PIECE_BYTES) -> int:
     """Pinned host memory of a `Pinned`, in bytes."""
-    return (num_threads or threads()) * PIECES * PIECE_BYTES
+    return (num_threads or threads()) * PIECES * piece_bytes
 
 
 def _results(work: Sequence[Future[None]]) -> None:
@@ -282,6 +404,17 @@ def _results(work: Sequence[Future[None]]) -> None:
             raise errors[0]
     finally:  # an error holds this frame, which would hold the error
         del errors, found, work
+
+
+def _done(copy: Callable[[int, Sequence[Chunk]], None], chunks: Sequence[Chunk]) -> Future[None]:
+    """Do the copies of the first thread, and return what a pool would."""
+    found: Future[None] = Future()
+    try:
+        copy(0, chunks)
+        found.set_result(None)
+    except BaseException as error:  # the others still copy
+        found.set_exception(error)
+    return found
 
 
 def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:

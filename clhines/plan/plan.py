@@ -181,6 +181,11 @@ class Part:
         return "order" in self.solve_spec(True, 1, natural=True).roles()
 
     @property
+    def _reads_cells(self) -> bool:
+        """Whether natural order takes the first node of each cell."""
+        return not self.source and "cell_start" in self.solve_spec(True, 1, natural=True).roles()
+
+    @property
     def _indexes(self) -> bool:
         """Whether its `natural_tables` have natural indices: those of pieces are shared."""
         return self.phase == "expand"
@@ -190,6 +195,8 @@ class Part:
 
         What reduces pieces takes ``natural_index`` of what expands them.
         """
+        if self._reads_cells:
+            return as_int32({"cell_start": forest.cell_offsets}, len(gather))
         if not self._reorders:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
@@ -204,6 +211,8 @@ class Part:
 
     def natural_sizes(self, forest: Forest) -> dict[str, int]:
         """Lengths of `natural_tables`, known without them."""
+        if self._reads_cells:
+            return {"cell_start": forest.num_cells + 1}
         if not self._reorders:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]

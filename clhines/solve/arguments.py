@@ -112,9 +112,11 @@ class Arguments:
             found[name] = a
         return found
 
-    def target(self, given: Given, b: Array, out: Array | None, overwrite: bool) -> Array:
+    def target(
+        self, engine: Engine, given: Given, b: Array, out: Array | None, overwrite: bool
+    ) -> Array:
         """Return the array for the solution; `given` is `b` as the caller passed it."""
-        target = target_of(given, b, out, overwrite, self.dtype)
+        target = target_of(given, b, out, overwrite, self.dtype, engine.empty_like)
         unmark(target)
         return target
 

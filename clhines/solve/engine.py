@@ -130,6 +130,9 @@ class Engine(Protocol):
     def device_order(self, what: str) -> DeviceOrder:
         """Return the solver in device order, or raise an error that says why there is none."""
 
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        """Return a new array for the solution for `b`."""
+
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
 

@@ -105,7 +105,7 @@ class Factors:
             return self.transposed().solve(b, out=out, overwrite=overwrite, check=check)
         engine, forest = self._engine, self._arguments.forest
         rows = self._arguments.natural({"b": b})["b"]
-        target = self._arguments.target(b, rows, out, overwrite)
+        target = self._arguments.target(engine, b, rows, out, overwrite)
         late = self._arguments.may_check_late(engine, rows, target)
         if check and not late:
             self._arguments.check_finite("b", rows)

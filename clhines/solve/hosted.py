@@ -13,7 +13,7 @@ brings values, launches, and waits once. Three ways:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -81,7 +81,7 @@ def solves_by_values(resident: Resident) -> bool:
 def pin_buffers(
     plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
 ) -> list[Buffer]:
-    """Pinned memory of the host for operands `names`, the solution and the status.
+    """Pinned memory of the host for what comes and goes: some of d, u, l, b and x; and the status.
 
     Parameters
     ----------
@@ -90,16 +90,88 @@ def pin_buffers(
         In natural order all operands come together, else each comes alone.
     """
     n, item = plan.forest.num_nodes, dtype.itemsize
-    sizes = {name: n * (rows if name == "b" else 1) for name in names}
-    together = sum(sizes.values()) * item
-    found = [
-        Buffer(name, size, dtype)
-        for name, size in sizes.items()
-        if not staged(together if plan.takes_natural else size * item)
-    ]
-    if not staged(n * rows * item):
-        found.append(Buffer("x", n * rows, dtype))
+    sizes = {name: n * (rows if name in "bx" else 1) for name in names}
+    together = sum(size for name, size in sizes.items() if name != "x") * item
+
+    def alone(name: str, size: int) -> bool:
+        return not staged(size * item if name == "x" or not plan.takes_natural else together)
+
+    found = [Buffer(name, size, dtype) for name, size in sizes.items() if alone(name, size)]
     return [*found, Buffer("status", plan.forest.num_cells, np.dtype(np.int32))]
+
+
+class Carrier:
+    """Copies of values and status between the host and device buffers, of one kind of call.
+
+    Parameters
+    ----------
+    resident : Resident
+    transfer : Transfer
+    names : sequence of str
+        Of d, u, l, b and x: those that come or go.
+    rows : int
+        Right-hand sides.
+    status : pyopencl array, optional
+        Where the device writes it.
+    """
+
+    def __init__(
+        self,
+        resident: Resident,
+        transfer: Transfer,
+        names: Sequence[str],
+        rows: int,
+        status: cla.Array | Slot | None,
+    ) -> None:
+        self.queue, self._transfer = resident.queue, transfer
+        plan, dtype = resident.plan, resident.dtype
+        pins = list[Buffer]()
+        if copies.helps(self.queue.device):
+            pins = pin_buffers(plan, dtype, names, rows, transfer.staged)
+        self._pins = {b.name: transfer.pins.get(b.name, b.size, b.dtype) for b in pins}
+        self._under_way: list[cl.Event] = []  # of copies: dropping one waits for it
+        self._waits = self._pins.get("status") is None
+        self._source = None if status is None else status.base_data
+        self.status = np.zeros(plan.forest.num_cells if status is not None else 0, np.int32)
+        if status is not None:
+            self.status = self._pins.get("status", self.status)
+
+    def bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
+        """Copy values to the device; those in pinned memory are on their way at once."""
+        size = sum(a.nbytes for _, a, _ in values)
+        if self._transfer.staged(size):
+            parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
+            self._transfer.copies.start(parts)()
+            return
+        for name, a, to in values:
+            pin = self._pins.get(name)
+            if pin is None:
+                cl.enqueue_copy(self.queue, to, a)
+            else:
+                self._under_way += copies.write(self.queue, to, pin, a)
+
+    def read_status(self, source: cl.Buffer | None = None, wait: bool = False) -> None:
+        """Copy the status, of a buffer of its own if given; done when a later copy is."""
+        source = source or self._source
+        if source is not None:
+            wait |= self._waits
+            read = cl.enqueue_copy(self.queue, self.status, source, is_blocking=wait)
+            self._under_way.append(read)
+
+    def fetch(self, x: cl.Buffer, out: np.ndarray) -> None:
+        """Copy the solution to the host, and wait."""
+        pin = self._pins.get("x")
+        if self._transfer.staged(out.nbytes) and not copies.is_pinned(out):
+            self._transfer.copies.fetch(x, list(np.atleast_2d(out)))
+        elif pin is not None:
+            copies.read(self.queue, out, pin, x)
+        else:
+            cl.enqueue_copy(self.queue, out, x)
+        self._under_way.clear()
+
+    def ended(self) -> None:
+        """Forget the copies, which have ended."""
+        self._under_way.clear()
 
 
 class Shared:
@@ -174,13 +246,15 @@ class Hosted:
     taken : Buffers
         Of `memory.value_buffers`.
     names : sequence of str
-        Operands that come from the host: d, u, (l), b, or b alone with `matrix`.
+        Operands that come from the host: d, u, (l), b, or b alone with a matrix.
     rows : int
         Right-hand sides.
-    matrix : sequence of pyopencl arrays, optional
+    packed : sequence of pyopencl arrays, optional
         Factors in device order, as of `Resident.make_factors`.
-    factored : (num_cells,) int32 pyopencl array, optional
-        Status that goes with them.
+    natural : sequence of Slot, optional
+        d, u, (l) in natural order.
+    factored : (num_cells,) int32 pyopencl array or Slot, optional
+        Status that goes with either.
     """
 
     def __init__(
@@ -190,72 +264,79 @@ class Hosted:
         taken: Buffers,
         names: Sequence[str],
         rows: int,
-        matrix: Sequence[cla.Array] = (),
-        factored: cla.Array | None = None,
+        packed: Sequence[cla.Array] = (),
+        natural: Sequence[Slot] = (),
+        factored: cla.Array | Slot | None = None,
     ) -> None:
-        self.resident, self.transfer, self.taken, self.rows = resident, transfer, taken, rows
-        self.queue, self.device, self.names = resident.queue, resident.queue.device, names
-        self.natural = resident.takes_natural and not matrix
+        self.resident, self.taken, self.rows = resident, taken, rows
+        self.queue, self.device = resident.queue, resident.queue.device
+        self.natural = resident.takes_natural and not packed
         found = (part.finds_infinite(rows) for part in resident.plan.parts)
         self.finds_infinite = self.natural and all(found)
         self._all_lent = copies.lends_all(self.device)
-        plan, kind = resident.plan, np.dtype(np.int32)
-        cells = plan.forest.num_cells
-        self._under_way: list[cl.Event] = []  # of copies: dropping one waits for it
-        self._read: cl.Buffer | None = None  # status on the device, where the host cannot see it
-        if matrix:
-            self._status, status = np.zeros(0, kind), None
-        elif copies.fine_grained(self.device):
-            self._status = copies.shared(self.queue, (cells,), kind)
+        self._may_lend = copies.shares_memory(self.device)
+        plan = resident.plan
+        cells, size = plan.forest.num_cells, plan.forest.num_nodes
+        status: cla.Array | Slot | None = resident.status if factored is None else factored
+        shared = copies.fine_grained(self.device) and factored is None
+        self._carrier = Carrier(
+            resident, transfer, (*names, "x"), rows, None if shared or packed else status
+        )
+        self._status = self._carrier.status
+        if shared:
+            self._status = copies.shared(self.queue, (cells,), np.dtype(np.int32))
             status = Slot((cells,), cl.SVM(self._status))
-        else:
-            status = resident.status
-            self._read = status.base_data
-        pins = self._pinned()
-        self._pins = copies.Pins(self.queue, {b.name: (b.size, b.dtype) for b in pins})
-        if self._read is not None:
-            pin = self._pins.get("status")
-            self._status = np.zeros(cells, kind) if pin is None else pin
-        size = plan.forest.num_nodes if self.natural else plan.packed_size
+        if not self.natural:
+            size = plan.packed_size
         shape = (size,) if rows == 1 else (rows, size)
+        shapes = {name: shape if name in "bx" else (size,) for name in (*names, "x")}
         if self.natural:
-            operands = [Slot(shape if name == "b" else (size,), name=name) for name in names]
-            x, use = Slot(shape, name="x"), None
-        else:
-            self._packed = {n: taken.view(n, shape if n == "b" else (size,)) for n in names}
-            operands = [*matrix, *self._packed.values()]
-            x, use = taken.view("x", shape), factored
-            self._x = x
-        self._steps = resident.steps(operands, x, factored=use, natural=self.natural, status=status)
+            slots = {name: self._slot(name, one) for name, one in shapes.items()}
+            operands = [*natural, *(slots[k] for k in names)]
+            self._steps = resident.steps(operands, slots["x"], natural=True, status=status)
+            return
+        views = {name: taken.view(name, one) for name, one in shapes.items()}
+        self._packed, self._x = {name: views[name] for name in names}, views["x"]
+        operands = [*packed, *self._packed.values()]
+        use = factored if packed else None
+        self._steps = resident.steps(operands, self._x, factored=use, status=status)
 
-    def _pinned(self) -> list[Buffer]:
-        """Pinned memory that a call goes through; none for what `Transfer.copies` takes."""
-        plan, dtype = self.resident.plan, self.resident.dtype
-        if not copies.helps(self.device):
-            return []
-        return pin_buffers(plan, dtype, self.names, self.rows, self.transfer.staged)
+    def _slot(self, name: str, shape: tuple[int, ...]) -> Slot:
+        """Return what stands for an array in natural order: its buffer, if never the host's."""
+        if self._may_lend:
+            return Slot(shape, name=name)
+        return Slot(shape, self.taken[name].base_data)
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
         """See `HostSolve`."""
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
-        lent = copies.lend(self.queue, out, True) if self._lends(out) else None
-        sources = {k: copies.lend(self.queue, a) for k, a in given.items() if self._lends(a)}
-        if lent is not None and given["b"] is out:
-            sources["b"] = lent
+        lent, sources = None, dict[str, cl.Buffer]()
+        if self._may_lend:
+            lent = copies.lend(self.queue, out, True) if self._lends(out) else None
+            sources = self._lent(given)
+            if lent is not None and given["b"] is out:
+                sources["b"] = lent
         x = self._launch(given, sources, lent)
-        self._fetch(x, lent, out)
+        self._carrier.read_status()  # in order: done when the solution is there
+        if lent is None:
+            self._carrier.fetch(x, out)
+        else:
+            copies.returned(self.queue, lent, out)
+            self._carrier.ended()
         if out is not target:
             target[...] = out
         return self._status
 
     def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """See `HostSolve`; of kernels in natural order."""
-        sources = {k: copies.lend(self.queue, a) for k, a in given.items() if self._lends(a)}
-        self._launch(given, sources, None)
+        """See `HostSolve`; of kernels in natural order that use the host's arrays."""
+        self._launch(given, self._lent(given), None)
+        self._carrier.read_status(wait=True)
         self.queue.finish()
-        if self._read is not None:
-            cl.enqueue_copy(self.queue, self._status, self._read)
         return self._status
+
+    def _lent(self, given: dict[str, np.ndarray]) -> dict[str, cl.Buffer]:
+        """Buffers of the arrays that the device can use in place."""
+        return {k: copies.lend(self.queue, a) for k, a in given.items() if self._lends(a)}
 
     def _lends(self, a: np.ndarray) -> bool:
         return self._all_lent or copies.lends(self.device, a)
@@ -264,12 +345,16 @@ class Hosted:
         self, given: dict[str, np.ndarray], sources: dict[str, cl.Buffer], lent: cl.Buffer | None
     ) -> cl.Buffer:
         """Bring the values that are not lent, launch, and return where the solution will be."""
-        queue, taken = self.queue, self.taken
+        queue, taken, bring = self.queue, self.taken, self._carrier.bring
         if self.natural:
-            brought = {k: a for k, a in given.items() if k not in sources}
+            brought = [(k, a, taken[k].base_data) for k, a in given.items() if k not in sources]
             if brought:
-                sources |= {name: taken[name].base_data for name in brought}
-                self._bring([(name, a, sources[name]) for name, a in brought.items()])
+                bring(brought)
+            if not self._may_lend:
+                for step in self._steps:
+                    step.run(queue, None)
+                return taken["x"].base_data
+            sources |= {name: to for name, _, to in brought}
             sources["x"] = taken["x"].base_data if lent is None else lent
             sources.setdefault("b", sources.get("d"))  # to eliminate only, any values do
             for step in self._steps:
@@ -282,7 +367,7 @@ class Hosted:
             passing = taken["natural"].base_data
             for name, a in given.items():
                 if name not in sources:
-                    self._bring([(name, a, passing)])
+                    bring([(name, a, passing)])
                 one = {name: sources.get(name, passing)}
                 self.resident.pack_buffers(one, targets, self.rows)
         for step in self._steps:
@@ -291,35 +376,50 @@ class Hosted:
         self.resident.unpack_buffer(self._x.base_data, out, self.rows)
         return out
 
-    def _bring(self, values: Sequence[tuple[str, np.ndarray, cl.Buffer]]) -> None:
-        """Copy values to the device; those in pinned memory are on their way at once."""
-        size = sum(a.nbytes for _, a, _ in values)
-        if self.transfer.staged(size):
-            parts = [(list(np.atleast_2d(a)), to) for _, a, to in values]
-            self.transfer.copies.start(parts)()
-            return
-        for name, a, to in values:
-            pin = self._pins.get(name)
-            if pin is None:
-                cl.enqueue_copy(self.queue, to, a)
-            else:
-                np.copyto(pin, a.reshape(-1))
-                self._under_way.append(cl.enqueue_copy(self.queue, to, pin, is_blocking=False))
 
-    def _fetch(self, x: cl.Buffer, lent: cl.Buffer | None, out: np.ndarray) -> None:
-        """Wait, once, until the host has the solution and the status."""
-        queue, pin = self.queue, self._pins.get("x")
-        if self._read is not None:  # in order: done when the solution is there
-            wait = self._pins.get("status") is None
-            read = cl.enqueue_copy(queue, self._status, self._read, is_blocking=wait)
-            self._under_way.append(read)
-        if lent is not None:
-            copies.returned(queue, lent, out)
-        elif self.transfer.staged(out.nbytes):
-            self.transfer.copies.fetch(x, list(np.atleast_2d(out)))
-        elif pin is not None:
-            cl.enqueue_copy(queue, pin, x)
-            np.copyto(out.reshape(-1), pin)
-        else:
-            cl.enqueue_copy(queue, out, x)
-        self._under_way.clear()
+class Elimination:
+    """Eliminations of matrices that go to device arrays of their own, in natural order.
+
+    Parameters
+    ----------
+    resident : Resident
+        Takes natural order.
+    transfer : Transfer
+    taken : Buffers
+        With `x`, of which nothing is used.
+    names : sequence of str
+        d, u, (l).
+    """
+
+    def __init__(
+        self, resident: Resident, transfer: Transfer, taken: Buffers, names: Sequence[str]
+    ) -> None:
+        self.queue, self.names = resident.queue, names
+        row, cells = (resident.plan.forest.num_nodes,), resident.plan.forest.num_cells
+        slots = [Slot(row, name=name) for name in names]
+        x = Slot(row, taken["x"].base_data)
+        more = Slot((cells,), name="status")
+        self._steps = resident.steps([*slots, slots[0]], x, natural=True, status=more)
+        self._carrier = Carrier(resident, transfer, names, 1, resident.status)
+
+    def run(self, given: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
+        """Bring a matrix and eliminate it; waits.
+
+        Parameters
+        ----------
+        given : dict
+            d, u, (l) in natural order, contiguous, of the solver's dtype.
+        targets : mapping of name -> pyopencl.Buffer
+            Where these go, and the status.
+
+        Returns
+        -------
+        (num_cells,) int32
+            Status of each cell; valid until the next call.
+        """
+        self._carrier.bring([(name, a, targets[name]) for name, a in given.items()])
+        for step in self._steps:
+            step.run_with(self.queue, targets)
+        self._carrier.read_status(targets["status"], wait=True)
+        self._carrier.ended()
+        return self._carrier.status

@@ -391,6 +391,8 @@ class Resident:
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the same as `first_bad`, from a status on the host."""
         cells = np.flatnonzero(status & ~NOT_FINITE)
+        if not len(cells):
+            return cells, cells
         ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)

@@ -99,7 +99,7 @@ class Buffers:
 
 
 class KeptBuffers:
-    """Buffers that stay until another list is asked for, or they are dropped.
+    """Buffers that stay until larger or other ones are asked for, or they are dropped.
 
     Releasing a buffer makes some drivers wait for all that is enqueued, and with them the host.
     """
@@ -109,11 +109,12 @@ class KeptBuffers:
         self._kept: Buffers | None = None
 
     def holds(self, listed: list[Buffer]) -> bool:
-        """Whether the buffers of this list are kept."""
-        return self._kept is not None and listed == list(self._kept.listed.values())
+        """Whether the buffers of this list are kept, or larger ones."""
+        kept = {} if self._kept is None else self._kept.listed
+        return all(b.name in kept and b.size <= kept[b.name].size for b in listed)
 
     def of(self, listed: list[Buffer]) -> Buffers:
-        """Return the buffers of a list: those kept, if they are of the same one."""
+        """Return buffers of a list: those kept, if they do."""
         if self._kept is None or not self.holds(listed):
             self._kept = None  # before others are taken
             self._kept = Buffers(listed, self._queue)
@@ -181,6 +182,13 @@ def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> lis
     listed.append(Buffer("factored", plan.forest.num_cells, _INT))
     able = any(part.keeps_factors for part in plan.parts)
     return listed + ([Buffer("pivots", plan.packed_size, dtype)] if able else [])
+
+
+def natural_factor_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
+    """Matrix of `Whole.factor` that stays on the device in natural order, and its status."""
+    names = [name for name in OPERANDS[operands] if name != "b"]
+    status = Buffer("status", plan.forest.num_cells, _INT)
+    return [*(Buffer(name, plan.forest.num_nodes, dtype) for name in names), status]
 
 
 def solve_buffers(plan: Plan, dtype: np.dtype, operands: int = 4, rows: int = 1) -> list[Buffer]:

@@ -218,6 +218,10 @@ class Mixed:
             "or factor().solve()"
         )
 
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        """See `Engine`."""
+        return np.empty_like(b)
+
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`; refines nothing where there are bad pivots that are to be reported."""
         self._solve(dict(arrays), target, check)

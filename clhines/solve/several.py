@@ -279,6 +279,10 @@ class Several:
         """Raise `InputError`."""
         self.device_order("solve() with device arrays")
 
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        """See `Engine`."""
+        return np.empty_like(b)
+
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`."""
 

@@ -175,6 +175,10 @@ class Sliced:
             raise nothing_solved()
         return self._bad
 
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        """See `Engine`."""
+        return np.empty_like(b)
+
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`."""
         with Ended(self.queue):

@@ -362,7 +362,7 @@ class Solver:
         RefinementWarning, where the residual of ``mixed`` stayed above that of float64
         """
         arrays = self._arguments.natural({"d": d, "u": u, "l": l, "b": b})
-        target = self._arguments.target(b, arrays["b"], out, overwrite)
+        target = self._arguments.target(self.engine, b, arrays["b"], out, overwrite)
         measured = check and self.engine.may_lose
         before = accuracy.on_host(self.queue, arrays) if measured else {}
         late = self._arguments.may_check_late(self.engine, arrays["b"], target)

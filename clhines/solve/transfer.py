@@ -13,6 +13,8 @@ from clhines.device import copies
 from clhines.solve.loaded import only_event
 from clhines.solve.memory import Buffers
 
+PIECE_BYTES = 4 << 20  # per pinned piece of a solver that copies in one direction at a time
+
 
 class Transfer:
     """Copies of one solver: through pinned memory, without a copy, or by the runtime.
@@ -52,9 +54,27 @@ class Transfer:
         return size >= copies.LEAST_BYTES and copies.helps(self.device)
 
     @functools.cached_property
+    def pins(self) -> copies.Pins:
+        """Of all calls, which take turns; made when first needed."""
+        return copies.Pins(self.queue)
+
+    @functools.cached_property
+    def results(self) -> copies.Results:
+        """Made when first needed."""
+        return copies.Results(self.queue)
+
+    def empty_like(self, a: np.ndarray) -> np.ndarray:
+        """Return an array for a solution, where that helps in pinned memory."""
+        return self.results.empty_like(a) if copies.helps(self.device) else np.empty_like(a)
+
+    @functools.cached_property
     def copies(self) -> copies.Pinned:
         """Made when first needed."""
-        return copies.Pinned(self.queue)
+        return copies.Pinned(self.queue, copies.threads(), PIECE_BYTES, True)
+
+    def pinned_bytes(self) -> int:
+        """Pinned memory of `copies`."""
+        return copies.pinned_bytes(copies.threads(), PIECE_BYTES)
 
 
 class Ended:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -17,6 +18,7 @@ from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, nothing_solved
 from clhines.solve.hosted import (
+    Elimination,
     Hosted,
     HostSolve,
     Shared,
@@ -24,7 +26,7 @@ from clhines.solve.hosted import (
     prefers_shared,
     solves_by_values,
 )
-from clhines.solve.loaded import Resident, Step, only_event
+from clhines.solve.loaded import Resident, Slot, Step, only_event
 from clhines.solve.memory import (
     OPERANDS,
     Buffer,
@@ -35,12 +37,15 @@ from clhines.solve.memory import (
     factor_buffers,
     memory_errors,
     most_buffers,
+    natural_factor_buffers,
+    solve_buffers,
     total,
     value_buffers,
 )
 from clhines.solve.transfer import Ended, Transfer
 
 MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
+_Value = TypeVar("_Value")
 _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
@@ -85,6 +90,10 @@ class Whole:
         self._events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
         self._ways: dict[tuple[tuple[str, ...], int], HostSolve] = {}
+        self._elimination: Elimination | None = None
+        self._pool = cl.tools.MemoryPool(  # of matrices in natural order; sizes nearly exact
+            cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
+        )
         self._load()
 
     @memory_errors
@@ -167,6 +176,10 @@ class Whole:
 
     # -- natural order -------------------------------------------------------------------------
 
+    def empty_like(self, b: np.ndarray) -> np.ndarray:
+        """See `Engine`."""
+        return self.transfer.empty_like(b)
+
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
         """See `Engine`."""
         matrix = [a for name, a in arrays.items() if name != "b"]
@@ -243,7 +256,7 @@ class Whole:
         way = self._ways.get((names, rows))
         if way is None:
             if prefers_shared(self.loaded, most):
-                self._kept.drop()
+                self._forget()
                 way = Shared(self.loaded, names, rows)
             else:
                 taken = self._take(self._values(len(names), most, self.loaded.takes_natural))
@@ -256,8 +269,14 @@ class Whole:
     def _take(self, listed: list[Buffer]) -> Buffers:
         """Return kept buffers; what used other ones before is dropped together with these."""
         if not self._kept.holds(listed):
-            self._ways.clear()
+            self._forget()
         return self._kept.of(listed)
+
+    def _forget(self) -> None:
+        """Drop kept buffers and what uses them."""
+        self._ways.clear()
+        self._elimination = None
+        self._kept.drop()
 
     def _values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
         return value_buffers(self.plan, self.dtype, operands, rows, natural)
@@ -279,35 +298,65 @@ class Whole:
                 self.loaded.permute(arrays["l"], found["l"], True)
         return [*(a for name, a in found.items() if name != "b"), found["b"]]
 
-    def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve with factors, which are in device order, from NumPy to NumPy."""
+    def solve_factored(
+        self, factors: WholeFactors | NaturalFactors, b: np.ndarray, target: np.ndarray
+    ) -> None:
+        """Solve with factors that are on the device from NumPy to NumPy."""
+        natural, finite = isinstance(factors, NaturalFactors), True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
-            rows = _count(b)
-            listed = self._values(len(factors.matrix) + 1, most, False)
+            nonlocal finite
+            rows, listed = _count(b), self._values(3, most, natural)
             taken = self._take([one for one in listed if one.name in ("b", "x", "natural")])
-            if factors.way is None or (factors.way.taken, factors.way.rows) != (taken, rows):
+            way = factors.way
+            if way is None or (way.taken, way.rows) != (taken, rows):
                 given = self.loaded, self.transfer, taken, ("b",), rows
-                factors.way = Hosted(*given, factors.matrix, factors.bad)
-            factors.way.solve({"b": b}, target)
+                way = factors.way = Hosted(*given, **factors.given)
+            status = way.solve({"b": b}, target)
+            finite &= way.finds_infinite and not status.any()
 
         self.found_finite = False
         with Ended(self.queue):
             self._in_turn(solve, b, target)
+        self.found_finite = finite
 
     def factor(
         self, arrays: dict[str, np.ndarray | cla.Array], check: bool
-    ) -> WholeFactors | HostFactors:
+    ) -> WholeFactors | ValueFactors:
         """See `Engine`."""
-        host = {name: a.copy() for name, a in arrays.items() if isinstance(a, np.ndarray)}
+        host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
         if host and solves_by_values(self.loaded):
+            host = {name: a.copy() for name, a in host.items()}
             return HostFactors(self, host, self.eliminate_values(host))
+        if host and self._room_for_both:
+            return self._factor_natural(host)
         return self.factor_on_device(arrays)
 
-    def factor_on_device(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
+    @functools.cached_property
+    def _room_for_both(self) -> bool:
+        """Whether a matrix in natural order can be on the device beside the values of a solve."""
+        if copies.shares_memory(self.queue.device) or not self.loaded.takes_natural:
+            return False
+        return total(both_buffers(self.plan, self.dtype, self._at_once)) <= self.room.memory
+
+    def _factor_natural(self, arrays: dict[str, np.ndarray]) -> NaturalFactors:
+        """Eliminate d, u, (l) in natural order, which stay on the device."""
+        names, spare = tuple(arrays), len(arrays) + 1
+        taken = self._take([Buffer("x", self.plan.forest.num_nodes, self.dtype)])
+        if self._elimination is None or self._elimination.names != names:
+            self._elimination = Elimination(self.loaded, self.transfer, taken, names)
+        if self._pool.held_blocks > spare:
+            self._pool.free_held()
+        listed = natural_factor_buffers(self.plan, self.dtype, spare)
+        with Ended(self.queue):  # buffers, not pyopencl arrays: these take longer than a copy
+            own = {one.name: self._pool(one.nbytes) for one in listed}
+            bad = self.loaded.bad_of(self._elimination.run(arrays, own))
+        slots = {one.name: Slot((one.size,), own[one.name]) for one in listed}
+        return NaturalFactors(self, {name: slots[name] for name in names}, slots["status"], bad)
+
+    def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
         """Eliminate d, u, (l) into factors in device order."""
-        self._kept.drop()
-        self._ways.clear()
+        self._forget()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         taken = Buffers(listed, self.queue)
         matrix = [self._packed(taken, name, a) for name, a in arrays.items()]
@@ -347,6 +396,11 @@ class WholeFactors:
     def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
         self.engine, self.matrix, self.bad = engine, matrix, bad
         self.way: Hosted | None = None  # of the last solve from NumPy to NumPy
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What `Hosted` is given of them."""
+        return {"packed": self.matrix, "factored": self.bad}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
@@ -389,26 +443,34 @@ class WholeFactors:
         return found
 
 
-class HostFactors:
-    """A matrix in NumPy arrays, of methods that eliminate it anew in every solve.
+class ValueFactors:
+    """A matrix in natural order, of methods that take it and eliminate it anew in every solve."""
 
-    Attributes
-    ----------
-    arrays : dict of name -> (n,) array
-        d, u, (l) in natural order; empty once they are on the device.
-    """
-
-    def __init__(self, engine: Whole, arrays: dict[str, np.ndarray], bad: BadPivots) -> None:
-        self.engine, self.arrays, self._bad = engine, arrays, bad
+    def __init__(self, engine: Whole, bad: BadPivots) -> None:
+        self.engine, self._bad = engine, bad
         self._on_device: WholeFactors | None = None
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """d, u, (l), (n,), NumPy or pyopencl arrays."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Drop the arrays."""
+        raise NotImplementedError
+
+    @property
+    def in_natural_order(self) -> bool:
+        """Whether the arrays are there still."""
+        raise NotImplementedError
 
     @property
     def on_device(self) -> WholeFactors:
         """In device order, made when first needed; then there is no other copy."""
         if self._on_device is None:
-            self._on_device = self.engine.factor_on_device(dict(self.arrays))
+            self._on_device = self.engine.factor_on_device(self.arrays)
             self.engine.queue.finish()  # the arrays may have been lent
-            self.arrays = {}
+            self.forget()
         return self._on_device
 
     @property
@@ -423,10 +485,14 @@ class HostFactors:
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
-        if self.arrays:
-            self.engine.solve_values({**self.arrays, "b": b}, target)
+        if self.in_natural_order:
+            self.solve_values(b, target)
         else:
             self.on_device.solve_host(b, target)
+
+    def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
+        """Solve with the matrix in natural order."""
+        raise NotImplementedError
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         """See `Eliminated`."""
@@ -444,18 +510,112 @@ class HostFactors:
         """See `Eliminated`."""
         return self._bad
 
-    def transposed(self) -> HostFactors | WholeFactors:
+    def transposed(self) -> ValueFactors | WholeFactors:
         """See `Eliminated`."""
-        if not self.arrays:
+        raise NotImplementedError
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        """See `Eliminated`."""
+        raise NotImplementedError
+
+
+class HostFactors(ValueFactors):
+    """The matrix is in NumPy arrays, which the device uses in place."""
+
+    def __init__(self, engine: Whole, arrays: dict[str, np.ndarray], bad: BadPivots) -> None:
+        super().__init__(engine, bad)
+        self._arrays = arrays
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """See `ValueFactors`."""
+        return self._arrays
+
+    def forget(self) -> None:
+        """See `ValueFactors`."""
+        self._arrays = {}
+
+    @property
+    def in_natural_order(self) -> bool:
+        """See `ValueFactors`."""
+        return bool(self._arrays)
+
+    def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
+        """See `ValueFactors`."""
+        self.engine.solve_values({**self._arrays, "b": b}, target)
+
+    def transposed(self) -> ValueFactors | WholeFactors:
+        """See `Eliminated`."""
+        if not self._arrays:
             return self.on_device.transposed()
-        d, *couplings = self.arrays.values()
-        names = ["d", "u", "l"][: len(self.arrays)]
-        swapped = dict(zip(names, [d, *reversed(couplings)], strict=True))
-        return HostFactors(self.engine, swapped, self._bad)
+        return HostFactors(self.engine, _swapped(self._arrays), self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`."""
         return dict(self.arrays) or self.on_device.matrix_on_host()
+
+
+class NaturalFactors(ValueFactors):
+    """The matrix is on the device.
+
+    Parameters
+    ----------
+    matrix : dict of name -> Slot
+        d, u, (l), (n,).
+    status : Slot
+        (num_cells,), written by solves.
+    """
+
+    def __init__(
+        self, engine: Whole, matrix: dict[str, Slot], status: Slot, bad: BadPivots
+    ) -> None:
+        super().__init__(engine, bad)
+        self._slots, self._status = matrix, status
+        self.way: Hosted | None = None  # of the last solve from NumPy to NumPy
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What `Hosted` is given of them."""
+        return {"natural": list(self._slots.values()), "factored": self._status}
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """See `ValueFactors`."""
+        queue, dtype = self.engine.queue, self.engine.dtype
+        return {
+            name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
+            for name, slot in self._slots.items()
+        }
+
+    def forget(self) -> None:
+        """See `ValueFactors`."""
+        self._slots, self.way = {}, None
+
+    @property
+    def in_natural_order(self) -> bool:
+        """See `ValueFactors`."""
+        return bool(self._slots)
+
+    def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
+        """See `ValueFactors`."""
+        self.engine.solve_factored(self, b, target)
+
+    def transposed(self) -> ValueFactors | WholeFactors:
+        """See `Eliminated`."""
+        if not self._slots:
+            return self.on_device.transposed()
+        return NaturalFactors(self.engine, _swapped(self._slots), self._status, self._bad)
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        """See `Eliminated`."""
+        found = {name: a.get(self.engine.queue) for name, a in self.arrays.items()}
+        return found or self.on_device.matrix_on_host()
+
+
+def _swapped(matrix: dict[str, _Value]) -> dict[str, _Value]:
+    """Return the matrix with u and l in each other's place."""
+    d, *couplings = matrix.values()
+    return dict(zip(matrix, [d, *reversed(couplings)], strict=True))
 
 
 def _count(b: np.ndarray) -> int:
@@ -473,7 +633,15 @@ def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
     most = [room.rows_at_once(plan) for plan in plans]
     pinned = max(_pinned(plan, room, transfer, r) for plan, r in zip(plans, most, strict=True))
     needed = [total(most_buffers(plan, room.dtype, r)) for plan, r in zip(plans, most, strict=True)]
+    if len(plans) == 1 and plans[0].takes_natural and not copies.shares_memory(transfer.device):
+        both = total(both_buffers(plans[0], room.dtype, most[0]))
+        needed.append(both if both <= room.memory else 0)
     return Memory(max(needed), pinned, len(plans))
+
+
+def both_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
+    """All buffers of solves and of a matrix that stays on the device, in natural order."""
+    return solve_buffers(plan, dtype, 4, rows) + natural_factor_buffers(plan, dtype, 4)
 
 
 def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
@@ -483,7 +651,9 @@ def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
     n, operands = plan.forest.num_nodes * room.itemsize, OPERANDS[4]
     staged = transfer.staged(n * (rows + len(operands) - 1 if plan.takes_natural else rows))
     sizes = [
-        total(pin_buffers(plan, room.dtype, operands, r, transfer.staged))
+        total(pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))
         for r in range(1, rows + 1)
     ]
-    return sum(sorted(sizes)[-MOST_WAYS:]) + (copies.pinned_bytes() if staged else 0)
+    ways = MOST_WAYS + 1  # of solves, and those of factors, which bring less
+    found = sum(sorted(sizes * 2)[-ways:]) + (transfer.pinned_bytes() if staged else 0)
+    return found + max(copies.result_bytes(n * r) for r in range(1, rows + 1))

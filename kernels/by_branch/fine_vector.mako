@@ -127,6 +127,9 @@ ${indent(capture(back, stored), "    ")}\
 
 #define W ${W}
 #define RHS ${spec.rhs}
+% if spec.reads_cells:
+#define LINE (${spec.line_bytes} / (int)sizeof(real))   // values
+% endif
 #define SLOT (W * (1 + RHS))   // values of `lost` that belong to one vector
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 
@@ -232,6 +235,17 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     x += start;
 % endif
     for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) status[cell_number[c]] = 0;
+% if spec.reads_cells:
+    // each cell's values as they lie in memory, one of a line, which brings them all into the cache
+    real met = 0;
+    for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) {
+        const int last = cell_start[cell_number[c] + 1] - 1;
+        for (int k = cell_start[cell_number[c]]; k <= last; k += LINE)
+            met += d[k] + u[k]${"" if spec.symmetric else " + l[k]"} + b[k];
+        met += d[last] + u[last]${"" if spec.symmetric else " + l[last]"} + b[last];
+    }
+    lost[0] = met;   // so that it is done
+% endif
     for (int k = 0; k < SLOT; ++k) lost[k] = 0;
 
     // backward sweep: from the tips to the root

@@ -504,6 +504,10 @@ ${part("common/segment_registers")}\
 % endif
     if (lane < block.s7 - block.s6) cell_bad[lane] = 0;
 % endif
+% if spec.flags_infinite:
+    __local int odd;   // whether some value of x is not finite
+    if (lane == 0) odd = 0;
+% endif
 % if solves:
     real f1 = 0, f2 = 0, g = 0;
 % endif
@@ -620,7 +624,12 @@ ${part("common/segment_registers")}\
 % for j in reversed(range(M)):
     if (${j} < longest) {
         my_x = rhs_${j} - top_${j} * top - next_${j} * my_x;
-        if (${j} < length) x[${at(f"p{j}")}] = my_x;
+        if (${j} < length) {
+            x[${at(f"p{j}")}] = my_x;
+% if spec.flags_infinite:
+            if (!isfinite(my_x)) odd = 1;
+% endif
+        }
     }
 % endfor
 % else:
@@ -677,7 +686,13 @@ ${part("common/segment_registers")}\
 % endif
 % endfor
 % for k in steps:
-        if (k${k} < num_nodes) x[${index(k) if sym or spec.of_pieces else index(k).replace("cell_from", "base")}] = B(${place_of(k)});
+        if (k${k} < num_nodes) {
+            const real value = B(${place_of(k)});
+            x[${index(k) if sym or spec.of_pieces else index(k).replace("cell_from", "base")}] = value;
+% if spec.flags_infinite:
+            if (!isfinite(value)) odd = 1;
+% endif
+        }
 % endfor
     }
 % endfor
@@ -706,6 +721,9 @@ ${part("common/segment_registers")}\
 % elif spec.shared:
     if (lane < block.s7 - block.s6 && cell_bad[lane])
         atomic_max(status + cell_number[block.s6 + lane], cell_bad[lane]);
+% elif spec.flags_infinite:
+    if (lane < block.s7 - block.s6)
+        status[cell_number[block.s6 + lane]] = cell_bad[lane] | (odd ? ${spec.not_finite} : 0);
 % else:
     if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = cell_bad[lane];
 % endif

@@ -1,18 +1,20 @@
 """Calls with NumPy arrays on a kept solver: prepared once, checked every time."""
 
+import gc
+import itertools
 import threading
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from solvers import ONE_EACH, forest_of, make_solver
+from solvers import ONE_EACH, forest_of, make_solver, on_device
 from systems import dissimilar, make_system
 
 from clhines import Forest, InputError, PivotError, Solver
 from clhines.cells.shapes import random_binary_tree
 from clhines.device import copies
-from clhines.solve import arguments, hosted, whole
+from clhines.solve import arguments, hosted, memory, whole
 
 CELLS = {"small": 2, "large": 60}
 
@@ -203,3 +205,81 @@ def test_threads_get_their_own_solutions(fast_queue, forest, method):
     for one in threads:
         one.join()
     assert not wrong
+
+
+def test_matrices_stay_on_a_device_in_natural_order(fast_queue, monkeypatch):
+    """Nothing is packed, whoever lives longest, and a solver's own status is left alone."""
+    like_a_gpu(monkeypatch)
+    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
+    systems = [make_system(forest, np.float32, False, None, seed) for seed in (1, 2, 3)]
+    bad = systems[0].copy()
+    bad.d[500] = -1
+    solver.solve(**on_device(fast_queue, bad), check=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(solver.engine.loaded, "permute", None)
+        patch.setattr(solver.engine.loaded, "pack_buffers", None)
+        made = [solver.factor(one.d, one.u, l=one.l) for one in systems[:2]]
+        for one, factors in zip(systems, made, strict=False):
+            one.assert_solved(factors.solve(one.b))
+        x = made[0].transposed().solve(made[0].solve(systems[0].b, transpose=True))
+        assert np.isfinite(x).all()
+        del factors, made[0]
+        made.append(solver.factor(systems[2].d, systems[2].u, l=systems[2].l))
+        systems[1].assert_solved(made[0].solve(systems[1].b))
+        systems[2].assert_solved(made[1].solve(systems[2].b))
+        with pytest.raises(PivotError, match="cell 1, node 500"):
+            solver.factor(bad.d, bad.u, l=bad.l)
+        unchecked = solver.factor(bad.d, bad.u, l=bad.l, check=False)
+        assert unchecked.status()[1] == 500
+    assert solver.status()[1] == 500
+    b = solver.pack(systems[1].b)
+    made[0].enqueue(b, out=b)
+    systems[1].assert_solved(solver.unpack(b).get())
+    systems[1].assert_solved(made[0].solve(systems[1].b))
+
+
+def test_a_tight_device_has_no_room_for_both(fast_queue, monkeypatch):
+    like_a_gpu(monkeypatch)
+    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    roomy = Solver(forest, "contraction", np.float32, queue=fast_queue)
+    needed = memory.total(memory.most_buffers(roomy.plan, roomy.dtype, 1))
+    solver = Solver(forest, "contraction", np.float32, queue=fast_queue, max_memory=needed)
+    assert solver.num_slices == 1
+    assert solver.memory[0].device <= needed
+    system = make_system(forest, np.float32, False)
+    factors = solver.factor(system.d, system.u, l=system.l)
+    system.assert_solved(factors.solve(system.b))
+    system.assert_solved(solver.solve(**system.arrays))
+
+
+def test_solutions_in_pinned_memory_are_nobody_elses(fast_queue, monkeypatch):
+    """However many live, in whatever views, and after their solver; free memory comes again."""
+    like_a_gpu(monkeypatch)
+    monkeypatch.setattr(copies, "_RESULT_BYTES", (1, 1 << 20))
+    monkeypatch.setattr(copies, "_SLICE_BYTES", 1000)
+    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
+    systems = [make_system(forest, np.float32, seed=seed) for seed in range(6)]
+    factors = solver.factor(systems[0].d, systems[0].u)
+    found = [solver.solve(**one.arrays) for one in systems]
+    found.append(factors.solve(systems[0].b))
+    assert [copies.is_pinned(x) for x in found] == [True] * copies.MOST_RESULTS + [False] * 4
+    kept = [x.copy() for x in found]
+    spans = sorted((x.ctypes.data, x.nbytes) for x in found)
+    assert all(a + size <= b for (a, size), (b, _) in itertools.pairwise(spans))
+    part, place = found[0][5:900:2], found[0].ctypes.data
+    del found[0]
+    assert not copies.is_pinned(solver.solve(**systems[1].arrays))
+    assert np.array_equal(part, kept[0][5:900:2])
+    del part
+    again = solver.solve(systems[2].d, systems[2].u, found[1])  # a pinned right-hand side
+    assert again.ctypes.data == place
+    monkeypatch.setattr(copies, "_RESULT_BYTES", (1, 1))
+    assert np.array_equal(again, solver.solve(systems[2].d, systems[2].u, kept[2]))
+    out = found[1]
+    assert solver.solve(systems[0].d, systems[0].u, out, out=out) is out
+    assert np.array_equal(out, solver.solve(systems[0].d, systems[0].u, kept[2]))
+    del solver, factors
+    gc.collect()
+    assert all(np.array_equal(x, y) for x, y in zip(found[2:], kept[3:], strict=True))

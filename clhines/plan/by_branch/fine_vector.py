@@ -26,6 +26,8 @@ from clhines.plan.plan import (
     coarse,
 )
 
+_SHORT = 64  # nodes of a branch: eight lines of memory
+
 
 @dataclass(frozen=True)
 class FineVectorSpec(KernelSpec):
@@ -52,6 +54,8 @@ class FineVectorSpec(KernelSpec):
         ``standard``, that of OpenCL C, which often does nothing; or not at all (empty).
     natural : bool
         d, u, l, b and x are in natural order; the factors are not.
+    short : bool
+        Branches are short: in natural order the processor does not see what will be read next.
     """
 
     template: ClassVar[str] = "by_branch/fine_vector"
@@ -73,16 +77,24 @@ class FineVectorSpec(KernelSpec):
         "lane_slot",
         "lane_rank",
         "gather if natural",
+        "cell_start if reads_cells",
     )
     takes_natural: ClassVar[bool] = True
     finds_infinite: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False
+    line_bytes: ClassVar[int] = 64
     vector_width: int
     capacity: int
     slots: int
     streaming: bool
     prefetch: str
     natural: bool = False
+    short: bool = False
+
+    @property
+    def reads_cells(self) -> bool:
+        """Whether the values of each cell are read as they lie in memory before it is solved."""
+        return self.natural and self.short
 
 
 def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
@@ -147,6 +159,7 @@ def _plan_blocks(
         capacity=capacity,
         slots=slots,
         streaming=places.size * itemsize > STREAM_BYTES and width * itemsize >= 16,
+        short=_mean_branch(forest) < _SHORT,
         prefetch=("builtin" if limits.clang else "standard") if limits.is_cpu else "",
     )
     part = Part(
@@ -158,6 +171,12 @@ def _plan_blocks(
         max_rhs=max(1, min(MAX_RHS, room // slots - 1)),
     )
     return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _mean_branch(forest: Forest) -> float:
+    """Nodes per branch, over all cells."""
+    branches = np.diff(forest.trees.branch_offsets)[forest.shape_of_cell].sum()
+    return float(forest.num_nodes / branches)
 
 
 def _fit_vectors(

@@ -138,6 +138,16 @@ class ContractionSpec(KernelSpec):
         return not self.direct
 
     @property
+    def finds_infinite(self) -> bool:  # type: ignore[override]
+        """Whether each cell's status is written once, when all of its x is known."""
+        return self.phase == "solve" and not self.shared
+
+    @property
+    def flags_infinite(self) -> bool:
+        """Whether this kernel says where x is not finite."""
+        return self.natural and self.finds_infinite
+
+    @property
     def reorders(self) -> bool:
         """Whether values in natural order change places on their way to local memory."""
         return self.natural and not self.direct
