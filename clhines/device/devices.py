@@ -29,6 +29,7 @@ INSTALL_HINT = (
 # Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
 # its output to a translator that ends the process at `__builtin_prefetch`.
 _CLANG = ("Portable Computing Language", "Intel(R) OpenCL")
+_BULK = 9  # compute capability of NVIDIA's first devices with bulk copies
 SMALL_GROUP = 64  # work-items of a work-group that share nothing
 WIDE_GROUP = 1024  # of one that shares a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
@@ -131,6 +132,8 @@ def limits(device: cl.Device) -> Limits:
         trusted_bytes=trusted,
         local_bytes=device.local_mem_size,
         ptx="cl_nv_compiler_options" in device.extensions,
+        bulk="cl_nv_device_attribute_query" in device.extensions
+        and device.compute_capability_major_nv >= _BULK,
         clang=device.platform.name.strip() in _CLANG,
     )
 

@@ -46,6 +46,12 @@ class SegmentRows:
         self._is_leaf = is_leaf
         self._lanes, self._blocks = lanes, blocks
 
+    @property
+    def stride(self) -> int:
+        """Values from the begin of each block to that of the next; 0 where these differ."""
+        step = int(self.template_size[self._blocks.template[0]])
+        return step if (np.diff(self.block_start) == step).all() else 0
+
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each node of each template its place in the block, its slot, its place in the order.
 
