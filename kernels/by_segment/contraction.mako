@@ -515,7 +515,7 @@ ${part("common/segment_registers")}\
 % endif
 % endif
 % if spec.in_warp:
-${part("by_segment/path")}\
+${part("common/segment_path")}\
 % else:
     if (lane < lanes) {
 % if eliminates:
@@ -639,6 +639,7 @@ ${part("by_segment/path")}\
 }
 <% return STOP_RENDERING %>\
 % endif
+% endif
 % if make:
     if (is_inner && my_round == NONE) {   // the roots
         const real pivot = tree_d[lane] - above_d[lane];
@@ -647,6 +648,7 @@ ${part("by_segment/path")}\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % else:
+% if not spec.in_warp:
     // ${"the roots" if spec.phase == "solve" else "what was kept"}, and back, rounds in reverse
     real my_x = 0;
     if (is_inner && my_round == NONE) {

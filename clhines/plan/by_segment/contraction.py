@@ -19,11 +19,11 @@ from clhines.plan.by_segment.joined import USUAL_PLACES, joined
 from clhines.plan.by_segment.pieces import kept_forest, split_cells, tree_nodes
 from clhines.plan.by_segment.room import (
     OWN_LAUNCH,
-    WARP,
     fits_local,
     fits_registers,
     in_warps,
     is_small,
+    is_warp,
     local_capacity,
     registers_segment,
     usual_segment,
@@ -456,7 +456,7 @@ class _Contraction:
         """Whether each block is a chain whose segments are the lanes of a warp, root first."""
         alone = len(blocks.cells) == blocks.num_blocks
         chains = bool((np.diff(forest.trees.branch_offsets) == 1).all())
-        return self.limits.ptx and work_group == WARP and alone and chains
+        return self.limits.ptx and is_warp(work_group) and alone and chains
 
     def _part(
         self,

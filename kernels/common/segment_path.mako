@@ -5,7 +5,7 @@
 %>\
     // The inner segments of a chain, one a lane of the warp, from the root outwards: parallel cyclic reduction.
     // After a step with s each lane is tied to those s lanes before and after it alone; lanes that are none stay alone.
-    const int up_lane = lane - 1 & 31, down_lane = lane + 1 & 31;
+    const int up_lane = (uint)(lane - 1) % WORK_GROUP, down_lane = (lane + 1) % WORK_GROUP;
     const real loses_d = from_lane(sum_d, down_lane), loses_b = from_lane(sum_b, down_lane);
     my_d = is_inner ? my_d - loses_d : (real)1;
     my_b = is_inner ? my_b - loses_b : (real)0;
@@ -16,10 +16,10 @@
     real before = ${to_parent}, after = from_lane(my_up, down_lane);   // entries of the lane's row
     if (lane + 1 >= inner) after = 0;
 #pragma unroll
-    for (int s = 1; s < 32; s *= 2) {
-        const int a = lane - s & 31, c = lane + s & 31;
+    for (int s = 1; s < WORK_GROUP; s *= 2) {
+        const int a = (uint)(lane - s) % WORK_GROUP, c = (uint)(lane + s) % WORK_GROUP;
         const real inverse = reciprocal(my_d);
-        if (is_inner && (lane & 2 * s - 1) == s && measure(my_d) >= GOOD) bad = note(bad, length, my_d, own);
+        if (is_inner && (uint)lane % (2 * s) == s && measure(my_d) >= GOOD) bad = note(bad, length, my_d, own);
         const real f1 = before * from_lane(inverse, a), f2 = after * from_lane(inverse, c);
         const real b1 = from_lane(my_b, a), b2 = from_lane(my_b, c);
         const real far1 = from_lane(before, a), far2 = from_lane(after, c);
