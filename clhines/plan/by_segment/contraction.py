@@ -82,7 +82,7 @@ class ContractionSpec(KernelSpec):
     direct : bool
         Values go from global memory into registers, not into local memory.
     stride : int
-        Values from the begin of each block to that of the next; 0 where these differ.
+        Values of each block, the last of which may have fewer; 0 where these differ.
     path : bool
         Each block is one chain, whose segments one warp of NVIDIA's has as its lanes.
     """

@@ -48,9 +48,9 @@ class SegmentRows:
 
     @property
     def stride(self) -> int:
-        """Values from the begin of each block to that of the next; 0 where these differ."""
-        step = int(self.template_size[self._blocks.template[0]])
-        return step if (np.diff(self.block_start) == step).all() else 0
+        """Values of each block, the last of which may have fewer; 0 where these differ."""
+        size = self.template_size[self._blocks.template]
+        return int(size[0]) if (size[:-1] == size[0]).all() and size[-1] <= size[0] else 0
 
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each node of each template its place in the block, its slot, its place in the order.
