@@ -11,14 +11,13 @@
     expands = spec.phase != "reduce"         # needs the factors of its nodes
     left = 2 * (eliminates + solves) + 1     # values of a node of the tree of segments
     arrays = "dbu" if solves else "du"   # in local memory; u last, see `tree_places`
-    values = len(arrays) * spec.capacity + (0 if spec.in_warp else max(0, spec.tree_places - spec.capacity))
+    values = len(arrays) * spec.capacity + max(0, spec.tree_places - spec.capacity)
     steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
     batch_of_one = 12 if spec.ptx else batch
     # where the value at a place of the device order is in the arrays
     def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
     direct = spec.direct                     # values in registers, not in local memory
-    copied = spec.ptx and not spec.natural and not direct
-    begin = "begin" if copied and spec.stride else "block.s0"
+    bulk = spec.bulk and not spec.natural
     # of the value whose place is `to{k}`: its natural index, and the place
     def index(k): return f"natural_index[block.s0 + k{k}]" if spec.of_pieces else f"cell_from[{order.read('cell', f'to{k}')}] + k{k}"
     def place_of(k): return f"to{k}" if spec.of_pieces else order.read("place", f"to{k}")
@@ -108,23 +107,7 @@ static uint measure(real pivot)
 
 ${part("common/reciprocal")}
 % endif
-% if spec.in_warp:
-// The value that another lane of the warp has.
-static real from_lane(real value, int lane)
-{
-% if spec.real == "double":
-    uint2 words = as_uint2(value);
-    __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(words.x) : "r"(words.x), "r"(lane));
-    __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(words.y) : "r"(words.y), "r"(lane));
-    return as_double(words);
-% else:
-    __asm__ volatile("shfl.sync.idx.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(value) : "f"(value), "r"(lane));
-    return value;
-% endif
-}
-
-% endif
-% if copied and spec.bulk:
+% if bulk:
 static void copy_bulk(__local real *to, __global const real *from, int bytes, __local ulong *arrived)
 {
     __asm__ volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
@@ -183,50 +166,22 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % if spec.phase == "expand":
     const bool whole = get_group_id(0) >= num_blocks;   // cells, not pieces of some
 % endif
-% if copied and spec.stride:
-    const long begin = (long)get_group_id(0) * ${spec.stride};   // so that these need not wait for the record
-    const int num_chunks = min((long)${spec.stride}, num_values - begin) / ${V};
-% else:
     // start, size, first lane, ${spec.lane_counts}, rows, rounds, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
-% endif
-% if copied:
-    // all values of the block, into local memory, past the registers, all in flight
+% if bulk:
+    // all values of the block, into local memory, before any table is read
     __local real node[${values}] __attribute__((aligned(16)));
-% if not spec.stride:
-    const int num_chunks = block.s1 / ${V};
-% endif
-% if spec.bulk:
     __local ulong arrived;   // an mbarrier that counts bytes
     if (lane == 0) {
-        const int bytes = num_chunks * 16;
+        const int bytes = block.s1 * (int)sizeof(real);
         __asm__ volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"((uint)(size_t)&arrived) : "memory");
         __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __asm__ volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                          :: "r"((uint)(size_t)&arrived), "r"(${len(arrays)} * bytes) : "memory");
 % for a in arrays:
-        copy_bulk(&${a.upper()}(0), ${a} + ${begin}, bytes, &arrived);
+        copy_bulk(&${a.upper()}(0), ${a} + block.s0, bytes, &arrived);
 % endfor
     }
-% else:
-    {
-        __local chunk *to = (__local chunk *)node + lane;
-% for a in arrays:
-        __global const chunk *from_${a} = (__global const chunk *)(${a} + ${begin}) + lane;
-% endfor
-% for k in range(copies):
-        if (lane + ${k} * WORK_GROUP < num_chunks) {
-% for i, a in enumerate(arrays):
-            copy_chunk(to + ${k} * WORK_GROUP + ${i} * CAPACITY / ${V}, from_${a} + ${k} * WORK_GROUP);
-% endfor
-        }
-% endfor
-    }
-% endif
-% endif
-% if copied and spec.stride:
-    // start, size, first lane, ${spec.lane_counts}, rows, rounds, first cell, end of cells
-    const int8 block = vload8(get_group_id(0), blocks);
 % endif
     const int first = block.s2, lanes = ${spec.lane_counts.read("lanes", "block.s3")}, inner = ${spec.lane_counts.read("inner_lanes", "block.s3")};
 
@@ -239,7 +194,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     const int my_round = ${then.read("round", "me.y", "NONE")}, above = ${then.read("parent", "me.y", "NONE")}, below = ${then.read("child", "me.y", "NONE")};
 
 % if not direct:
-% if not copied:
+% if not bulk:
     // all values of the block, into local memory
     __local real node[${values}] __attribute__((aligned(16)));
 % endif
@@ -299,10 +254,24 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endfor
     }
 % endfor
-% elif not copied:
+% elif not bulk:
     const int num_chunks = block.s1 / ${V};
 % endif
-% if not spec.ptx and not spec.natural:
+% if spec.ptx and not spec.natural and not bulk:
+    {   // past the registers, all in flight
+        __local chunk *to = (__local chunk *)node + lane;
+% for a in arrays:
+        __global const chunk *from_${a} = (__global const chunk *)(${a} + block.s0) + lane;
+% endfor
+% for k in range(copies):
+        if (lane + ${k} * WORK_GROUP < num_chunks) {
+% for i, a in enumerate(arrays):
+            copy_chunk(to + ${k} * WORK_GROUP + ${i} * CAPACITY / ${V}, from_${a} + ${k} * WORK_GROUP);
+% endfor
+        }
+% endfor
+    }
+% elif not spec.natural and not bulk:
 % for start in range(0, copies, batch):
     {   // all loads first: they are then in flight together
 <%  steps = range(start, min(copies, start + batch)) %>\
@@ -331,11 +300,11 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
     for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
-% if spec.ptx and not direct and not (copied and spec.bulk):
+% if spec.ptx and not direct and not bulk:
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 % endif
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: read before written
-% if copied and spec.bulk:
+% if bulk:
     int all = 0;
     do
         __asm__ volatile("{ .reg .pred all; mbarrier.try_wait.parity.shared::cta.b64 all, [%1], 0; selp.b32 %0, 1, 0, all; }"
@@ -348,15 +317,8 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     rows_left = [*(["tree_d"] if eliminates else []), *(["tree_b"] if solves else []), "tree_up",
                  *(["above_d"] if eliminates else []), *(["above_b"] if solves else [])]
 %>\
-% if spec.in_warp:
-    // the segments
-% else:
     // the segments; what ${what} of the parent lose${"" if "and" in what else "s"} by them goes into the mailbox
-% endif
-% if spec.in_warp:
-    __local int cell_bad[1];
-    if (lane == 0) cell_bad[0] = 0;
-% elif direct:
+% if direct:
     __local real tree[${left * spec.work_group}];
     __local real *lost_d = tree, *lost_b = tree + WORK_GROUP;
 % else:
@@ -514,9 +476,6 @@ ${part("common/segment_registers")}\
                        length, is_leaf);
 % endif
 % endif
-% if spec.in_warp:
-${part("common/segment_path")}\
-% else:
     if (lane < lanes) {
 % if eliminates:
         lost_d[mailbox] = sum_d;
@@ -639,7 +598,6 @@ ${part("common/segment_path")}\
 }
 <% return STOP_RENDERING %>\
 % endif
-% endif
 % if make:
     if (is_inner && my_round == NONE) {   // the roots
         const real pivot = tree_d[lane] - above_d[lane];
@@ -648,7 +606,6 @@ ${part("common/segment_path")}\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % else:
-% if not spec.in_warp:
     // ${"the roots" if spec.phase == "solve" else "what was kept"}, and back, rounds in reverse
     real my_x = 0;
     if (is_inner && my_round == NONE) {
@@ -683,7 +640,6 @@ ${part("common/segment_path")}\
         barrier(CLK_LOCAL_MEM_FENCE);
     } while (r > 0);
 
-% endif
 % if spec.natural and spec.ptx and not direct:
     // where the solution comes from: fetched ahead of the sweep
 % for k in range(min(steps_of_one, batch_of_one)):
@@ -691,9 +647,7 @@ ${part("common/segment_path")}\
 % endfor
 % endif
     // segments outwards, four nodes at a time, the lanes in step
-% if not spec.in_warp:
     const real top = parent == NONE ? (real)0 : tree_b[parent];
-% endif
 % if direct:
 % for j in reversed(range(M)):
     if (${j} < longest) {

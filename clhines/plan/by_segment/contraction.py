@@ -23,7 +23,6 @@ from clhines.plan.by_segment.room import (
     fits_registers,
     in_warps,
     is_small,
-    is_warp,
     local_capacity,
     registers_segment,
     usual_segment,
@@ -81,10 +80,6 @@ class ContractionSpec(KernelSpec):
         d, u, l, b and x are in natural order.
     direct : bool
         Values go from global memory into registers, not into local memory.
-    stride : int
-        Values of each block, the last of which may have fewer; 0 where these differ.
-    path : bool
-        Each block is one chain, whose segments one warp of NVIDIA's has as its lanes.
     """
 
     template: ClassVar[str] = "by_segment/contraction"
@@ -138,19 +133,12 @@ class ContractionSpec(KernelSpec):
     natural: bool = False
     tree_places: int = 0
     direct: bool = False
-    stride: int = 0
-    path: bool = False
     bulk: bool = False
 
     @property
     def keeps_factors(self) -> bool:  # type: ignore[override]
         """Whether it can work out the inverse pivots once and solve with them."""
         return not self.direct
-
-    @property
-    def in_warp(self) -> bool:
-        """Whether the lanes of a warp solve the segments' tree without local memory."""
-        return self.path and not self.factor
 
     @property
     def reorders(self) -> bool:
@@ -452,12 +440,6 @@ class _Contraction:
         )
         return blocks, lanes, segment_layout.SegmentRows(lanes, blocks, self.most)
 
-    def _is_path(self, forest: Forest, work_group: int, blocks: packing.Blocks) -> bool:
-        """Whether each block is a chain whose segments are the lanes of a warp, root first."""
-        alone = len(blocks.cells) == blocks.num_blocks
-        chains = bool((np.diff(forest.trees.branch_offsets) == 1).all())
-        return self.limits.ptx and is_warp(work_group) and alone and chains
-
     def _part(
         self,
         phase: str,
@@ -495,9 +477,7 @@ class _Contraction:
             fused=not self.limits.is_cpu,
             phase=phase,
             shared=node_rank is not None,
-            stride=places.stride if self.limits.ptx and phase == "solve" and not direct else 0,
             bulk=self.limits.bulk and not direct,
-            path=self._is_path(forest, work_group, blocks) and node_rank is None,
         )
         used = int((np.bincount(kind) * counts).sum())
         return Part(

@@ -46,12 +46,6 @@ class SegmentRows:
         self._is_leaf = is_leaf
         self._lanes, self._blocks = lanes, blocks
 
-    @property
-    def stride(self) -> int:
-        """Values of each block, the last of which may have fewer; 0 where these differ."""
-        size = self.template_size[self._blocks.template]
-        return int(size[0]) if (size[:-1] == size[0]).all() and size[-1] <= size[0] else 0
-
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each node of each template its place in the block, its slot, its place in the order.
 

@@ -133,11 +133,6 @@ def in_warps(lanes: np.ndarray) -> np.ndarray:
     return -(-lanes // WARP) * WARP
 
 
-def is_warp(lanes: int) -> bool:
-    """Whether a work-group of so many lanes is one warp."""
-    return lanes == WARP
-
-
 def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
     """Whether work-groups of so many lanes have registers for segments of `most` nodes."""
     needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS

@@ -73,14 +73,11 @@ def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
 @pytest.mark.parametrize("sizes", [(400, 512, 17, 1, 33, 300), (512,) * 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_chains_one_a_warp(fast_queue, needs, dtype, sizes):
-    """On NVIDIA's devices their segments are the lanes of a warp."""
     needs(fast_queue, dtype)
     forest = Forest.from_cells([chain(n) for n in sizes])
     options = {"segment": 16, "work_group": 32, "max_cells": 1}
     for more in ({}, {"registers": True}):
         solver = Solver(forest, "contraction", dtype, queue=fast_queue, **options, **more)
-        (part,) = solver.plan.parts
-        assert part.spec.path == devices.limits(fast_queue.device).ptx
         for symmetric, rows in ((True, None), (False, 3)):
             system = make_system(forest, dtype, symmetric, rows)
             x = solver.solve(**system.arrays)

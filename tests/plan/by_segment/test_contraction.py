@@ -95,31 +95,6 @@ def test_many_branching_children_are_planned_at_once():
 
 
 @pytest.mark.parametrize(
-    ("cells", "stride", "path"),
-    [
-        ([chain(512)] * 25_600, 512, True),
-        ([chain(500)] * 25_600, 512, True),
-        ([chain(512), chain(490)] * 3000, 512, True),
-        ([chain(256)] * 25_600, 768, False),  # three share two warps
-        ([chain(1024)] * 25_600, 1024, False),  # two warps
-        ([random_binary_tree(512, 50, 1)] * 25_601, 1024, False),  # half a block at the end
-        ([random_binary_tree(512, 50, 1), chain(300)] * 3000, 0, False),
-        ([chain(900), chain(950)], 0, False),  # the second block is larger
-    ],
-)
-def test_what_is_known_of_all_blocks(cells, stride, path):
-    """Of kernels in PTX, which read values before the record of the block."""
-    limits = Limits(132, 1024, ptx=True, bulk=True)
-    (part,) = make_plan(Forest.from_cells(cells), "contraction", limits=limits).parts
-    assert (part.spec.stride, part.spec.path, part.spec.bulk) == (stride, path, True)
-    start = part.tables["blocks"].reshape(-1, 8)[:, 0]
-    assert not stride or np.array_equal(start, np.arange(part.num_units) * stride)
-    assert not stride or part.tables["blocks"].reshape(-1, 8)[:, 1].max() == stride
-    others = make_plan(Forest.from_cells(cells), "contraction", limits=Limits(132, 1024))
-    assert not any(p.spec.stride or p.spec.path or p.spec.bulk for p in others.parts)
-
-
-@pytest.mark.parametrize(
     ("cell", "count", "dtype", "direct"),
     [
         (chain(512), 2560, "float64", True),
