@@ -30,6 +30,7 @@ INSTALL_HINT = (
 # its output to a translator that ends the process at `__builtin_prefetch`.
 _INTEL = "Intel(R) OpenCL"
 _CLANG = ("Portable Computing Language", _INTEL)
+_BULK = 9  # compute capability of NVIDIA's first devices with bulk copies
 SMALL_GROUP = 64  # work-items of a work-group that share nothing
 WIDE_GROUP = 1024  # of one that shares a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
@@ -135,6 +136,8 @@ def limits(device: cl.Device) -> Limits:
         ptx="cl_nv_compiler_options" in device.extensions,
         clang=platform in _CLANG,
         vectorises=is_cpu(device) and platform == _INTEL,
+        bulk="cl_nv_device_attribute_query" in device.extensions
+        and device.compute_capability_major_nv >= _BULK,
     )
 
 

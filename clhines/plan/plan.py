@@ -40,6 +40,8 @@ class Limits:
         Local memory of a work-group.
     ptx : bool
         The compiler takes inline PTX (NVIDIA's).
+    bulk : bool
+        And with it bulk copies into local memory, which NVIDIA's devices have from 9.0 on.
     clang : bool
         The compiler is known to take Clang's builtin functions: others may end the process.
     vectorises : bool
@@ -53,6 +55,7 @@ class Limits:
     trusted_bytes: int = WIDEST_VECTOR
     local_bytes: int = 48 << 10
     ptx: bool = False
+    bulk: bool = False
     clang: bool = False
     vectorises: bool = False
 

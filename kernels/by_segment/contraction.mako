@@ -17,6 +17,7 @@
     # where the value at a place of the device order is in the arrays
     def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
     direct = spec.direct                     # values in registers, not in local memory
+    bulk = spec.bulk and not spec.natural
     # of the value whose place is `to{k}`: its natural index, and the place
     def index(k): return f"natural_index[block.s0 + k{k}]" if spec.of_pieces else f"cell_from[{order.read('cell', f'to{k}')}] + k{k}"
     def place_of(k): return f"to{k}" if spec.of_pieces else order.read("place", f"to{k}")
@@ -106,7 +107,14 @@ static uint measure(real pivot)
 
 ${part("common/reciprocal")}
 % endif
-% if not direct and spec.ptx and spec.natural:
+% if bulk:
+static void copy_bulk(__local real *to, __global const real *from, int bytes, __local ulong *arrived)
+{
+    __asm__ volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     :: "r"((uint)(size_t)to), "l"(from), "r"(bytes), "r"((uint)(size_t)arrived) : "memory");
+}
+
+% elif not direct and spec.ptx and spec.natural:
 static void copy_value(__local real *to, __global const real *from)
 {
     __asm__ volatile("cp.async.ca.shared.global [%0], [%1], ${8 if spec.real == "double" else 4};"
@@ -160,6 +168,21 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     // start, size, first lane, ${spec.lane_counts}, rows, rounds, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
+% if bulk:
+    // all values of the block, into local memory, before any table is read
+    __local real node[${values}] __attribute__((aligned(16)));
+    __local ulong arrived;   // an mbarrier that counts bytes
+    if (lane == 0) {
+        const int bytes = block.s1 * (int)sizeof(real);
+        __asm__ volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"((uint)(size_t)&arrived) : "memory");
+        __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __asm__ volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                         :: "r"((uint)(size_t)&arrived), "r"(${len(arrays)} * bytes) : "memory");
+% for a in arrays:
+        copy_bulk(&${a.upper()}(0), ${a} + block.s0, bytes, &arrived);
+% endfor
+    }
+% endif
     const int first = block.s2, lanes = ${spec.lane_counts.read("lanes", "block.s3")}, inner = ${spec.lane_counts.read("inner_lanes", "block.s3")};
 
     // the block's tables: ${link} (longest: of these lanes);
@@ -171,8 +194,10 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     const int my_round = ${then.read("round", "me.y", "NONE")}, above = ${then.read("parent", "me.y", "NONE")}, below = ${then.read("child", "me.y", "NONE")};
 
 % if not direct:
+% if not bulk:
     // all values of the block, into local memory
     __local real node[${values}] __attribute__((aligned(16)));
+% endif
 % if spec.natural:
     // value k of the block${", its natural index ascending in each piece: the place" if spec.of_pieces else f", cell after cell: {order}"}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
@@ -229,10 +254,10 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endfor
     }
 % endfor
-% else:
+% elif not bulk:
     const int num_chunks = block.s1 / ${V};
 % endif
-% if spec.ptx and not spec.natural:
+% if spec.ptx and not spec.natural and not bulk:
     {   // past the registers, all in flight
         __local chunk *to = (__local chunk *)node + lane;
 % for a in arrays:
@@ -246,7 +271,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
         }
 % endfor
     }
-% elif not spec.natural:
+% elif not spec.natural and not bulk:
 % for start in range(0, copies, batch):
     {   // all loads first: they are then in flight together
 <%  steps = range(start, min(copies, start + batch)) %>\
@@ -275,10 +300,17 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
     for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
-% if spec.ptx and not direct:
+% if spec.ptx and not direct and not bulk:
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 % endif
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: read before written
+% if bulk:
+    int all = 0;
+    do
+        __asm__ volatile("{ .reg .pred all; mbarrier.try_wait.parity.shared::cta.b64 all, [%1], 0; selp.b32 %0, 1, 0, all; }"
+                         : "=r"(all) : "r"((uint)(size_t)&arrived) : "memory");
+    while (!all);
+% endif
 
 <%
     what = " and ".join([*(["d"] if eliminates else []), *(["b"] if solves else [])])

@@ -60,8 +60,10 @@ DEVICES = {
     "cpu, Clang": replace(CPU, clang=True),
     "gpu": GPU,
     "gpu, PTX": replace(GPU, ptx=True),
+    "gpu, bulk PTX": replace(GPU, ptx=True, bulk=True),
     "small": SMALL,
     "small, PTX": replace(SMALL, ptx=True),
+    "small, bulk PTX": replace(SMALL, ptx=True, bulk=True),
 }
 OPTIONS = {  # besides the default ones, where they bring in other kernels
     "fine": [{"work_group": 16}, {"work_group": 16, "local": True}, {"vector_width": 4}],

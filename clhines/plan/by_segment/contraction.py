@@ -62,6 +62,8 @@ class ContractionSpec(KernelSpec):
         Most nodes of a segment.
     ptx : bool
         The compiler takes inline PTX.
+    bulk : bool
+        With it bulk copies into local memory.
     fused : bool
         Multiplications and additions may be fused.
     phase : str
@@ -131,6 +133,7 @@ class ContractionSpec(KernelSpec):
     natural: bool = False
     tree_places: int = 0
     direct: bool = False
+    bulk: bool = False
 
     @property
     def keeps_factors(self) -> bool:  # type: ignore[override]
@@ -484,6 +487,7 @@ class _Contraction:
             fused=not self.limits.is_cpu,
             phase=phase,
             shared=node_rank is not None,
+            bulk=self.limits.bulk and not direct,
         )
         used = int((np.bincount(kind) * counts).sum())
         return Part(

@@ -70,6 +70,36 @@ def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
     system.assert_solved(solver.solve(**system.arrays))
 
 
+@pytest.mark.parametrize("sizes", [(400, 512, 17, 1, 33, 300), (512,) * 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_chains_one_a_warp(fast_queue, needs, dtype, sizes):
+    needs(fast_queue, dtype)
+    forest = Forest.from_cells([chain(n) for n in sizes])
+    options = {"segment": 16, "work_group": 32, "max_cells": 1}
+    for more in ({}, {"registers": True}):
+        solver = Solver(forest, "contraction", dtype, queue=fast_queue, **options, **more)
+        for symmetric, rows in ((True, None), (False, 3)):
+            system = make_system(forest, dtype, symmetric, rows)
+            x = solver.solve(**system.arrays)
+            system.assert_solved(x)
+            given = {
+                k: cla.to_device(fast_queue, a) for k, a in system.arrays.items() if a is not None
+            }
+            solver.solve(**given, out=given["b"], check=False)  # natural order
+            assert np.array_equal(given["b"].get(), x)
+            factors = solver.factor(system.d, system.u, l=system.l)
+            system.assert_solved(factors.solve(system.b))
+        system = make_system(forest, dtype)
+        for node in range(0, forest.num_nodes, 61):
+            cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+            for value in (-1, np.nan):
+                d = system.d.copy()
+                d[node] = value
+                with pytest.raises(PivotError) as caught:
+                    solver.solve(d, system.u, system.b)
+                assert (caught.value.cell, caught.value.node) == (cell, node)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, monkeypatch):
     """Its kept nodes are themselves solved in pieces; a star goes to `fine`."""
