@@ -20,7 +20,6 @@ MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
 AHEAD = 8  # on GPUs, where a work-item waits long for each read ...
 AHEAD_CPU = 1  # ... while a CPU prefetches
-FEW_CELLS = 128  # a compute unit of a GPU, up to which padding is computed by default
 
 
 @dataclass(frozen=True)
@@ -119,14 +118,12 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
         },
     }
     group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
-    padded = int((levels.width * levels.longest).sum()) > int(levels.length.sum())
-    small = padded and forest.num_cells <= FEW_CELLS * limits.compute_units
     spec = LevelSpec(
         real=real,
         symmetric=True,
         rhs=1,
         work_group=group,
-        computes_padding=_computes_padding(options["padding"], real, limits, small),
+        computes_padding=_computes_padding(options["padding"], limits),
         phase="backward",
         ahead=AHEAD_CPU if limits.is_cpu else AHEAD,
     )
@@ -139,21 +136,15 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
     return Plan(forest, method, places.gather(forest), tuple(parts))
 
 
-def _computes_padding(asked: Option, real: str, limits: Limits, small: bool) -> bool:
+def _computes_padding(asked: Option, limits: Limits) -> bool:
     """Whether the padding is computed: as asked for, or as is faster on the device.
 
-    Measured by ``bench papers batch-padding`` and ``batch-13``. A CPU's compiler that vectorises
-    can do so only where all work-items take the same steps, and is faster then with padding or
-    without; others save the steps. On a GPU (H200) it is faster in float64, by up to 1.14, where
-    there is padding and few cells (`small`), as all loads are known ahead; with 102,400 cells its
-    traffic makes it slower, by up to 24 %, and in float32 it is mostly slower. In the paper,
-    whose lengths are not sorted, it was always faster.
+    Measured by ``bench papers batch-padding``. A CPU's compiler that vectorises can do so only
+    where all work-items take the same steps, and is faster then with padding or without; others
+    save the steps. On a GPU (H200), which reads ahead either way, the padding is traffic: computing
+    it takes up to 1.7 times as long. In the paper, whose kernels do not read ahead, it was faster.
     """
-    if asked is not None:
-        return asked == "compute"
-    if limits.is_cpu:
-        return limits.vectorises
-    return small and real == "double"
+    return limits.vectorises if asked is None else asked == "compute"
 
 
 def _cut_long_levels(

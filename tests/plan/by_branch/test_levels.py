@@ -5,7 +5,6 @@ import pytest
 
 from clhines import Forest, InputError, make_plan
 from clhines.cells.shapes import chain
-from clhines.plan.by_branch import levels
 from clhines.plan.plan import Limits
 
 
@@ -57,7 +56,7 @@ def test_a_long_chain_among_many_short_ones_takes_little_memory():
 @pytest.mark.parametrize(
     ("limits", "computed"),
     [
-        (Limits(), {"float64": (True, False), "float32": (False, False)}),
+        (Limits(), {"float64": (False, False), "float32": (False, False)}),
         (Limits(is_cpu=True), {"float64": (False, False), "float32": (False, False)}),
         (
             Limits(is_cpu=True, vectorises=True),
@@ -76,15 +75,6 @@ def test_padding_is_computed_where_that_is_faster(limits, computed):
             for asked in ("compute", "skip"):
                 plan = make_plan(forest, "levels", dtype, limits, padding=asked)
                 assert plan.parts[0].spec.computes_padding == (asked == "compute")
-
-
-def test_padding_is_skipped_on_gpus_where_cells_are_many(monkeypatch):
-    """As many as the compute units take by `FEW_CELLS`, and one more."""
-    monkeypatch.setattr(levels, "FEW_CELLS", 2)
-    for count, computes in ((6, True), (7, False)):
-        forest = Forest.from_cells([chain(3 + k % 2) for k in range(count)])
-        plan = make_plan(forest, "levels", "float64", Limits(compute_units=3))
-        assert plan.parts[0].spec.computes_padding == computes
 
 
 def test_other_paddings_are_refused():
