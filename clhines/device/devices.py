@@ -30,7 +30,7 @@ INSTALL_HINT = (
 # its output to a translator that ends the process at `__builtin_prefetch`.
 _INTEL = "Intel(R) OpenCL"
 _CLANG = ("Portable Computing Language", _INTEL)
-_BULK = 9  # compute capability of NVIDIA's first devices with bulk copies
+_BULK = 9, 525  # compute capability, and driver (PTX 8.0), of NVIDIA's first bulk copies
 SMALL_GROUP = 64  # work-items of a work-group that share nothing
 WIDE_GROUP = 1024  # of one that shares a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
@@ -122,6 +122,15 @@ def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
     return found if device in found else [device]
 
 
+def _copies_in_bulk(device: cl.Device) -> bool:
+    """Whether it is one of NVIDIA's whose compiler takes ``cp.async.bulk``."""
+    if "cl_nv_device_attribute_query" not in device.extensions:
+        return False
+    driver = device.driver_version.split(".")[0]
+    found = device.compute_capability_major_nv, int(driver) if driver.isdigit() else 0
+    return all(have >= least for have, least in zip(found, _BULK, strict=True))
+
+
 def limits(device: cl.Device) -> Limits:
     """Return what a plan needs to know of the device."""
     vectors, trusted = _vector_bytes(device)
@@ -136,8 +145,7 @@ def limits(device: cl.Device) -> Limits:
         ptx="cl_nv_compiler_options" in device.extensions,
         clang=platform in _CLANG,
         vectorises=is_cpu(device) and platform == _INTEL,
-        bulk="cl_nv_device_attribute_query" in device.extensions
-        and device.compute_capability_major_nv >= _BULK,
+        bulk=_copies_in_bulk(device),
     )
 
 

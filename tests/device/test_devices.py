@@ -337,3 +337,21 @@ def test_vectors_of_a_processor_without_a_name(monkeypatch, level, expected):
 def test_real_devices_build_after_naming(every_queue):
     program.build(every_queue.context, FloorSpec("float", 1))
     assert pocl.name_processor(every_queue.device) is None
+
+
+@pytest.mark.parametrize(
+    ("major", "driver", "extensions", "expected"),
+    [
+        (9, "580.159.04", "cl_khr_fp64 cl_nv_device_attribute_query", True),
+        (10, "575", "cl_nv_device_attribute_query", True),
+        (9, "520.61.05", "cl_nv_device_attribute_query", False),  # PTX 7.8
+        (8, "580.159.04", "cl_nv_device_attribute_query", False),
+        (9, "unknown", "cl_nv_device_attribute_query", False),
+        (9, "580.159.04", "cl_khr_fp64", False),
+    ],
+)
+def test_bulk_copies_need_the_chip_and_the_driver(major, driver, extensions, expected):
+    device = SimpleNamespace(
+        compute_capability_major_nv=major, driver_version=driver, extensions=extensions
+    )
+    assert devices._copies_in_bulk(device) == expected
