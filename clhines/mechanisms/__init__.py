@@ -6,6 +6,7 @@ From text to kernel, each folder imports only those above it:
   of its blocks does.
 - `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
+- `calls` calls the NumPy functions with values by name.
 - `builtin` has texts, `mechanism` the class that users see; it keeps what has been printed.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two

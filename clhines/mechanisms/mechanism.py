@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, meant
+from clhines.mechanisms import calls
 from clhines.mechanisms.builtin import BUILT_IN
-from clhines.mechanisms.emit import random123
+from clhines.mechanisms.calls import Values
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
-from clhines.mechanisms.ir.exact import ExpressionError
-from clhines.mechanisms.ir.program import HIDDEN, Argument, Program
+from clhines.mechanisms.ir.program import Argument, Program
 from clhines.mechanisms.nmodl.language import Nmodl
 from clhines.mechanisms.nmodl.language import read as read_nmodl
 from clhines.mechanisms.text.language import Text
 from clhines.quantities import as_numbers
 
-Values = Mapping[str, ArrayLike]
-_WORDS = {  # what users cannot give to `initial`, `current`, `advance`, `event`
-    "t": "the time",
-    "v": "the voltage",
-    "dt": "the step",
-    "table": "the table",
-    "stream": "random numbers of",
-    "drawn": "random numbers of",
-    "weight": "several weights, as",
-}
+# what equal mechanisms share as long as one of them lives
+_ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,7 +136,8 @@ class Mechanism:
     @cached_property
     def compiled(self) -> Compiled:
         """What its text says, from which its functions are printed."""
-        return self.language.compiled(self.text)
+        key = self.text, self.language
+        return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
 
     @property
     def program(self) -> Program:
@@ -168,7 +162,7 @@ class Mechanism:
     @property
     def defaults(self) -> dict[str, float]:
         """Value of each parameter where the user gives none."""
-        return {q.name: q.default for q in self.program.parameters}
+        return self.program.defaults
 
     @property
     def begins(self) -> dict[str, float]:
@@ -176,18 +170,17 @@ class Mechanism:
 
         These are PARAMETERs and ASSIGNED variables of NMODL that its blocks write.
         """
-        return {q.name: q.default for q in self.program.states if q.is_given}
+        return self.program.begins
 
     @property
     def settable(self) -> dict[str, float]:
         """Default of all that users may give: `defaults` and `begins`."""
-        return {**self.defaults, **self.begins}
+        return self.program.settable
 
     @property
     def units(self) -> dict[str, str]:
         """NEURON's unit of each parameter and state, in which values are; empty where none is."""
-        p = self.program
-        return {q.name: q.unit for q in (*p.parameters, *p.states) if q.name != HIDDEN}
+        return self.program.units
 
     @property
     def states(self) -> tuple[str, ...]:
@@ -255,21 +248,6 @@ class Mechanism:
         """Whether there can be a function of a block, with outputs, for several instances."""
         return Functions(self.compiled, "double", outputs=outputs).takes_vectors(block)
 
-    @cached_property
-    def _printed(self) -> dict[tuple[object, ...], Any]:
-        """What has been printed: functions by how they were asked for."""
-        return {}
-
-    def _once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
-        """Return what has been made for a key, or make it."""
-        if key not in self._printed:
-            try:
-                self._printed[key] = make()
-            except ExpressionError as error:
-                what = f"its functions take {error}"
-                raise InputError(f"mechanism {self.name}: {what}") from error
-        return self._printed[key]
-
     def functions(
         self,
         real: str,
@@ -311,7 +289,8 @@ class Mechanism:
         how = real, width, tuple(single), tuple(outputs)
         if wanted == ():
             return ""
-        return str(self._once((*how, wanted), lambda: Functions(self.compiled, *how).text(wanted)))
+        printed = Functions(self.compiled, *how)
+        return str(self.compiled.once((*how, wanted), lambda: printed.text(wanted)))
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return its OpenCL functions for groups of instances, and the names of constants.
@@ -345,8 +324,8 @@ class Mechanism:
         """
         _check_real(real)
         how = real, width, tuple(single)
-        found: tuple[str, tuple[str, ...]]
-        found = self._once(("grouped", *how), lambda: Functions(self.compiled, *how).grouped())
+        printed = Functions(self.compiled, *how)
+        found: tuple[str, tuple[str, ...]] = self.compiled.once((*how, "grouped"), printed.grouped)
         return found
 
     @property
@@ -358,18 +337,7 @@ class Mechanism:
 
     def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
         """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
-        wanted = tuple(outputs)
-        found: Callable[..., Any]
-        found = self._once(("twin", block, wanted), lambda: self._made_twin(block, wanted))
-        return found
-
-    def _made_twin(self, block: str, outputs: tuple[str, ...]) -> object:
-        """Make a twin. What is run is printed of numbers and checked names."""
-        self.calls(block)
-        source = Functions(self.compiled, "numpy", outputs=outputs).text([block])
-        space: dict[str, Any] = {"np": np, "random123": random123}
-        exec(compile(source, f"<mechanism {self.name}>", "exec"), space)
-        return space[self.function_name(block)]
+        return calls.twin(self.compiled, block, tuple(outputs))
 
     def initial(self, v: ArrayLike, params: Values | None = None) -> dict[str, np.ndarray]:
         """Return the states at the start, t = 0.
@@ -389,7 +357,7 @@ class Mechanism:
         """
         start = {q.name: q.default for q in self.program.states}
         given = {"v": as_numbers("v", v, "mV"), "t": 0.0}
-        return self._states_after("initial", given, params, start)
+        return calls.states_after(self.compiled, "initial", given, params, start)
 
     def current(
         self,
@@ -414,7 +382,7 @@ class Mechanism:
         given: dict[str, Any] = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
         given["dt"] = np.nan if dt is None else as_numbers("dt", dt, "ms")
         given["noise"] = None if noise is None else as_numbers("noise", noise)
-        found = self._called("current", given, params, states)
+        found = calls.called(self.compiled, "current", given, params, states)
         i, g = found["i", "i"], found["g", "g"]
         shape = np.broadcast_shapes(np.shape(given["v"]), np.shape(i), np.shape(g))
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
@@ -429,7 +397,7 @@ class Mechanism:
         """
         given = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
         given["dt"] = as_numbers("dt", dt, "ms")
-        return self._states_after("advance", given, params, states)
+        return calls.states_after(self.compiled, "advance", given, params, states)
 
     def event(
         self, weight: ArrayLike, params: Values | None, states: Values
@@ -438,75 +406,12 @@ class Mechanism:
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
         given = {"weight": as_numbers("weight", weight), "flag": 0.0}
-        return self._states_after("receive", given, params, states)
-
-    def _states_after(
-        self, block: str, given: dict[str, Any], params: Values | None, states: Values | None
-    ) -> dict[str, np.ndarray]:
-        """Return the states after a block, each of the shape to which all and v broadcast."""
-        found = self._called(block, given, params, states)
-        after = {name: x for (role, name), x in found.items() if role in ("state", "ion")}
-        old = states or {}
-        values = {s: old[s] for s in self.states if s in old} | after
-        like: Any = given.get("v", given.get("weight"))
-        shape = np.broadcast_shapes(np.shape(like), *map(np.shape, values.values()))
-        return {s: np.broadcast_to(x, shape).copy() for s, x in values.items()}
-
-    def _called(
-        self, block: str, given: dict[str, Any], params: Values | None, states: Values | None
-    ) -> dict[tuple[str, str], Any]:
-        """Call the twin of a block; return its results by role and name."""
-        arguments = self.calls(block) if block in self.program.blocks else ()
-        known = self._known(params, states)
-        values = [self._value(a, block, given, known) for a in arguments if a.direction != "out"]
-        # NumPy's numbers, as Python's raise on a division by 0
-        values = [np.float64(x) if isinstance(x, int | float) else x for x in values]
-        with np.errstate(all="ignore"):  # np.where computes both of its branches
-            results = self.twin(block)(*values) if arguments else ()
-        changed = [(a.role, a.name) for a in arguments if a.direction != "in"]
-        return dict(zip(changed, results, strict=True))
-
-    def _known(self, params: Values | None, states: Values | None) -> dict[str, Any]:
-        """Return variables by name, in their units: defaults, and what is given."""
-        units, program = self.units, self.program
-        outside = [name for ion in program.ions for name in (*ion.reads, *ion.writes)]
-        names = [*self.settable, *outside, *program.pointers]
-        unknown = [name for name in params or () if name not in names]
-        if unknown:
-            raise InputError(
-                f"mechanism {self.name} has no parameter '{unknown[0]}'; "
-                f"it has {', '.join(names) or 'none'}"
-            )
-        given = {**(states or {}), **(params or {})}
-        return {**self.defaults, **{k: as_numbers(k, x, units.get(k)) for k, x in given.items()}}
-
-    def _value(
-        self, a: Argument, block: str, given: Mapping[str, Any], known: Mapping[str, Any]
-    ) -> Any:
-        """Return the value of an argument."""
-        net = self.program.net
-        several = a.role == "weight" and net is not None and len(net.weights) > 1
-        if a.role in given and not several:
-            return given["t"] + given["dt"] if (a.role, a.name) == ("t", "end") else given[a.role]
-        if a.role not in ("parameter", "state", "ion", "pointer"):
-            raise InputError(
-                f"mechanism {self.name}: its {block} needs {_WORDS.get(a.role, a.role)} "
-                f"'{a.name}'; expected a call of twin('{block}') of what calls('{block}') lists"
-            )
-        if a.name not in known:
-            more = "" if a.role == "state" else "; expected it among the parameters"
-            raise InputError(f"mechanism {self.name}: no value of {a.role} '{a.name}'{more}")
-        return known[a.name]
+        return calls.states_after(self.compiled, "receive", given, params, states)
 
 
 def _check_real(real: str) -> None:
     if real not in ("double", "float"):
         raise InputError(f"real is {real!r}; expected 'double' or 'float'")
-
-
-@cache
-def _built_in(name: str) -> Mechanism:
-    return Mechanism(BUILT_IN[name])
 
 
 def mechanism(which: str | Mechanism) -> Mechanism:
@@ -522,7 +427,7 @@ def mechanism(which: str | Mechanism) -> Mechanism:
     if not isinstance(which, str):
         raise InputError(f"a mechanism is a name or a text; got {type(which).__name__}")
     if which.strip() in BUILT_IN:
-        return _built_in(which.strip())
+        return Mechanism(BUILT_IN[which.strip()])
     if len(which.split()) <= 1:
         raise InputError(
             f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)}; "

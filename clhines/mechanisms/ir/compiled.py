@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 from clhines.errors import InputError
-from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.mechanisms.ir.program import Argument, Program
 
 NEVER = "_never"  # symbol of the time of an event that is not sent
@@ -164,6 +165,8 @@ class Compiled:
         Whether i may be summed once for all steps: it is linear in v, of parameters alone.
     pointers : dict of str to str
         Symbol of each pointer.
+    printed : dict
+        What `once` keeps.
     """
 
     program: Program
@@ -172,6 +175,23 @@ class Compiled:
     shown: tuple[str, ...] = ()
     constant: bool = False
     pointers: Mapping[str, str] = field(default_factory=dict)
+    printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """Return what has been printed of it for a key, or print it.
+
+        Raises
+        ------
+        InputError
+            An expression is too large.
+        """
+        if key not in self.printed:
+            try:
+                self.printed[key] = make()
+            except ExpressionError as error:
+                what = f"its functions take {error}"
+                raise InputError(f"mechanism {self.program.name}: {what}") from error
+        return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
         """Return the arguments of a block's function that gives these variables, too.

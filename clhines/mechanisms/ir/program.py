@@ -241,3 +241,24 @@ class Program:
     built_in: tuple[str, ...] = ()
     electrode: bool = False
     electrode_currents: tuple[str, ...] = ()
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        """Value of each parameter where the user gives none."""
+        return {q.name: q.default for q in self.parameters}
+
+    @property
+    def begins(self) -> dict[str, float]:
+        """Value before INITIAL, where the user gives none, of states that users may give one."""
+        return {q.name: q.default for q in self.states if q.is_given}
+
+    @property
+    def settable(self) -> dict[str, float]:
+        """Default of all that users may give."""
+        return {**self.defaults, **self.begins}
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Unit of each parameter and state; empty where none is."""
+        quantities = (*self.parameters, *self.states)
+        return {q.name: q.unit for q in quantities if q.name != HIDDEN}
