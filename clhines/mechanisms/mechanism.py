@@ -78,6 +78,8 @@ class Mechanism:
     ----------
     text : str
         The text is all there is to a mechanism: equal texts are equal mechanisms.
+    language : Text or Nmodl, optional
+        Language of the text. That of equations by default; `from_nmodl` gives NMODL's.
 
     Raises
     ------
