@@ -2,10 +2,12 @@
 
 From text to kernel, each folder imports only those above it:
 
-- `ir`: expressions, their forms, and `ir.program`: what executors see of a mechanism.
-- `text` reads the language of equations, `nmodl` NEURON's language.
-- `emit` writes OpenCL or NumPy; `generated` keeps the functions of a text, NumPy twins to call.
-- `builtin` has texts, `mechanism` the class that users see (`described` its base).
+- `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which executors see, and what each
+  of its blocks does.
+- `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
+- `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
+- `calls` calls the NumPy functions with values by name.
+- `builtin` has texts, `mechanism` the class that users see; it keeps what has been printed.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
 in a row, which no name of a text does.

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import cleandoc
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, meant
-from clhines.mechanisms import generated
+from clhines.mechanisms import calls
 from clhines.mechanisms.builtin import BUILT_IN
-from clhines.mechanisms.described import Described
-from clhines.mechanisms.ir.program import Argument, Program, program_of
-from clhines.mechanisms.nmodl.model import (
-    Nmodl,
-    calls_of,
-    described,
-    functions_of,
-    model_of,
-    twin_of,
-)
-from clhines.mechanisms.nmodl.model import read as read_nmodl
-from clhines.mechanisms.text import meaning
-from clhines.mechanisms.text.equations import Equations, Scope
-from clhines.mechanisms.text.parser import shortened
+from clhines.mechanisms.calls import Values
+from clhines.mechanisms.emit.functions import Functions
+from clhines.mechanisms.ir.compiled import Compiled
+from clhines.mechanisms.ir.program import Argument, Program
+from clhines.mechanisms.nmodl.language import Nmodl
+from clhines.mechanisms.nmodl.language import read as read_nmodl
+from clhines.mechanisms.text.language import Text
 from clhines.quantities import as_numbers
+
+# what equal mechanisms share as long as one of them lives
+_ALIVE: WeakValueDictionary[tuple[str, Text | Nmodl], Compiled] = WeakValueDictionary()
 
 
 @dataclass(frozen=True, repr=False)
-class Mechanism(Described):
+class Mechanism:
     """A channel, synapse or clamp, from its equations as text.
 
     One statement a line, in any order after the first; ``#`` begins a comment, and a statement goes
@@ -82,6 +78,8 @@ class Mechanism(Described):
     ----------
     text : str
         The text is all there is to a mechanism: equal texts are equal mechanisms.
+    language : Text or Nmodl, optional
+        Language of the text. That of equations by default; `from_nmodl` gives NMODL's.
 
     Raises
     ------
@@ -90,14 +88,13 @@ class Mechanism(Described):
     """
 
     text: str
-    nmodl: Nmodl | None = None
+    language: Text | Nmodl = field(default_factory=Text)
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise InputError(f"a mechanism is a text; got {type(self.text).__name__}")
-        if self.nmodl is None:
-            object.__setattr__(self, "text", cleandoc(self.text).strip() + "\n")
-        self.program  # noqa: B018  (a wrong text is refused here)
+        object.__setattr__(self, "text", self.language.cleaned(self.text))
+        self.compiled  # noqa: B018  (a wrong text is refused here)
 
     @classmethod
     def from_nmodl(
@@ -133,28 +130,109 @@ class Mechanism(Described):
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
 
-    def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Nmodl | None]]:
-        return Mechanism, (self.text, self.nmodl)
-
-    @property
-    def _own(self) -> str:
-        """The text, where it is none of NMODL."""
-        if self.nmodl is not None:
-            raise InputError(f"mechanism {self.name} is of NMODL; use calls(), twin(), functions()")
-        return self.text
-
-    @property
-    def _equations(self) -> Equations:
-        return meaning.known(self._own)
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Text | Nmodl]]:
+        return Mechanism, (self.text, self.language)
 
     # ---------------------------------------------------------------------------- what it is
 
     @cached_property
+    def compiled(self) -> Compiled:
+        """What its text says, from which its functions are printed."""
+        key = self.text, self.language
+        return _ALIVE.get(key) or _ALIVE.setdefault(key, self.language.compiled(self.text))
+
+    @property
     def program(self) -> Program:
         """What executors see of it."""
-        if self.nmodl is not None:
-            return model_of(self.text, self.nmodl).program
-        return program_of(meaning.known(self.text))
+        return self.compiled.program
+
+    @property
+    def name(self) -> str:
+        """Its name, also that of its functions."""
+        return self.program.name
+
+    @property
+    def kind(self) -> str:
+        """``density``, ``point`` or, of NMODL, ``artificial``."""
+        return self.program.kind
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        return tuple(q.name for q in self.program.parameters)
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        """Value of each parameter where the user gives none."""
+        return self.program.defaults
+
+    @property
+    def begins(self) -> dict[str, float]:
+        """Value before INITIAL, where the user gives none, of each state that users may give one.
+
+        These are PARAMETERs and ASSIGNED variables of NMODL that its blocks write.
+        """
+        return self.program.begins
+
+    @property
+    def settable(self) -> dict[str, float]:
+        """Default of all that users may give: `defaults` and `begins`."""
+        return self.program.settable
+
+    @property
+    def units(self) -> dict[str, str]:
+        """NEURON's unit of each parameter and state, in which values are; empty where none is."""
+        return self.program.units
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of the states, in order; of what rates with currents need to remember last."""
+        return tuple(q.name for q in self.program.states)
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether it receives events."""
+        return "receive" in self.program.blocks
+
+    @cached_property
+    def initial_uses(self) -> frozenset[str]:
+        """Parameters on which the states at the start may depend."""
+        if any(q.is_given for q in self.program.states) or self.program.tables:
+            return frozenset(self.parameters)
+        blocks = [
+            block
+            for block, arguments in self.program.blocks.items()
+            if block not in ("advance", "receive")
+            and any(a.direction != "in" and a.role not in ("i", "g") for a in arguments)
+        ]
+        free = {name for block in blocks for name in self.compiled.free(block)}
+        return frozenset(free & {*self.parameters})
+
+    @property
+    def uses_noise(self) -> bool:
+        """Whether the current takes a normal number."""
+        return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
+
+    @cached_property
+    def uses_time(self) -> bool:
+        """Whether the current or a rate depends on t."""
+        blocks = [name for name in ("current", "advance") if name in self.program.blocks]
+        return any("t" in self.compiled.free(name) for name in blocks)
+
+    @property
+    def constant(self) -> bool:
+        """Whether i is linear in v with coefficients that depend on parameters only."""
+        return self.compiled.constant
+
+    def describe(self) -> str:
+        """Return a few lines: kind, parameters with defaults and units, states; what blocks do."""
+        lines = [*self.compiled.about]
+        printed = Functions(self.compiled, "double")
+        for name in self.compiled.shown:
+            lines += [f"  {name}:", *(f"  {line}" for line in printed.equations(name))]
+        return "\n".join(lines)
+
+    # -------------------------------------------------------------------------- OpenCL source
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
         """Return the arguments of the function of a block, in order.
@@ -162,86 +240,23 @@ class Mechanism(Described):
         `outputs`, of NMODL, are variables that functions give beside the states; `functions` and
         `twin` take the same.
         """
-        if self.nmodl is not None:
-            return calls_of(self.text, self.nmodl, block, tuple(outputs))
-        return self.program.calls(block)
-
-    def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
-        """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
-        if self.nmodl is not None:
-            return twin_of(self.text, self.nmodl, tuple(outputs), block)
-        return generated.twins(self.text)["event" if block == "receive" else block]
+        return self.compiled.calls(block, outputs)
 
     def function_name(self, block: str) -> str:
         """Return the name of the OpenCL function of a block of `program`."""
-        event = block == "receive" and self.nmodl is None
-        return f"{self.name}_{'event' if event else block}"
+        return f"{self.name}_{self.compiled.bodies[block].suffix or block}"
 
-    @cached_property
-    def _current_uses(self) -> frozenset[str]:
-        return frozenset(self._equations.current(Scope(self._equations)).free)
-
-    @cached_property
-    def initial_uses(self) -> frozenset[str]:
-        """Parameters on which the states at the start depend; of NMODL all."""
-        if self.nmodl is not None:
-            return frozenset(self.parameters)
-        scope = Scope(self._equations)
-        found = {n for e in self._equations.initial.values() for n in scope.expression(e).free}
-        return frozenset(found & {*self.parameters})
-
-    @property
-    def uses_noise(self) -> bool:
-        """Whether the current takes a normal number."""
-        if self.nmodl is not None:
-            return False
-        return "noise" in self._current_uses
-
-    @cached_property
-    def uses_time(self) -> bool:
-        """Whether the current or a rate depends on t."""
-        if self.nmodl is not None:
-            steps = [b for b in ("current", "advance") if b in self.program.blocks]
-            return any(a.role == "t" for b in steps for a in self.calls(b))
-        e = self._equations
-        scope = Scope(e)
-        rates = (scope.expression(rate) for rate in e.rates.values())
-        return "t" in self._current_uses or any(rate.uses("t") for rate in rates)
-
-    @cached_property
-    def constant(self) -> bool:
-        """Whether i is linear in v with coefficients that depend on parameters only."""
-        return self.nmodl is None and meaning.is_constant(self._equations)
-
-    def describe(self) -> str:
-        """Return a few lines: kind, parameters with defaults and units, states with methods."""
-        if self.nmodl is not None:
-            return described(self.text, self.nmodl)
-        e = self._equations
-        lines = [f"{self.name}: {self.kind} mechanism"]
-        for q in e.parameters:
-            lines.append(f"  parameter {q.name} = {q.default:g} {q.unit}".rstrip())
-        for q in e.states:
-            how = "exponential Euler" if q.name in e.rates else "changed by events only"
-            if q.name in e.stepped:
-                how = e.method
-                if len(e.stepped) > 1:
-                    others = ", ".join(s for s in e.stepped if s != q.name)
-                    how += f" together with {shortened(others)}"
-            lines.append(f"  state {q.name}{f' [{q.unit}]' if q.unit else ''}: {how}")
-        lines.append(f"  currents: {', '.join(e.currents)}")
-        if e.uses_currents:
-            lines.append("  rates take the currents of before the voltage solve")
-        if e.substeps > 1:
-            lines.append(f"  substeps: {e.substeps}")
-        if self.takes_events:
-            lines.append(f"  an event changes: {', '.join(a.state for a in e.actions)}")
-        return "\n".join(lines)
-
-    # -------------------------------------------------------------------------- OpenCL source
+    def takes_vectors(self, block: str, outputs: Sequence[str] = ()) -> bool:
+        """Whether there can be a function of a block, with outputs, for several instances."""
+        return Functions(self.compiled, "double", outputs=outputs).takes_vectors(block)
 
     def functions(
-        self, real: str, outputs: Sequence[str] = (), blocks: Sequence[str] | None = None
+        self,
+        real: str,
+        outputs: Sequence[str] = (),
+        blocks: Sequence[str] | None = None,
+        width: int = 1,
+        single: Sequence[str] = (),
     ) -> str:
         """Return its OpenCL functions, for a kernel that has ``typedef ... real``.
 
@@ -252,7 +267,13 @@ class Mechanism(Described):
         outputs : sequence of str, optional
             As of `calls`.
         blocks : sequence of str, optional
-            Of NMODL, those that are needed; all without.
+            Blocks of `program` that are needed; all without.
+        width : int, optional
+            1, 2, 4, 8 or 16: instances that a function takes at once, in a type ``realWIDTH``
+            beside ``real``. Then `takes_vectors` must hold of the blocks, and the functions' names
+            begin with ``NAME__vWIDTH``.
+        single : sequence of str, optional
+            Parameters that are one number for all instances that a function takes.
 
         Returns
         -------
@@ -265,12 +286,13 @@ class Mechanism(Described):
             the step, whose last voltage is v. Of an NMODL mechanism: ``NAME_block`` for each block
             of `program`, with the arguments of `calls`.
         """
-        if real not in ("double", "float"):
-            raise InputError(f"real is {real!r}; expected 'double' or 'float'")
-        if self.nmodl is not None:
-            some = None if blocks is None else tuple(blocks)
-            return functions_of(self.text, self.nmodl, real, tuple(outputs), some)
-        return generated.source(self.text, real)
+        _check_real(real)
+        wanted = None if blocks is None else tuple(blocks)
+        how = real, width, tuple(single), tuple(outputs)
+        if wanted == ():
+            return ""
+        printed = Functions(self.compiled, *how)
+        return str(self.compiled.once((*how, wanted), lambda: printed.text(wanted)))
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return its OpenCL functions for groups of instances, and the names of constants.
@@ -296,14 +318,17 @@ class Mechanism(Described):
             not 1.
         tuple of str
             The constants, in order.
+
+        Raises
+        ------
+        InputError
+            A block needs what groups cannot have: a pointer, a stream of random numbers.
         """
-        if self.nmodl is not None:
-            raise InputError(
-                f"mechanism {self.name} is of NMODL, whose functions take one instance"
-            )
-        if real not in ("double", "float"):
-            raise InputError(f"real is {real!r}; expected 'double' or 'float'")
-        return generated.grouped_source(self.text, real, width, tuple(single))
+        _check_real(real)
+        how = real, width, tuple(single)
+        printed = Functions(self.compiled, *how)
+        found: tuple[str, tuple[str, ...]] = self.compiled.once((*how, "grouped"), printed.grouped)
+        return found
 
     @property
     def source(self) -> str:
@@ -312,94 +337,83 @@ class Mechanism(Described):
 
     # ----------------------------------------------------------------------------- NumPy twins
 
-    def initial(
-        self, v: ArrayLike, params: Mapping[str, ArrayLike] | None = None
-    ) -> dict[str, np.ndarray]:
-        """Return the states at the start.
+    def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
+        """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
+        return calls.twin(self.compiled, block, tuple(outputs))
+
+    def initial(self, v: ArrayLike, params: Values | None = None) -> dict[str, np.ndarray]:
+        """Return the states at the start, t = 0.
 
         Parameters
         ----------
         v : array_like, mV
         params : mapping of str to array_like, optional
-            Parameters by name; defaults for the others.
+            Parameters by name; defaults for the others. Of NMODL also what it reads of ions and
+            pointers, which has no defaults.
 
         Raises
         ------
         InputError
-            The mechanism is of NMODL: see `twin`, which `current`, `advance` and `event` say, too.
+            A block needs more, tables or random numbers for instance: then call its `twin`.
+            So of `current`, `advance` and `event`.
         """
-        v, params = as_numbers("v", v, "mV"), self._without_units(params)  # type: ignore[assignment]
-        values = generated.call(self._own, "initial", v, *generated.parameters(self._own, params))
-        return generated.named_states(self._own, values, v)
-
-    def _without_units(self, given: Mapping[str, ArrayLike] | None) -> dict[str, ArrayLike] | None:
-        """Return parameters or states in their units."""
-        if given is None:
-            return None
-        units = self.units
-        return {k: as_numbers(k, x, units.get(k)) for k, x in given.items()}  # type: ignore[misc]
+        start = {q.name: q.default for q in self.program.states}
+        given = {"v": as_numbers("v", v, "mV"), "t": 0.0}
+        return calls.states_after(self.compiled, "initial", given, params, start)
 
     def current(
         self,
         v: ArrayLike,
         t: float,
-        params: Mapping[str, ArrayLike] | None = None,
-        states: Mapping[str, ArrayLike] | None = None,
+        params: Values | None = None,
+        states: Values | None = None,
         noise: ArrayLike | None = None,
         dt: float | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return i and g = di/dv: mA/cm2 and S/cm2 (density), or nA and uS (point).
 
         `noise` are normal numbers of variance 1, one per instance; where the current uses noise or
-        ``dt``, the step `dt` is needed.
+        ``dt``, the step `dt` is needed. `params` are as of `initial`.
         """
-        if dt is None and self._current_uses & {"dt", "noise"}:
+        if "current" not in self.program.blocks:
+            raise InputError(f"mechanism {self.name} has no current")
+        if dt is None and "dt" in self.compiled.free("current"):
             raise InputError(f"mechanism {self.name} needs noise and dt, or dt, for its current")
-        more: list[ArrayLike] = []
-        if self.uses_noise:
-            if noise is None:
-                raise InputError(f"mechanism {self.name} needs noise, one number per instance")
-            more = [as_numbers("noise", noise)]  # type: ignore[list-item]
-        step: Any = np.nan if dt is None else as_numbers("dt", dt, "ms")
-        v, t = as_numbers("v", v, "mV"), as_numbers("t", t, "ms")  # type: ignore[assignment]
-        given = generated.inputs(self._own, *map(self._without_units, (params, states)))
-        i, g = generated.call(self._own, "current", v, t, step, *given, *more)
-        shape = np.broadcast(np.asarray(v), np.asarray(i), np.asarray(g)).shape
+        if noise is None and self.uses_noise:
+            raise InputError(f"mechanism {self.name} needs noise, one number per instance")
+        given: dict[str, Any] = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
+        given["dt"] = np.nan if dt is None else as_numbers("dt", dt, "ms")
+        given["noise"] = None if noise is None else as_numbers("noise", noise)
+        found = calls.called(self.compiled, "current", given, params, states)
+        i, g = found["i", "i"], found["g", "g"]
+        shape = np.broadcast_shapes(np.shape(given["v"]), np.shape(i), np.shape(g))
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
 
     def advance(
-        self,
-        v: ArrayLike,
-        t: float,
-        dt: float,
-        params: Mapping[str, ArrayLike] | None,
-        states: Mapping[str, ArrayLike],
+        self, v: ArrayLike, t: float, dt: float, params: Values | None, states: Values
     ) -> dict[str, np.ndarray]:
         """Return the states at t + dt, of those at t; v is the voltage at t + dt.
 
-        Where rates have currents, the last state is the voltage at t.
+        Where rates have currents, the last state is the voltage at t. With concentrations that an
+        NMODL mechanism sets.
         """
-        if not self.states:
-            return {}
-        v, t = as_numbers("v", v, "mV"), as_numbers("t", t, "ms")  # type: ignore[assignment]
-        dt = as_numbers("dt", dt, "ms")  # type: ignore[assignment]
-        given = generated.inputs(self._own, *map(self._without_units, (params, states)))
-        values = generated.call(self._own, "advance", v, t, dt, *given)
-        return generated.named_states(self._own, values, v)
+        given = {"v": as_numbers("v", v, "mV"), "t": as_numbers("t", t, "ms")}
+        given["dt"] = as_numbers("dt", dt, "ms")
+        return calls.states_after(self.compiled, "advance", given, params, states)
 
     def event(
-        self,
-        weight: ArrayLike,
-        params: Mapping[str, ArrayLike] | None,
-        states: Mapping[str, ArrayLike],
+        self, weight: ArrayLike, params: Values | None, states: Values
     ) -> dict[str, np.ndarray]:
         """Return the states after an event of this (summed) weight."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
-        weight = as_numbers("weight", weight)  # type: ignore[assignment]
-        given = generated.inputs(self._own, *map(self._without_units, (params, states)))
-        values = generated.call(self._own, "event", weight, *given)
-        return dict(zip(self.states, map(np.asarray, values), strict=True))
+        given = {"weight": as_numbers("weight", weight), "flag": 0.0}
+        return calls.states_after(self.compiled, "receive", given, params, states)
+
+
+def _check_real(real: str) -> None:
+    if real not in ("double", "float"):
+        raise InputError(f"real is {real!r}; expected 'double' or 'float'")
 
 
 def mechanism(which: str | Mechanism) -> Mechanism:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.arrays import shifted
-from clhines.mechanisms.text.equations import Quantity
+from clhines.mechanisms.ir.program import Quantity
 from clhines.network.additions import Sources
 from clhines.network.copied import CopiedNetwork
 from clhines.network.groups import Group

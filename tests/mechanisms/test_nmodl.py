@@ -18,6 +18,7 @@ from nmodl_compare import OWN, mechanism, simulated, wheel
 from clhines.device.devices import limits
 from clhines.errors import InputError
 from clhines.mechanisms import Mechanism
+from clhines.mechanisms import mechanism as built_in
 from clhines.mechanisms.nmodl import NmodlError, rejections
 from clhines.simulate.kinds.layouts import in_vectors
 
@@ -193,17 +194,59 @@ def test_mechanism_of_nmodl_is_a_value():
     assert again.functions("double") == one.functions("double")
     plain = mechanism("nmtable", use_tables=False)
     assert plain != mechanism("nmtable") and not plain.program.tables
-    with pytest.raises(InputError, match="NMODL"):
-        one.grouped("double", 4, ())
-    synapse = mechanism("nmsyn")
-    for call in (
-        lambda: one.initial(-65),
-        lambda: one.current(-65, 0),
-        lambda: synapse.advance(-65, 0, 0.1, {}, {}),
-        lambda: synapse.event(0.1, {}, {}),
-    ):
-        with pytest.raises(InputError, match=r"is of NMODL; use calls\(\), twin\(\)"):
-            call()
+
+
+def test_nmodl_and_text_of_the_same_equations_are_called_alike():
+    """States and currents of hh.mod and of the text, at several voltages."""
+    one, other = mechanism("hh", use_tables=False), built_in("hh")
+    v, ions = np.linspace(-90, 30, 7), {"ena": 50.0, "ek": -77.0}
+    own = {name: other.defaults[name] for name in ("gnabar", "gkbar", "gl", "el")}
+    start, expected = one.initial(v, {**own, **ions}), other.initial(v)
+    assert list(start) == list(expected)
+    steps = one.advance(v + 3, 1.0, 0.025, own, start), other.advance(v + 3, 1.0, 0.025, {}, start)
+    currents = one.current(v, 1.0, {**own, **ions}, start), other.current(v, 1.0, {}, start)
+    for name in start:
+        np.testing.assert_allclose(start[name], expected[name], rtol=1e-13)
+        np.testing.assert_allclose(steps[0][name], steps[1][name], rtol=1e-12)
+    np.testing.assert_allclose(currents[0][0], currents[1][0], rtol=1e-12)
+    np.testing.assert_allclose(currents[0][1], currents[1][1], rtol=1e-12)
+
+
+def test_an_event_and_groups_of_nmodl():
+    synapse, text = mechanism("ExpSyn"), built_in("expsyn")
+    states = {"g": np.array([0.0, 0.25])}
+    after = synapse.event(0.5, {}, states)
+    np.testing.assert_array_equal(after["g"], text.event(0.5, {}, states)["g"])
+    source, constants = synapse.grouped("double", 4, ["tau"])
+    assert constants == ("_c0",) and "static void ExpSyn_constants(const real dt" in source
+    assert "const real tau, const real _c0, real4 *g_)" in source
+    pool = mechanism("nmcad")
+    assert (
+        pool.initial(-65.0).keys()
+        == {"cai"}
+        == pool.advance(-65.0, 0.0, 0.1, {"ica": -1e-3, "cai": 1e-4}, {}).keys()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "message"),
+    [
+        ("nmtable", lambda m: m.initial(-65), "nmtable: its initial needs the table 'rates'; exp"),
+        ("nmrandom", lambda m: m.initial(-65), "its initial needs random numbers of 'first'"),
+        ("nmkca", lambda m: m.initial(-65), "no value of ion 'cai'; expected it among the param"),
+        ("nmpoint", lambda m: m.current(-65, 0), "no value of pointer 'other'; expected it among"),
+        ("nmkca", lambda m: m.current(-65, 0, {"ek": -77}), "no value of state 'o'$"),
+        ("nmcell", lambda m: m.current(-65, 0), "mechanism nmcell has no current"),
+        ("nmcell", lambda m: m.event(1, {}, m.initial(0)), "its receive needs the time"),
+        ("nmkca", lambda m: m.event(1, {}, {}), "nmkca takes no events"),
+        ("nmkca", lambda m: m.initial(-65, {"cao": 1}), "nmkca has no parameter 'cao'; it has"),
+        ("nmkca", lambda m: m.calls("watch"), "nmkca has no block 'watch'; it has initial, curr"),
+        ("nmpoint", lambda m: m.grouped("double", 4, ()), "nmpoint has no groups: its current ta"),
+    ],
+)
+def test_what_a_call_of_nmodl_cannot_do_is_said(name, call, message):
+    with pytest.raises(InputError, match=message):
+        call(mechanism(name))
 
 
 def test_what_it_is():

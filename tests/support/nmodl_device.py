@@ -4,8 +4,7 @@ import numpy as np
 import pyopencl as cl
 from nmodl_host import Cell, Instance
 
-from clhines.mechanisms.nmodl.model import vectors_of
-from clhines.mechanisms.nmodl.source import name_of
+from clhines.mechanisms.emit.functions import name_of
 
 COUNT = 64
 
@@ -59,7 +58,7 @@ def _functions(m, blocks, real, width):
     outputs = outputs_of(m)
     if width == 1:
         return m.functions(real, outputs)
-    return vectors_of(m.text, m.nmodl, tuple(blocks), real, outputs, width, ())
+    return m.functions(real, outputs, blocks, width)
 
 
 def outputs_of(m):

@@ -1,359 +1,421 @@
-"""The functions of one mechanism as source, in OpenCL or NumPy."""
+"""The functions of one mechanism as source: OpenCL for one instance or several, or NumPy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from clhines.errors import InputError
+from clhines.mechanisms.emit import random123
 from clhines.mechanisms.emit.helpers import helpers
 from clhines.mechanisms.emit.printer import Printer, folded, safe, vector, wrapped
-from clhines.mechanisms.ir.blocks import Block, make_block
-from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.emit.tables import table_helpers
+from clhines.mechanisms.ir.blocks import make_block
+from clhines.mechanisms.ir.compiled import BOUNDS, NEVER, Body, Compiled, Loop
+from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.ir.simplify import Constants, constant_symbols
-from clhines.mechanisms.text.advance import Advance, Newton, advance
-from clhines.mechanisms.text.equations import HIDDEN, Equations, Scope
 
-MAX_PASSES = 20  # of Newton's iteration
-# relative and absolute change after which it ends; convergence is quadratic
-TOLERANCE = {"double": (1e-9, 1e-14), "numpy": (1e-9, 1e-14), "float": (1e-4, 1e-8)}
-STEP = "_h"  # length of a substep
+_COMMENTS = {
+    "initial": "states at the start",
+    "current": "i outward, g = di/dv",
+    "advance": "one step of the states; v and t are those of its end",
+    "receive": "one event, at t",
+    "net_initial": "weights of a connection at the start",
+    "watch": "above 0 where a WATCH condition is true",
+    "constants": "what does not change from step to step",
+}
+# roles that functions of several instances take, and those that are one number for all of these
+_IN_VECTORS = frozenset(
+    "v t dt parameter constant state ion output ion_current i g noise table".split()
+)
+_ALIKE = frozenset("t dt weight constant".split())
+_UNRESERVED = frozenset("i g constant".split())  # roles whose names locals may have, too
+_GENERATED = {
+    "x": "_x",
+    "flag": "_flag",
+    "i": "_i",
+    "g": "_g",
+    "table": "{}__table",
+    "weight": "_{}__weight",
+    "other_weight": "_{}__other",
+    "ion_current": "_{}__slope",
+    "arm": "_arm{}",
+    "watch": "_watch{}",
+    "column": "_column{}",
+    "grid": "_{}",
+    "stream": "{}__stream",
+    "drawn": "{}__drawn",
+}
 
 
-@dataclass(frozen=True)
-class _Function:
-    """One function: what it takes, and which states it changes in place."""
+def name_of(a: Argument) -> str:
+    """Return the name in source of what an argument brings or gives."""
+    if a.symbol:
+        return safe(a.symbol)
+    if a.role in ("v", "t", "dt"):
+        return a.role
+    if a.role == "ion" and a.direction == "out":
+        return f"_{a.name}__ion"
+    if a.role == "send":
+        return f"_send{a.name.replace('.', '_')}"
+    return _GENERATED[a.role].format(a.name) if a.role in _GENERATED else safe(a.name)
 
-    suffix: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    changes: tuple[str, ...] = ()
-    comment: str = ""
-    moving: tuple[str, ...] = ()  # arguments and states that change inside
 
+class Functions:
+    """The functions of one mechanism in one language.
 
-class Source:
-    """The functions of one mechanism in one language: ``double``, ``float`` or ``numpy``.
+    What is printed of a block does not depend on what else has been printed.
 
     Parameters
     ----------
-    equations : Equations
-        With a graph of its own.
+    compiled : Compiled
     real : str
-    width : int
-        Instances that the functions take at a time, in vectors.
+        ``double``, ``float`` or ``numpy``.
+    width : int, optional
+        Instances that a function takes at once, in OpenCL: as ``realWIDTH``.
     single : sequence of str, optional
-        Parameters that are one number for all instances. Where it is given, expensive expressions
-        of these alone are worked out by a function ``NAME_constants``, for all steps.
+        Parameters that are one number for all instances.
+    outputs : sequence of str, optional
+        Variables that blocks give beside the states.
     """
 
     def __init__(
-        self, equations: Equations, real: str, width: int = 1, single: Sequence[str] | None = None
+        self,
+        compiled: Compiled,
+        real: str,
+        width: int = 1,
+        single: Sequence[str] = (),
+        outputs: Sequence[str] = (),
     ) -> None:
-        self.eq, self.real, self.width = equations, real, width
-        self.graph = equations.graph
-        self.prefix = equations.name if width == 1 else f"{equations.name}__v{width}"
-        self.parameters = tuple(safe(q.name) for q in equations.parameters)
-        self.states = tuple(safe(name) for name in equations.state_names)
-        self.single = [q.name for q in equations.parameters if q.name in (single or ())]
-        self.constants: Constants | None = None
-        if single is not None:
-            self.constants = Constants(self.graph, [*self.single, "dt"])
-        self.loops = equations.substeps > 1
+        self.compiled, self.real, self.outputs = compiled, real, tuple(outputs)
+        self.program = compiled.program
+        self.width, self.single = width, frozenset(single)
+        self.prefix = self.program.name + (f"__v{width}" if width > 1 else "")
+        self._constants: Constants | None = None
+        self._copies: dict[str, Body] = {}
 
-    def parts(self) -> tuple[str, tuple[str, ...]]:
-        """Return functions for instances in groups, helpers first, and names of the constants.
+    def takes_vectors(self, block: str) -> bool:
+        """Whether the function of a block can take several instances at once."""
+        return all(a.role in _IN_VECTORS for a in self.calls(block))
 
-        One at a time: constants and event; `width` at a time: current and advance.
+    def calls(self, block: str) -> tuple[Argument, ...]:
+        """Return the arguments of a block's function."""
+        arguments = self.compiled.calls(block, self.outputs)
+        constants = [Argument("constant", name) for name, _ in self._worked_out()]
+        known = ("v", "t", "dt", "parameter")
+        at = max((k + 1 for k, a in enumerate(arguments) if a.role in known), default=0)
+        return (*arguments[:at], *constants, *arguments[at:])
+
+    def text(self, blocks: Sequence[str] | None = None) -> str:
+        """Return the functions of blocks, of all without, helpers first."""
+        names = self.program.blocks if blocks is None else blocks
+        return self._with_helpers("\n".join(self.function(name) for name in names))
+
+    def grouped(self) -> tuple[str, tuple[str, ...]]:
+        """Return functions for groups of instances, and the names of constants; see `Mechanism`.
+
+        Expensive expressions of the single parameters and dt are worked out by ``NAME_constants``.
         """
-        functions = [self._current, *([self._advance] if self.states else [])]
-        for function in functions:
-            function()  # finds the constants, which all functions take
-        plain = Source(self.eq, self.real)
-        one = [self._constants(plain)] if self._worked_out() else []
-        one += [plain._event()] if self.eq.actions else []
-        vectors = [function() for function in functions]
-        names = self._worked_out()
+        blocks = [name for name in ("current", "advance") if name in self.program.blocks]
+        for name in blocks:
+            if not self.takes_vectors(name):
+                roles = sorted({a.role for a in self.calls(name)} - _IN_VECTORS)
+                what = f"{name} takes, or gives, {roles[0]}"
+                raise InputError(f"mechanism {self.program.name} has no groups: its {what}")
+        self._lift(blocks)
+        one, parts = Functions(self.compiled, self.real), list[str]()
+        results = [
+            (Argument("constant", name, "out"), node.definition)
+            for name, node in self._worked_out()
+        ]
+        if results:
+            names = [q.name for q in self.program.parameters if q.name in self.single]
+            taken = [Argument("dt", "dt"), *(Argument("parameter", name) for name in names)]
+            arguments = [*taken, *(a for a, _ in results)]
+            parts.append(one._printed("constants", arguments, results, Body()))
+        if "receive" in self.program.blocks:
+            parts.append(one.function("receive"))
+        vectors = [self.function(name) for name in blocks]
+        constants = tuple(name_of(a) for a, _ in results)
         if self.width == 1:
-            body = "\n".join(one + vectors)
-            return helpers(body, self.prefix, self.real) + body, names
-        texts = []
-        for body, prefix, width in (
-            ("\n".join(one), plain.prefix, 1),
-            ("\n".join(vectors), self.prefix, self.width),
-        ):
-            texts += [helpers(body, prefix, self.real, width) + body] if body else []
-        return "\n".join(texts), names
+            return self._with_helpers("\n".join(parts + vectors)), constants
+        texts = [one._with_helpers("\n".join(parts))] if parts else []
+        return "\n".join([*texts, self._with_helpers("\n".join(vectors))]), constants
 
-    def text(self) -> str:
-        """Return all functions, helpers first."""
-        parts = [self._initial(), self._current()]
-        if self.states:
-            parts.append(self._advance())
-        if self.eq.actions:
-            parts.append(self._event())
-        body = "\n".join(parts)
-        return helpers(body, self.prefix, self.real) + body
+    def equations(self, block: str) -> list[str]:
+        """Return the statements of a block's function as lines to read."""
+        source = self.function(block).split("\n")
+        first = next(k for k, line in enumerate(source) if line == "{")
+        inner = [line for line in source[first + 1 : -2] if " = *" not in line]
+        lines = [line.replace("const real ", "").replace("real ", "").rstrip(";") for line in inner]
+        for a in self.calls(block):
+            if a.direction != "in":
+                lines = [line.replace(f"*{name_of(a)}_ =", f"{_result(a)} =") for line in lines]
+        return lines
 
-    # -------------------------------------------------------------------------- expressions
+    # ------------------------------------------------------------------------------ constants
 
-    def _worked_out(self) -> tuple[str, ...]:
-        return tuple(safe(n) for n in self.constants.names.values()) if self.constants else ()
+    def _lift(self, blocks: Sequence[str]) -> None:
+        """Find what blocks need of single parameters and dt alone."""
+        graph, ordered = Graph(), [q.name for q in self.program.parameters]
+        self._copies = {name: self._body(name, graph) for name in blocks}
+        self._constants = Constants(graph, [*(n for n in ordered if n in self.single), "dt"])
+        for body in self._copies.values():
+            self._constants.lifted(body.every())
 
-    def _printer(self) -> Printer:
-        symbols = (
-            {k: safe(n) for k, n in constant_symbols(self.constants).items()}
-            if (self.constants)
-            else {}
-        )
-        return Printer(self.prefix, self.real, self.width, symbols)
+    def _worked_out(self) -> list[tuple[str, Node]]:
+        """Names of the constants, and what they are."""
+        names = self._constants.names if self._constants is not None else {}
+        return [(name, node) for node, name in names.items()]
 
-    def _lifted(self, roots: Sequence[Node]) -> list[Node]:
-        return self.constants.lifted(roots) if self.constants else list(roots)
+    # ------------------------------------------------------------------------------ one block
 
-    def _plain(self, roots: Sequence[Node]) -> tuple[Printer, list[str]]:
-        """Return the statements of expressions without loops, and what they are."""
-        block = make_block(self._lifted(roots))
-        p = self._printer()
-        p.begin(block)
-        p.steps(block.steps[0])
-        return p, [p.show(e) for e in block.results]
+    def function(self, block: str) -> str:
+        """Return the function of a block."""
+        arguments = self.calls(block)
+        body = self._copies.get(block) or self._body(block, Graph())
+        given = {(role, name): node for role, name, node in body.results}
+        named = {a.name: a for a in arguments if a.role in ("state", "output")}
+        written = iter([(named[name], node) for name, node in body.writes.items()])
+        results = []  # what is written in the order of the body
+        for a in arguments:
+            if a.direction != "in" and (a.role, a.name) in given:
+                results.append((a, given[a.role, a.name]))
+            elif a.direction != "in" and a.name in body.writes:
+                results.append(next(written))
+        return self._printed(block, arguments, results, body)
 
-    # ------------------------------------------------------------------------------ parts
+    def _body(self, block: str, graph: Graph) -> Body:
+        """Return the body of a block with copies of its expressions in a graph."""
+        given = [a for a in self.calls(block) if a.role in ("state", "output")]
+        kept = {a.name for a in given if a.direction != "in"}
+        body = self.compiled.bodies[block]
+        body = replace(body, writes={k: e for k, e in body.writes.items() if k in kept})
+        return body.mapped(graph.copied(body.every()).__getitem__)
 
-    def _constants(self, plain: Source) -> str:
-        assert self.constants is not None
-        p, values = plain._plain([e.definition for e in self.constants.names])
-        inputs = ("dt", *(safe(name) for name in self.single))
-        comment = "what does not change from step to step"
-        f = _Function("constants", inputs, self._worked_out(), comment=comment)
-        return plain._frame(f, p.lines, values)
+    def _printed(
+        self,
+        block: str,
+        arguments: Sequence[Argument],
+        results: Sequence[tuple[Argument, Node]],
+        body: Body,
+    ) -> str:
+        """Return a function of these arguments, of which those in `results` are set."""
+        infinity = "np.inf" if self.real == "numpy" else "INFINITY"
+        p = Printer(self.prefix, self.real, self.width, {NEVER: infinity})
+        for bound, pair in BOUNDS.items():
+            p.symbols[bound] = p.number(pair[self.real == "float"])
+        if self._constants is not None:
+            found = constant_symbols(self._constants)
+            p.symbols |= {symbol: safe(name) for symbol, name in found.items()}
+        names = [name_of(a) for a in arguments if a.role not in _UNRESERVED]
+        names += [a.name for a in arguments if safe(a.name) != a.name]  # those behind them, too
+        roots: list[Node] = []
+        for a, node in results:
+            roots += node.args[1:] if a.role == "drawn" else [node]
+        values = iter(_Statements(p, body.loops, names, self._constants).lines(roots))
+        shown = {}
+        for a, _ in results:
+            value = next(values)
+            if a.role == "drawn":  # how many words a stream of random numbers has given
+                value = f"{self.prefix}_random_count_({name_of(a)}, {value}, {next(values)})"
+            shown[a] = value
+        name = f"{self.prefix}_{body.suffix or block}"
+        if self.real == "numpy":
+            return _python(name, arguments, p.lines, shown)
+        comment = body.comment or _COMMENTS.get(block, block.replace("_", " "))
+        return f"// {comment}\n" + self._c(name, arguments, p.lines, shown)
 
-    def _initial(self) -> str:
-        scope = Scope(self.eq)
-        values = {name: scope.expression(e) for name, e in self.eq.initial.items()}
-        values[HIDDEN] = self.graph.symbol("v")
-        p, shown = self._plain([values[name] for name in self.eq.state_names])
-        inputs = ("v", *self.parameters)
-        f = _Function("initial", inputs, self.states, comment="states at the start, at v")
-        return self._frame(f, p.lines, shown)
+    def _type(self, a: Argument) -> str:
+        one = a.role in _ALIKE or (a.role == "parameter" and a.name in self.single)
+        if self.width > 1 and not one:
+            return vector(self.width)
+        return {"stream": "uint4", "drawn": "ulong"}.get(a.role, "real")
 
-    def _current(self) -> str:
-        eq, graph = self.eq, self.graph
-        intensity = graph.power(graph.symbol("dt"), graph.number(Fraction(-1, 2)))
-        scope = Scope(eq, {"noise": graph.symbol("noise") * intensity})
-        current = eq.current(scope)
-        p, values = self._plain([current, graph.slope(current, "v")])
-        noise = ("noise",) if current.uses("noise") else ()
-        unit, per = ("mA/cm2", "S/cm2") if eq.kind == "density" else ("nA", "uS")
-        f = _Function(
-            "current",
-            ("v", "t", "dt", *self.parameters, *self._worked_out(), *self.states, *noise),
-            ("i", "g"),
-            comment=f"i in {unit}, outward; g = di/dv in {per}",
-        )
-        return self._frame(f, p.lines, values)
+    def _c(
+        self,
+        name: str,
+        arguments: Sequence[Argument],
+        lines: Sequence[str],
+        shown: Mapping[Argument, str],
+    ) -> str:
+        declared = []
+        for a in arguments:
+            if a.role == "table":
+                declared.append(f"__global const real *{name_of(a)}")
+            elif a.direction == "in":
+                declared.append(f"const {self._type(a)} {name_of(a)}")
+            else:
+                declared.append(f"{self._type(a)} *{name_of(a)}_")
+        head = f"static void {name}("
+        text = f"{head}{wrapped(declared or ['void'], len(head))})\n{{\n"
+        for a in arguments:
+            if a.direction == "inout":
+                text += f"    const {self._type(a)} {name_of(a)} = *{name_of(a)}_;\n"
+        text += "".join(line + "\n" for line in lines)
+        for a in arguments:
+            if a in shown:
+                text += folded(f"    *{name_of(a)}_ = {shown[a]};") + "\n"
+        return text + "}\n"
 
-    def _event(self) -> str:
-        scope, values = Scope(self.eq), {}
-        for action in self.eq.actions:
-            value, old = scope.expression(action.value), self.graph.symbol(action.state)
-            changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
-            values[action.state] = old / value if action.sign == "/" else changed[action.sign]
-        python = self.real == "numpy"  # whose states are no pointers: all are given back
-        order = [s for s in self.eq.state_names if s in values or python]
-        p, shown = self._plain([values.get(s, self.graph.symbol(s)) for s in order])
-        f = _Function(
-            "event",
-            ("weight", *self.parameters),
-            tuple(safe(s) for s in order),
-            self.states,
-            comment="what an event of this weight does",
-        )
-        return self._frame(f, p.lines, shown)
+    def _with_helpers(self, body: str) -> str:
+        """Return functions with those that they call before them."""
+        streams = random123.python_source if self.real == "numpy" else random123.opencl_source
+        own = table_helpers(body, self.prefix, self.real, self.width) + streams(body, self.prefix)
+        return own + helpers(body, self.prefix, self.real, self.width) + body
 
-    # ---------------------------------------------------------------------------- advance
 
-    def _advance(self) -> str:
-        eq = self.eq
-        step = advance(eq, STEP if self.loops else "dt")
-        clock = any(e.uses("t") for e in self._roots(step))
-        moving = (*map(safe, step.values), *(("t",) if clock else ())) if self.loops else ()
-        f = _Function(
-            "advance",
-            ("v", "t", "dt", *self.parameters, *self._worked_out()),
-            self.states,
-            self.states,
-            comment=f"one step; v is its last voltage, t its begin; {self._how()}",
-            moving=moving,
-        )
-        if not step.values:
-            return self._frame(f, [], list(self.states))
-        p = self._printer()
-        values = self._steps(p, step, clock)
-        f = _Function(
-            f.suffix, (*f.inputs[: 3 + len(self.parameters)], *self._worked_out()), f.outputs,
-            f.changes, f.comment, f.moving,
-        )  # fmt: skip
-        return self._frame(f, p.lines, [values.get(s, s) for s in self.states])
+def _python(
+    name: str, arguments: Sequence[Argument], lines: Sequence[str], shown: Mapping[Argument, str]
+) -> str:
+    """Return a NumPy function, which returns what does not change, too."""
+    taken = ", ".join(name_of(a) for a in arguments if a.direction != "out")
+    values = [shown.get(a, name_of(a)) for a in arguments if a.direction != "in"]
+    text = f"def {name}({taken}):\n" + "".join(line + "\n" for line in lines)
+    return text + f"    return ({', '.join(values)}{',' if values else ''})\n\n"
 
-    def _how(self) -> str:
-        eq = self.eq
-        exact = [s for s in eq.rates if s not in eq.stepped]
-        parts = [f"{', '.join(exact)} by exponential Euler"] if exact else []
-        parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
-        text = "; ".join(parts) or "nothing changes"
-        return text if len(text) <= 48 else text[:45] + "..."
 
-    @staticmethod
-    def _roots(step: Advance) -> list[Node]:
-        return [*step.values.values(), *(step.newton.change.values() if step.newton else ())]
+def _result(a: Argument) -> str:
+    if a.role in ("send", "arm", "watch", "column", "grid"):
+        return f"{a.role} {a.name}"
+    return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name)
 
-    def _steps(self, p: Printer, step: Advance, clock: bool) -> dict[str, str]:
-        """Add one step, in its loops, and return the new values of the states by name."""
-        newton, first = step.newton, int(self.loops)
-        changing = [n for n in step.values if n != HIDDEN]
-        phases = dict.fromkeys([*changing, "t", STEP] if self.loops else [], first)
-        phases[STEP] = 0
-        if newton:
-            phases |= dict.fromkeys(newton.now.values(), first + 1)
-            phases |= dict.fromkeys(newton.new.values(), first + 2)
-        roots = self._lifted(self._roots(step))
-        block = make_block(roots, phases, first + (3 if newton else 1))
-        p.begin(block)
-        count = len(step.values)
-        results = dict(zip(step.values, block.results[:count], strict=True))
-        if self.loops:
-            self._begin_of_loop(p, roots)
-            p.steps(block.steps[0])
-            line = f"for (int _part = 0; _part < {self.eq.substeps}; _part++) {{"
-            p.line(f"for _part in range({self.eq.substeps}):" if p.python else line)
-            p.indent += "    "
-        p.steps(block.steps[first])
-        if newton:
-            self._iteration(p, newton, block, block.results[count:], first)
-            p.steps(block.steps[first + 2])
-        values = {safe(n): p.show(e) for n, e in results.items()}
-        if self.loops:
-            self._end_of_loop(p, [safe(n) for n in changing], values, clock)
-        return values
 
-    def _begin_of_loop(self, p: Printer, roots: Sequence[Node]) -> None:
-        share = p.number(Fraction(1, self.eq.substeps))
-        const, real, end = ("", "", "") if p.python else ("const ", "real ", ";")
-        p.line(f"{const}{real}{STEP} = dt * {share}{end}")
-        kind = "" if p.python else f"{p.type} "
-        if any(e.uses("_begin") for e in roots):
-            p.line(f"{const}{real}_begin = t{end}")
-        for q in self.eq.states:
-            if any(e.uses(f"_{q.name}__begin") for e in roots):
-                p.line(f"{const}{kind}_{q.name}__begin = {safe(q.name)}{end}")
+class _Statements:
+    """Statements of a function: straight lines, and loops between them.
 
-    def _end_of_loop(
-        self, p: Printer, changing: list[str], values: dict[str, str], clock: bool
+    Expressions are in phases: those before a loop, in a turn of it, after it, and so on; a loop
+    within another has its phases among those of the other's turn.
+    """
+
+    def __init__(
+        self,
+        p: Printer,
+        loops: Sequence[Loop],
+        taken: Sequence[str],
+        constants: Constants | None = None,
     ) -> None:
-        names = [*changing, *(["t"] if clock else [])]
-        if p.python:
-            new = [values[s] for s in changing] + ([f"t + {STEP}"] if clock else [])
-            p.line(f"{', '.join(names)}, = {', '.join(new)},")
-        else:
-            for s in changing:
-                p.assign(f"_{s}__next", values[s])
-            for s in changing:
-                p.line(f"{s} = _{s}__next;")
-            if clock:
-                p.line(f"t += {STEP};")
-        p.indent = "    "
-        if not p.python:
-            p.line("}")
-        for s in changing:
-            values[s] = s
+        self.p, self.loops, self.taken = p, list(loops), taken
+        self.lifted = constants.lifted if constants is not None else list
+        self.phases: dict[str, int] = {}
+        self.last = 0
+        self.every: list[Node] = []
+        self.shown: dict[Node, Node] = {}
+        self.steps: list[list[Node]] = []
 
-    # ----------------------------------------------------------------------------- Newton
+    def lines(self, roots: Sequence[Node]) -> list[str]:
+        """Add the statements to the printer; return the results as source."""
+        loops = self._used(roots)
+        self.every = list(roots)
+        self._enter(loops)
+        block = make_block(self.lifted(self.every), self.phases, self.last + 1, self.taken)
+        self.shown = dict(zip(self.every, block.results, strict=True))
+        self.steps = block.steps
+        self.p.begin(block)
+        self.p.steps(self.steps[0])
+        for loop in loops:
+            self._print(loop, f"_open{self.loops.index(loop)}")
+        return [self._show(e) for e in roots]
 
-    def _iteration(
-        self, p: Printer, newton: Newton, block: Block, change: list[Node], first: int
-    ) -> None:
-        """Add Newton's iteration; an instance that has converged changes no more."""
-        now = list(newton.now.values())
-        start = [p.show(e) for e in newton.start.values()]
-        mask = {"double": "long", "float": "int"}.get(self.real, "")
-        scalar = self.width == 1
-        mask = "int" if scalar else f"{mask}{self.width}"
-        if p.python:
-            p.line(f"{', '.join(now)}, = {', '.join(start)},")
-            p.line("_open = True")
-            p.line(f"for _pass in range({MAX_PASSES}):")
+    def _show(self, e: Node) -> str:
+        return self.p.show(self.shown[e])
+
+    def _used(self, roots: Sequence[Node]) -> list[Loop]:
+        """Return the loops whose ends are needed."""
+        found: list[Loop] = []
+        needed = list(roots)
+        for loop in reversed(self.loops):
+            if any(e.uses(*loop.ends) for e in needed):
+                found.append(loop)
+                needed += loop.nodes()
+        return found[::-1]
+
+    def _enter(self, loops: Sequence[Loop]) -> None:
+        """Give the phases numbers, and collect the expressions of loops."""
+        for loop in loops:
+            self.last += 1
+            self.phases |= dict.fromkeys(loop.names, self.last)
+            self.every += [*loop.starts, *loop.values]
+            self.every += [e for e in (loop.go_on, loop.entered) if e is not None]
+            self._enter(loop.inner)
+            self.last += 1
+            self.phases |= dict.fromkeys(loop.ends, self.last)
+
+    def _print(self, loop: Loop, still: str) -> None:
+        """Add a loop, and the statements that wait for its end."""
+        begin = [self._show(e) for e in loop.starts]
+        if self.p.python:
+            self._python_loop(loop, begin)
         else:
-            for name, value in zip(now, start, strict=True):
-                p.line(f"{p.type} {name} = {value};")
-            p.line(f"{mask} _open = {1 if scalar else -1};")
-            p.line(f"for (int _pass = 0; _pass < {MAX_PASSES}; _pass++) {{")
+            self._c_loop(loop, begin, still)
+        p, failed = self.p, loop.go_on is not None
+        for name, end in zip(loop.names, loop.ends, strict=True):
+            if failed and p.python:
+                name = f"np.where(_open, np.nan, {name})"
+            elif failed:
+                name = f"{still} ? {f'({p.type})' if p.width > 1 else ''}NAN : {name}"
+            p.assign(end, name)
+        p.steps(self.steps[self.phases[loop.ends[0]]])
+
+    def _turn(self, loop: Loop, still: str) -> list[str]:
+        """Add the statements of a turn; return the names of what the variables become."""
+        self.p.steps(self.steps[self.phases[loop.names[0]]])
+        for k, inner in enumerate(loop.inner):
+            self._print(inner, f"{still}_{k}")
+        new = [f"{name}_new" for name in loop.names]
+        for name, e in zip(new, loop.values, strict=True):
+            self.p.assign(name, self._show(e))
+        return new
+
+    def _c_loop(self, loop: Loop, begin: Sequence[str], still: str) -> None:
+        p, go_on = self.p, loop.go_on
+        wide = p.width > 1
+        for name, value in zip(loop.names, begin, strict=True):
+            p.lines.append(folded(f"{p.indent}{p.type} {name} = {value};"))
+        test = ""
+        if go_on is not None:
+            entered, kind = loop.entered, p.mask if wide else "int"
+            opened = "-1" if wide else "1"
+            if entered is not None:
+                opened = p.holds(self.shown[entered])
+            p.lines.append(folded(f"{p.indent}{kind} {still} = {opened};"))
+            test = f" && SOME({still})" if wide else f" && {still}"
+        p.line(f"for (int _pass = 0; _pass < {loop.most}{test}; _pass++) {{")
         outside = p.indent
         p.indent += "    "
-        p.steps(block.steps[first + 1])
-        names = [f"{name}_change" for name in now]
-        for name, e in zip(names, change, strict=True):
-            p.assign(name, p.show(e))
-        self._update(p, now, names)
+        new = self._turn(loop, still)
+        if go_on is not None:
+            target = f"const {p.mask} _more" if wide else still
+            p.lines.append(folded(f"{p.indent}{target} = {p.holds(self.shown[go_on])};"))
+        masked = wide and go_on is not None
+        for name, value in zip(loop.names, new, strict=True):
+            p.line(f"{name} = {f'{still} ? {value} : {name}' if masked else value};")
+        if masked:
+            p.line(f"{still} &= _more;")
         p.indent = outside
-        if not p.python:
-            p.line("}")
-        for name, last in zip(now, newton.new.values(), strict=True):
-            if p.python:
-                p.assign(last, f"np.where(_open, np.nan, {name})")
-            else:
-                nan = "NAN" if scalar else f"({p.type})(NAN)"
-                p.assign(last, f"_open ? {nan} : {name}")
+        p.line("}")
 
-    def _update(self, p: Printer, now: list[str], names: list[str]) -> None:
-        """Add the end of an iteration: new values, and who goes on."""
-        relative, absolute = (p.number(x) for x in TOLERANCE[self.real])
-        fabs = "np.fabs" if p.python else "fabs"
-        tests = []
-        for name, change in zip(now, names, strict=True):
-            new = f"{name} - {change}"
-            if p.python:
-                p.line(f"{name} = np.where(_open, {new}, {name})")
-            else:
-                p.line(f"{name} = {new if self.width == 1 else f'_open ? {new} : {name}'};")
-            tests.append(f"({fabs}({change}) <= {relative} * {fabs}({name}) + {absolute})")
-        if p.python:
-            p.line(f"_open = _open & ~({' & '.join(tests)})")
+    def _python_loop(self, loop: Loop, begin: Sequence[str]) -> None:
+        p, go_on, entered = self.p, loop.go_on, loop.entered
+        p.line(f"{', '.join(loop.names)}, = {', '.join(begin)},")
+        if go_on is not None:
+            first = None if entered is None else self.shown[entered]
+            p.line(f"_open = {'True' if first is None else p.where(first, 'True', 'False')}")
+        p.line(f"for _pass in range({loop.most}):")
+        outside = p.indent
+        p.indent += "    "
+        if go_on is not None:
             p.line("if not np.any(_open):")
             p.line("    break")
-        elif self.width == 1:
-            p.lines.append(folded(f"{p.indent}_open = !({' && '.join(tests)});"))
-            p.line("if (!_open) break;")
-        else:
-            p.lines.append(folded(f"{p.indent}_open = _open & ~({' & '.join(tests)});"))
-            p.line("if (!any(_open)) break;")
+        new = self._turn(loop, "_open")
+        if go_on is not None:
+            p.line(f"_more = {p.where(self.shown[go_on], 'True', 'False')}")
+        for name, value in zip(loop.names, new, strict=True):
+            p.line(f"{name} = {value if go_on is None else f'np.where(_open, {value}, {name})'}")
+        if go_on is not None:
+            p.line("_open = _open & _more")
+        p.indent = outside
 
-    # ------------------------------------------------------------------------------ frame
 
-    def _frame(self, f: _Function, lines: list[str], values: list[str]) -> str:
-        return self._python(f, lines, values) if self.real == "numpy" else self._c(f, lines, values)
-
-    def _python(self, f: _Function, lines: list[str], values: list[str]) -> str:
-        inputs = ", ".join((*f.inputs, *f.changes))
-        result = f"def {self.prefix}_{f.suffix}({inputs}):\n"
-        result += "".join(line + "\n" for line in lines)
-        return result + f"    return ({', '.join(values)}{',' if values else ''})\n\n"
-
-    def _c(self, f: _Function, lines: list[str], values: list[str]) -> str:
-        outputs = [o for o in f.outputs if o not in f.changes]
-        kind = vector(self.width)
-        alike = {"t", "dt", "weight", *map(safe, self.single), *self._worked_out()}
-        arguments = [
-            f"{'' if a in f.moving else 'const '}{'real' if a in alike else kind} {a}"
-            for a in f.inputs
-        ]
-        arguments += [f"{kind} *{a}_" for a in (*f.changes, *outputs)]
-        result = f"static void {self.prefix}_{f.suffix}("
-        result += wrapped(arguments, len(result)) + ")\n{\n"
-        for s in f.changes:
-            result += f"    {'' if s in f.moving else 'const '}{kind} {s} = *{s}_;\n"
-        result += "".join(line + "\n" for line in lines)
-        for output, value in zip(f.outputs, values, strict=True):
-            result += folded(f"    *{output}_ = {value};") + "\n"
-        return f"// {f.comment}\n{result}}}\n"
+__all__ = ["Functions", "name_of"]

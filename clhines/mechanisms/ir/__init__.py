@@ -1,8 +1,9 @@
-"""Expressions and programs: all that leaves the front ends.
+"""Expressions and programs: all that leaves the front ends, as `compiled.Compiled`.
 
 `expressions`: a `Graph` of immutable nodes, each distinct expression once; derivatives and
 substitutions are kept by node. `exact`: numbers as fractions of bounded size. `forms` sees
 expressions as polynomials, linear forms or sums of multiples; `singular` removes 0/0; `simplify`
 lifts constants, shares exponentials and common factors; `blocks` chooses local variables.
-`program` says what executors see of a mechanism, and what each function takes.
+`program` says what executors see of a mechanism, and what each function takes; `compiled` has with
+it the `Body` of each block: results, variables that it writes, loops.
 """

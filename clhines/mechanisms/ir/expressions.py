@@ -183,6 +183,20 @@ class Graph:
             return definition
         return self._make("local", (definition,), name)
 
+    def copied(self, roots: Iterable[Node]) -> dict[Node, Node]:
+        """Return nodes of this graph for those that expressions of another consist of.
+
+        They are made in the order in which those were, which is all that later ones depend on.
+        """
+        found: dict[Node, Node] = {}
+        for node in sorted(postorder(roots), key=lambda node: node.index):
+            if node.op == "symbol":
+                found[node] = self.symbol(node.name)
+            else:
+                args = tuple(found[a] for a in node.args)
+                found[node] = self._make(node.op, args, node.name, node.value)
+        return found
+
     # ---------------------------------------------------------------------- sums, products
 
     def add(self, terms: Iterable[Node]) -> Node:

@@ -18,8 +18,8 @@ Roles of arguments, with what `name` says:
   ``out`` that the caller adds to the ion's d.i/d.v.
 - ``table``: a pointer to real, ``n + 1`` rows of a number for each column of the `Table` of the
   name; in NumPy an array (rows, columns).
-- ``weight``: the NET_RECEIVE argument; of today's language the summed weight. ``other_weight``:
-  that of another connection, in ``for_netcons0``.
+- ``weight``: the NET_RECEIVE argument; of a text the summed weight. ``other_weight``: that of
+  another connection, in ``for_netcons0``.
 - ``flag``: flag of the event, a real.
 - ``i``, ``g``: current (outward) and its slope.
 - ``noise``: a normal number of variance 1.
@@ -33,15 +33,14 @@ Roles of arguments, with what `name` says:
 - ``stream``: of the RANDOM variable: its three numbers and the global index, uint32, as a ``uint4``
   or an array (..., 4); ``drawn``: how many words it has given, a ``ulong`` or int64; see
   `random123`.
-- ``constant``: what does not change from step to step (grouped functions of today's language).
+- ``constant``: what does not change from step to step, in functions for groups.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from clhines.mechanisms.text.equations import Equations, Quantity, Scope
-
+HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 BLOCKS = (
     "initial",  # v, t -> states; host only
     "current",  # -> i, g, ion currents
@@ -67,11 +66,41 @@ class Argument:
     name : str
     direction : str
         ``in``, ``out`` or ``inout``.
+    symbol : str
+        Name in functions, where it is not the one that goes with the role.
     """
 
     role: str
     name: str
     direction: str = "in"
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A parameter or a state: its name, its unit, and its value in it where none is given.
+
+    Attributes
+    ----------
+    name : str
+        In functions.
+    unit : str
+    default : float
+    is_global : bool
+        Whether all instances have the same value.
+    public : str
+        Name for users, where it is another: ``m[1]``.
+    is_given : bool
+        Of a state: whether users may give its value before INITIAL, as it is a PARAMETER or an
+        ASSIGNED variable of an NMODL file.
+    """
+
+    name: str
+    unit: str
+    default: float = 0.0
+    is_global: bool = False
+    public: str = ""
+    is_given: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,31 +242,23 @@ class Program:
     electrode: bool = False
     electrode_currents: tuple[str, ...] = ()
 
-    def calls(self, block: str) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function."""
-        return self.blocks[block]
+    @property
+    def defaults(self) -> dict[str, float]:
+        """Value of each parameter where the user gives none."""
+        return {q.name: q.default for q in self.parameters}
 
+    @property
+    def begins(self) -> dict[str, float]:
+        """Value before INITIAL, where the user gives none, of states that users may give one."""
+        return {q.name: q.default for q in self.states if q.is_given}
 
-def program_of(eq: Equations) -> Program:
-    """Return the program of a mechanism in this package's own language."""
-    scope = Scope(eq)
-    parameters = tuple(Argument("parameter", q.name) for q in eq.parameters)
+    @property
+    def settable(self) -> dict[str, float]:
+        """Default of all that users may give."""
+        return {**self.defaults, **self.begins}
 
-    def states(direction: str) -> tuple[Argument, ...]:
-        return tuple(Argument("state", name, direction) for name in eq.state_names)
-
-    v, dt = Argument("v", "v"), Argument("dt", "dt")
-    noise = (Argument("noise", "noise"),) if eq.current(scope).uses("noise") else ()
-    results = Argument("i", "i", "out"), Argument("g", "g", "out")
-    blocks = {
-        "initial": (v, *parameters, *states("out")),
-        "current": (v, Argument("t", "now"), dt, *parameters, *states("in"), *noise, *results),
-    }
-    if eq.state_names:
-        blocks["advance"] = (v, Argument("t", "begin"), dt, *parameters, *states("inout"))
-    net = None
-    if eq.actions:
-        net = Net(("weight",), summed=True)
-        blocks["receive"] = (Argument("weight", "weight"), *parameters, *states("inout"))
-    kept = (*eq.states, *(Quantity(n, "mV") for n in eq.state_names[len(eq.states) :]))
-    return Program(eq.name, eq.kind, eq.parameters, kept, net=net, blocks=blocks)
+    @property
+    def units(self) -> dict[str, str]:
+        """Unit of each parameter and state; empty where none is."""
+        quantities = (*self.parameters, *self.states)
+        return {q.name: q.unit for q in quantities if q.name != HIDDEN}

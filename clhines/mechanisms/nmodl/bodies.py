@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from clhines.mechanisms.ir.compiled import NEVER, Body
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.nmodl.execute import Run
@@ -15,7 +16,7 @@ from clhines.mechanisms.nmodl.meaning.solve import halves, solve
 from clhines.mechanisms.nmodl.meaning.verbatim import is_empty
 from clhines.mechanisms.nmodl.reading.names import Names
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
-from clhines.mechanisms.nmodl.values import Loop, Shared, TableUse, weight
+from clhines.mechanisms.nmodl.values import Shared, TableUse, weight
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
 BEFORE_AFTER = {
@@ -25,42 +26,6 @@ BEFORE_AFTER = {
     "AFTER SOLVE": "after_solve",
     "BEFORE STEP": "before_step",
 }
-
-
-@dataclass
-class Body:
-    """What a block gives.
-
-    Attributes
-    ----------
-    results : list of (str, str, Node)
-        Role and name of what is always given.
-    writes : dict of str to Node
-        Variables that it sets, by their name in functions.
-    loops : list of Loop
-    """
-
-    results: list[tuple[str, str, Node]] = field(default_factory=list)
-    writes: dict[str, Node] = field(default_factory=dict)
-    loops: list[Loop] = field(default_factory=list)
-
-    def nodes(self, wanted: Iterable[str]) -> list[Node]:
-        """Return all expressions of the results, of these variables, and of loops for them."""
-        found = [node for _, _, node in self.results]
-        found += [self.writes[name] for name in wanted if name in self.writes]
-        for loop in self.needed_loops(found):
-            found += loop.nodes()
-        return found
-
-    def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
-        """Return the loops that expressions need, without variables that nothing needs."""
-        free = {name for node in roots for name in node.free}
-        found: list[Loop] = []
-        for loop in reversed(self.loops):
-            if not free.isdisjoint(loop.ends):
-                found.append(loop.without_unneeded(free))
-                free |= {name for node in found[-1].nodes() for name in node.free}
-        return found[::-1]
 
 
 @dataclass
@@ -150,7 +115,7 @@ class _Work:
         for sent in run.sent:
             number = len(self.bodies.sends)
             self.bodies.sends.append(sent.kind)
-            never = graph.symbol("_never")
+            never = graph.symbol(NEVER)
             results.append(("send", f"{number}.time", graph.where(sent.guard, sent.time, never)))
             if sent.flag is not None:
                 results.append(("send", f"{number}.flag", sent.flag))

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
-from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
 from clhines.mechanisms.ir.forms import linear_form
-from clhines.mechanisms.ir.program import Argument, IonUse, Net, Program, Send, Table
-from clhines.mechanisms.nmodl.bodies import Bodies, Body, executed
+from clhines.mechanisms.ir.program import IonUse, Net, Program, Quantity, Send, Table
+from clhines.mechanisms.nmodl.bodies import Bodies, executed
 from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import File, NmodlError, Refused, Rejection
-from clhines.mechanisms.text.equations import Quantity
+from clhines.mechanisms.nmodl.reading.tree import NmodlError, Refused, Rejection
 
-ENDS = {"advance": "end"}  # which time a block's t is, where not `now`
 MAX_QUEUE = 16
-
-
-@dataclass
-class Model:
-    """A file that can be simulated."""
-
-    file: File
-    bodies: Bodies
-    program: Program
-    outputs: dict[str, tuple[str, ...]]  # blocks that set an output
 
 
 def build(
@@ -36,7 +24,7 @@ def build(
     includes: Includes | None = None,
     use_tables: bool = True,
     secondorder: bool = False,
-) -> Model:
+) -> Compiled:
     """Read an NMODL text.
 
     Raises
@@ -49,7 +37,7 @@ def build(
         file = parse(text, shown, includes)
         bodies = executed(file, use_tables, secondorder)
         refused = [*file.refused, *bodies.refused]
-        model = None if refused else _Builder(bodies).model()
+        model = None if refused else _Builder(bodies).model(path)
     except Refused as one:
         refused, model = [one], None
     except RecursionError:
@@ -155,7 +143,7 @@ class _Builder:
             ]
             self.needed = self._needed()
 
-    def model(self) -> Model:
+    def model(self, path: str) -> Compiled:
         """Return the mechanism."""
         live = self._live()
         not_kept = {k for k in live if self.names.elements[k] in self._from_outside(k)}
@@ -171,8 +159,6 @@ class _Builder:
         tables = self._tables()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
-        blocks = {name: self._arguments(name) for name in self.blocks}
-        blocks = {name: arguments for name, arguments in blocks.items() if self._is_used(name)}
         program = Program(
             name=self.file.suffix,
             kind=self.file.kind,
@@ -184,15 +170,22 @@ class _Builder:
             tables=tables,
             net=self._net(),
             random=tuple(plain(name) for name in self.file.random),
-            blocks=blocks,
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),
         )
-        where = {
-            k: tuple(name for name in blocks if k in self.blocks[name].writes) for k in outputs
+        bodies = {name: body for name, body in self.blocks.items() if self._is_used(name)}
+        for body in bodies.values():
+            ordered = [*states, *sorted(body.writes.keys() - {*states})]
+            body.writes = {k: body.writes[k] for k in ordered if k in body.writes}
+        given = {p: self.names.printed[p] for p in pointers}
+        blocks = {
+            name: arguments_of(program, given, name, body, set(self.wanted(name)))
+            for name, body in bodies.items()
         }
-        return Model(self.file, self.bodies, program, where)
+        program = replace(program, blocks=blocks)
+        shown = tuple(name for name in blocks if not name.startswith("grid_"))
+        return Compiled(program, bodies, _about(program, path), shown, pointers=given)
 
     def _from_outside(self, key: str) -> set[str]:
         """Names of the variable's sort that ions and pointers give."""
@@ -297,13 +290,6 @@ class _Builder:
         """Variables of a block that stay: its states."""
         return [k for k in self.states if k in self.blocks[name].writes]
 
-    def _arguments(self, name: str) -> tuple[Argument, ...]:
-        body = self.blocks[name]
-        return arguments_of(
-            name, body, set(self.wanted(name)), self.states, self.parameters, self.file,
-            self.names.printed,
-        )  # fmt: skip
-
     # ------------------------------------------------------------------------- tables, events
 
     def _tables(self) -> tuple[Table, ...]:
@@ -359,77 +345,21 @@ class _Builder:
         return True
 
 
-def arguments_of(
-    block: str,
-    body: Body,
-    kept: set[str],
-    states: list[str],
-    parameters: list[str],
-    file: File,
-    printed: dict[str, str],
-) -> tuple[Argument, ...]:
-    """Return the arguments of a block's function, for the variables in `kept`."""
-    nodes: list[Node] = body.nodes(sorted(kept))
-    free: set[str] = set()
-    for node in nodes:
-        free |= node.free
-    found: list[Argument] = []
-    if "v" in free:
-        found.append(Argument("v", "v"))
-    if "t" in free:
-        found.append(Argument("t", ENDS.get(block, "now")))
-    if "dt" in free:
-        found.append(Argument("dt", "dt"))
-    if "_x" in free:
-        found.append(Argument("x", "x"))
-    if "_flag" in free:
-        found.append(Argument("flag", "flag"))
-    found += [Argument("parameter", k) for k in parameters if k in free]
-    tables = sorted(s for s in free if s.endswith("__table"))
-    found += [Argument("table", s.removesuffix("__table")) for s in tables]
-    found += [Argument("pointer", p) for p in file.pointers if printed.get(p) in free]
-    found += _ions(body, free, file)
-    found += _weights(body, free)
-    drawn = {name for role, name, _ in body.results if role == "drawn"}
-    for name in map(plain, file.random):
-        found += [Argument("stream", name)] if f"{name}__stream" in free else []
-        if name in drawn:
-            found.append(Argument("drawn", name, "inout"))
-    for key in states:
-        if key in kept:
-            found.append(Argument("state", key, "inout" if key in free else "out"))
-        elif key in free:
-            found.append(Argument("state", key))
-    found += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
-    for role, name, _ in body.results:
-        if role not in ("ion", "weight", "other_weight", "drawn"):
-            found.append(Argument(role, name, "out"))
-    return tuple(found)
-
-
-def _ions(body: Body, free: set[str], file: File) -> list[Argument]:
-    found = []
-    given = {name for role, name, _ in body.results if role == "ion"}
-    for ion in file.ions:
-        for name in dict.fromkeys((*ion.reads, *ion.writes)):
-            current = name == f"i{ion.name}"
-            read = name in free and (name in ion.reads or not current)
-            if current:
-                found += [Argument("ion", name)] if read else []
-                found += [Argument("ion", name, "out")] if name in given else []
-            elif read or name in given:
-                direction = ("inout" if read else "out") if name in given else "in"
-                found.append(Argument("ion", name, direction))
-    return found
-
-
-def _weights(body: Body, free: set[str]) -> list[Argument]:
-    found: dict[tuple[str, str], str] = {}
-    for symbol in sorted(free):
-        for role, end in (("weight", "__weight"), ("other_weight", "__other")):
-            if symbol.endswith(end) and symbol.startswith("_"):
-                found[role, symbol[1:].removesuffix(end)] = "in"
-    for role, name, _ in body.results:
-        if role in ("weight", "other_weight"):
-            found[role, name] = "inout" if (role, name) in found else "out"
-    return [Argument(role, name, direction) for (role, name), direction in found.items()]
+def _about(program: Program, path: str) -> tuple[str, ...]:
+    """Return lines that describe a mechanism but for what its blocks do."""
+    lines = [f"{program.name}: {program.kind} mechanism" + (f" ({path})" if path else "")]
+    for q in program.parameters:
+        shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
+        lines.append(shown + (", one for all" if q.is_global else ""))
+    for q in program.states:
+        lines.append(f"  state {q.public or q.name} {q.unit}".rstrip())
+    for ion in program.ions:
+        does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
+        does += [f"writes {', '.join(ion.writes)}"] if ion.writes else []
+        lines.append(f"  ion {ion.name}: {'; '.join(does)}")
+    lines += [f"  pointer {pointer}" for pointer in program.pointers]
+    for table in program.tables:
+        lines.append(f"  table of {table.name}: {', '.join(table.columns)} at {table.n + 1} places")
+    if program.net is not None:
+        lines.append(f"  an event has {', '.join(program.net.weights) or 'no weight'}")
+    return tuple(lines)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.nmodl.meaning.draws import drawn
 from clhines.mechanisms.nmodl.meaning.functions import DRAWS, OF_NEURON, built_in
 from clhines.mechanisms.nmodl.meaning.functions import NAMES as FUNCTIONS
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused
-from clhines.mechanisms.nmodl.values import NEVER, Values
+from clhines.mechanisms.nmodl.values import Values
 
 
 class Evaluation(Values):

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from clhines.mechanisms.ir.compiled import Loop
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
-
-NEVER = "_never"  # symbol of the time of an event that is not sent
-# symbols of NEURON's bounds at which iterations end, in float64 and in float32, where
-# rounding keeps changes above NEURON's
-BOUNDS = {
-    "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, of a state
-    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of a state whose change counts
-    "_bound_rest": (Fraction(1, 10**8), Fraction(10**30)),  # of an equation
-    "_bound_sum": (Fraction(1, 10**6), Fraction(3, 10**5)),  # of the changes of a KINETIC block
-}
 
 
 def weight(name: str) -> str:
@@ -31,62 +22,6 @@ def weight(name: str) -> str:
 def stream_keys(name: str) -> tuple[str, str]:
     """Return the keys of ``keep`` and ``at`` of a RANDOM variable; see `random123`."""
     return f"{name}\0keep", f"{name}\0at"
-
-
-@dataclass
-class Loop:
-    """An iteration inside a block: ``names = values`` again while `go_on`.
-
-    Attributes
-    ----------
-    names, ends : list of str
-        Symbols of a variable inside, and after it.
-    starts, values : list of Node
-        Before the first turn, and after a turn.
-    go_on : Node
-        Whether there is another turn, at `values`.
-    most : int
-        Turns after which it has failed: results are NaN.
-    entered : Node or None
-        Whether there is a first turn; there is where it is None.
-    """
-
-    names: list[str]
-    ends: list[str]
-    starts: list[Node]
-    values: list[Node] = field(default_factory=list)
-    go_on: Node | None = None
-    most: int = 0
-    entered: Node | None = None
-
-    def nodes(self) -> list[Node]:
-        """Return all expressions."""
-        found = self.starts + self.values
-        return found + [e for e in (self.go_on, self.entered) if e is not None]
-
-    def without_unneeded(self, free: Set[str]) -> Loop:
-        """Return the loop without variables of which neither these names nor the loop need any."""
-        count, decides = len(self.names), [e for e in (self.go_on, self.entered) if e is not None]
-        inside = {name for node in decides for name in node.free}
-        kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
-        while True:
-            inside = {name for k in kept for name in self.values[k].free}
-            more = kept | {k for k in range(count) if self.names[k] in inside}
-            if more == kept:
-                break
-            kept = more
-        if len(kept) == count:
-            return self
-        places = sorted(kept)
-        return Loop(
-            [self.names[k] for k in places],
-            [self.ends[k] for k in places],
-            [self.starts[k] for k in places],
-            [self.values[k] for k in places],
-            self.go_on,
-            self.most,
-            self.entered,
-        )
 
 
 @dataclass

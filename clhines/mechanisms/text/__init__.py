@@ -1,7 +1,8 @@
-"""The language of equations: from text to expressions.
+"""The language of equations: from a text to `Compiled`.
 
 `units` converts units to NEURON's. `parser` reads one expression, `reader` the text, statement by
 statement. `equations`: a list of assignments to names, and `Scope`, which executes them with given
 values. `meaning` checks what may depend on what, and which method takes which state; `advance`
-makes one step of the states: exponential Euler, explicit and implicit methods.
+makes one step of the states: exponential Euler, explicit and implicit methods. `language`: `Text`,
+which puts the blocks together.
 """

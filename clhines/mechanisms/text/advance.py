@@ -15,34 +15,17 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from clhines.mechanisms.ir.compiled import Loop
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import linear_form, linear_parts
-from clhines.mechanisms.text.equations import HIDDEN, Equations, Scope
+from clhines.mechanisms.ir.program import HIDDEN
+from clhines.mechanisms.text.equations import Equations, Scope
 
 MAX_PRODUCTS = 12_000  # of an elimination
+MAX_PASSES = 20  # of Newton's iteration
 
 Entries = dict[str, dict[str, Node]]  # of a matrix, by row and column
-
-
-@dataclass
-class Newton:
-    """An iteration in the middle of a step.
-
-    Attributes
-    ----------
-    start : dict of str to Node
-        By state, where it begins.
-    now, new : dict of str to str
-        Names of a state's value in the iteration and after it.
-    change : dict of str to Node
-        What an iteration subtracts.
-    """
-
-    start: dict[str, Node]
-    now: dict[str, str]
-    new: dict[str, str]
-    change: dict[str, Node]
 
 
 @dataclass
@@ -53,30 +36,55 @@ class Advance:
     ----------
     values : dict of str to Node
         By state, of those that change.
-    newton : Newton or None
+    loops : list of Loop
     """
 
     values: dict[str, Node] = field(default_factory=dict)
-    newton: Newton | None = None
+    loops: list[Loop] = field(default_factory=list)
 
 
-def advance(eq: Equations, step: str) -> Advance:
-    """Return one step of a mechanism.
+def advance(eq: Equations) -> Advance:
+    """Return one step of a mechanism, of its substeps."""
+    if eq.substeps == 1:
+        return _Step(eq, eq.graph.symbol("dt")).result
+    share = eq.graph.symbol("dt") * eq.graph.number(Fraction(1, eq.substeps))
+    step = _Step(eq, eq.graph.local("_h", share))
+    return _repeated(eq, step.result, step.h)
 
-    Parameters
-    ----------
-    eq : Equations
-        From a graph of its own, which gets the new expressions.
-    step : str
-        Symbol of the length of the step.
-    """
-    return _Step(eq, step).result
+
+def _repeated(eq: Equations, step: Advance, h: Node) -> Advance:
+    """Return substeps: a loop over a step, which is in terms of values at its own begin."""
+    graph = eq.graph
+    moving = [name for name in step.values if name != HIDDEN] + ["t"]
+    loop = Loop(
+        names=[f"_{name}__sub" for name in moving],
+        ends=[f"_{name}__last" for name in moving],
+        starts=[graph.symbol(name) for name in moving],
+        values=[*(step.values[name] for name in moving[:-1]), graph.symbol("t") + h],
+        most=eq.substeps,
+        inner=step.loops,
+    )
+    inside = {graph.symbol(name): graph.symbol(f"_{name}__sub") for name in moving}
+    inside |= {graph.symbol(begin(q.name)): graph.symbol(q.name) for q in eq.states}
+    inside[graph.symbol(begin("t"))] = graph.symbol("t")
+    graph.replaced([*loop.values, *(e for one in loop.inner for e in one.nodes())], inside)
+    starts, loop = loop.starts, loop.mapped(lambda e: inside.get(e, e))
+    loop.starts = starts
+    loop = loop.without_unneeded({f"_{name}__last" for name in moving[:-1]})
+    values = {name: graph.symbol(f"_{name}__last") for name in moving[:-1]}
+    values |= {name: e for name, e in step.values.items() if name == HIDDEN}
+    return Advance(values, [loop] if loop.names else [])
+
+
+def begin(name: str) -> str:
+    """Return the symbol of a value at the begin of a step that has substeps."""
+    return f"_{name}__begin"
 
 
 class _Step:
-    def __init__(self, eq: Equations, step: str) -> None:
+    def __init__(self, eq: Equations, h: Node) -> None:
         self.eq, self.graph, self.result = eq, eq.graph, Advance()
-        self.h, self.t = eq.graph.symbol(step), eq.graph.symbol("t")
+        self.h, self.t = h, eq.graph.symbol("t")
         given = {"t": self.t + self.h}
         if eq.uses_currents:
             given |= self._currents()
@@ -95,9 +103,10 @@ class _Step:
         """Return the currents as they were before the voltage was solved for."""
         half = self.graph.symbol("dt") * self.graph.number(Fraction(1, 2))
         old: dict[str, Node] = {"v": self.graph.symbol(HIDDEN)}
-        old["t"] = self.graph.symbol("_begin" if self.eq.substeps > 1 else "t") + half
-        if self.eq.substeps > 1:
-            old |= {q.name: self.graph.symbol(f"_{q.name}__begin") for q in self.eq.states}
+        several = self.eq.substeps > 1
+        old["t"] = self.graph.symbol(begin("t") if several else "t") + half
+        if several:
+            old |= {q.name: self.graph.symbol(begin(q.name)) for q in self.eq.states}
         before = Scope(self.eq, old)
         return {name: before.value(name) for name in self.eq.currents}
 
@@ -221,8 +230,23 @@ class _Step:
             matrix[row] = self._row(row, {c: s for c, s in slopes.items() if s is not graph.zero})
             right[row] = at[row] - graph.symbol(row) - self.h * rates[row]
         change = solved(matrix, right, self.scope.named)
-        start = {n: graph.symbol(n) for n in names}
-        self.result.newton = Newton(start, now, new, {n: change[n] for n in names})
+        after = {n: graph.local(f"{now[n]}_next", at[n] - change[n]) for n in names}
+        relative, absolute = graph.symbol("_bound_relative"), graph.symbol("_bound_absolute")
+        done = graph.one
+        for n in names:
+            bound = relative * graph.call("abs", after[n]) + absolute
+            small = graph.less(graph.call("abs", change[n]), bound, or_equal=True)
+            done = small if done is graph.one else graph.both(done, small)
+        self.result.loops.append(
+            Loop(
+                names=[now[n] for n in names],
+                ends=[new[n] for n in names],
+                starts=[graph.symbol(n) for n in names],
+                values=[after[n] for n in names],
+                go_on=graph.where(done, graph.zero, graph.one),
+                most=MAX_PASSES,
+            )
+        )
         for n in names:
             value = graph.symbol(new[n])
             self.result.values[n] = self.scope.values[n] = value

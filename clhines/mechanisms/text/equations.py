@@ -6,36 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.ir.program import HIDDEN, Quantity
 from clhines.mechanisms.ir.singular import remove_singularities
-
-HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """A parameter or a state: its name, its unit, and its value in it where none is given.
-
-    Attributes
-    ----------
-    name : str
-        In functions.
-    unit : str
-    default : float
-    is_global : bool
-        Whether all instances have the same value.
-    public : str
-        Name for users, where it is another: ``m[1]``.
-    is_given : bool
-        Of a state: whether users may give its value before INITIAL, as it is a PARAMETER or an
-        ASSIGNED variable of an NMODL file.
-    """
-
-    name: str
-    unit: str
-    default: float = 0.0
-    is_global: bool = False
-    public: str = ""
-    is_given: bool = False
 
 
 @dataclass(frozen=True)

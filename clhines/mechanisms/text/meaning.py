@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import linear_form, linear_parts
+from clhines.mechanisms.ir.program import Quantity
 from clhines.mechanisms.ir.singular import singular_point
 from clhines.mechanisms.text import units
-from clhines.mechanisms.text.advance import advance
 from clhines.mechanisms.text.equations import (
-    HIDDEN,
     Action,
     Equations,
-    Quantity,
     Scope,
     Statement,
     coupled_groups,
@@ -37,7 +33,7 @@ MAX_ENTRIES = 800  # of the matrix of an implicit method: 28 states that all dep
 
 
 def read(text: str) -> Equations:
-    """Read the text of a mechanism; every call makes a graph of its own.
+    """Read the text of a mechanism.
 
     Raises
     ------
@@ -49,19 +45,6 @@ def read(text: str) -> Equations:
     reader = Reader(text)
     reader.read()
     return _meaning(reader)
-
-
-@lru_cache(maxsize=64)
-def known(text: str) -> Equations:
-    """Return the equations of a text to look at; who makes new expressions uses `read`."""
-    eq = read(text)
-    if eq.method in IMPLICIT:
-        try:
-            advance(read(text), "dt")  # its system of equations may be too large
-        except ExpressionError as error:
-            what = f"{len(eq.stepped)} states by 'method {eq.method}'"
-            raise InputError(f"mechanism {eq.name}: {what} take {error}") from error
-    return eq
 
 
 def _meaning(r: Reader) -> Equations:
@@ -274,4 +257,4 @@ def is_constant(eq: Equations) -> bool:
     return parts is not None and all(e.free <= allowed for e in parts)
 
 
-__all__ = ["HIDDEN", "METHODS", "is_constant", "known", "read"]
+__all__ = ["IMPLICIT", "METHODS", "is_constant", "read"]

@@ -11,7 +11,7 @@ from clhines.arrays import offsets, shifted
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.model import takes_vectors, vectors_of
+from clhines.mechanisms.text.language import Text
 from clhines.model.copied import CopiedModel
 from clhines.model.extended import ADVANCE_REVERSAL, Extended, IonNodes
 from clhines.model.model import Kind, Model
@@ -386,13 +386,14 @@ def _blocks_of(
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
     single = [n for n, alone in variables.singles(k) if alone]
     outputs = more[0] if more else ()
-    given = real, tuple(outputs), width, tuple(single)
-    wide, several = tuple[str, ...](), ""
-    if width > 1 and mechanism.nmodl:
-        wide = tuple(b for b in names if in_vectors(mechanism, b, tuple(outputs)))
-        several = vectors_of(mechanism.text, mechanism.nmodl, wide, *given)
+    wide = [b for b in names if width > 1 and in_vectors(mechanism, b, outputs)]
     scalar = [b for b in names if b not in wide]
-    functions = [mechanism.functions(real, outputs, scalar), several]
+    if isinstance(mechanism.language, Text):
+        scalar.insert(0, "initial")
+    functions = [
+        mechanism.functions(real, outputs, scalar),
+        mechanism.functions(real, outputs, wide, width, single),
+    ]
     return KindBlocks(
         number=k,
         name=mechanism.name,
@@ -417,7 +418,7 @@ def _blocks_of(
     )
 
 
-def in_vectors(mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()) -> bool:
+def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:
     """Whether CPUs take several instances at once, which then do not need each other's results.
 
     Parameters
@@ -428,14 +429,16 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()) 
         Variables that are recorded, for which the block may need more.
     """
     arguments = mechanism.program.blocks.get(block)
-    if block not in ("current", "advance") or arguments is None or not mechanism.nmodl:
+    if block not in ("current", "advance") or arguments is None:
+        return False
+    if isinstance(mechanism.language, Text):
         return False
     ions = [a for a in arguments if a.role == "ion"]
     if block == "current":
         apart = all(a.direction != "inout" for a in ions)
     else:
         apart = mechanism.kind == "density" or all(a.direction == "in" for a in ions)
-    return apart and takes_vectors(mechanism.text, mechanism.nmodl, block, outputs)
+    return apart and mechanism.takes_vectors(block, outputs)
 
 
 def extended_emitters(variables: Variables) -> set[int]:

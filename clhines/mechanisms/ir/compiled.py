@@ -1,0 +1,289 @@
+"""A mechanism as the front ends leave it: a `Program`, and of each block what it does.
+
+A `Body` has expressions on a `Graph`, in terms of symbols. Those of arguments are named as
+`emit.functions.name_of` says; those of `BOUNDS` and `NEVER` are numbers that the printer knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from clhines.errors import InputError
+from clhines.mechanisms.ir.expressions import ExpressionError, Node
+from clhines.mechanisms.ir.program import Argument, Program
+
+NEVER = "_never"  # symbol of the time of an event that is not sent
+# symbols of bounds at which iterations end, in float64 and in float32, where rounding keeps
+# changes above the first: of NEURON's iterations, then of a text's
+BOUNDS = {
+    "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, of a state
+    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of a state whose change counts
+    "_bound_rest": (Fraction(1, 10**8), Fraction(10**30)),  # of an equation
+    "_bound_sum": (Fraction(1, 10**6), Fraction(3, 10**5)),  # of the changes of a KINETIC block
+    "_bound_relative": (Fraction(1, 10**9), Fraction(1, 10**4)),  # of a change; it is quadratic
+    "_bound_absolute": (Fraction(1, 10**14), Fraction(1, 10**8)),
+}
+
+
+@dataclass
+class Loop:
+    """An iteration inside a block: ``names = values`` again while `go_on`.
+
+    Attributes
+    ----------
+    names, ends : list of str
+        Symbols of a variable inside, and after it.
+    starts, values : list of Node
+        Before the first turn, and after a turn.
+    go_on : Node or None
+        Whether there is another turn, at `values`; None where there are `most` turns.
+    most : int
+        Turns after which an iteration with `go_on` has failed: results are NaN.
+    entered : Node or None
+        Whether there is a first turn; there is where it is None.
+    inner : list of Loop
+        Iterations in each turn.
+    """
+
+    names: list[str]
+    ends: list[str]
+    starts: list[Node]
+    values: list[Node] = field(default_factory=list)
+    go_on: Node | None = None
+    most: int = 0
+    entered: Node | None = None
+    inner: list[Loop] = field(default_factory=list)
+
+    def decides(self) -> list[Node]:
+        """Return expressions on which its turns, and its inner loops, depend."""
+        found = [e for e in (self.go_on, self.entered) if e is not None]
+        return found + [e for loop in self.inner for e in loop.nodes()]
+
+    def nodes(self) -> list[Node]:
+        """Return all expressions."""
+        return self.starts + self.values + self.decides()
+
+    def mapped(self, f: Callable[[Node], Node]) -> Loop:
+        """Return the loop with other expressions."""
+        go_on, entered = (None if e is None else f(e) for e in (self.go_on, self.entered))
+        starts, values = [*map(f, self.starts)], [*map(f, self.values)]
+        inner = [loop.mapped(f) for loop in self.inner]
+        return replace(
+            self, starts=starts, values=values, go_on=go_on, entered=entered, inner=inner
+        )
+
+    def without_unneeded(self, free: Set[str]) -> Loop:
+        """Return the loop without variables of which neither these names nor the loop need any."""
+        count = len(self.names)
+        inside = {name for node in self.decides() for name in node.free}
+        kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
+        while True:
+            inside = {name for k in kept for name in self.values[k].free}
+            more = kept | {k for k in range(count) if self.names[k] in inside}
+            if more == kept:
+                break
+            kept = more
+        some = sorted(kept)
+        names, ends = ([column[k] for k in some] for column in (self.names, self.ends))
+        starts, values = ([column[k] for k in some] for column in (self.starts, self.values))
+        return replace(self, names=names, ends=ends, starts=starts, values=values)
+
+
+@dataclass
+class Body:
+    """What a block gives.
+
+    Attributes
+    ----------
+    results : list of (str, str, Node)
+        Role and name of what is always given.
+    writes : dict of str to Node
+        Variables that it sets, by their name in functions, in the order of its statements.
+    loops : list of Loop
+        In order: each may use the ends of those before.
+    comment : str
+        Above the function, where it is not the usual one of the block.
+    suffix : str
+        End of the function's name, where it is not the block's.
+    """
+
+    results: list[tuple[str, str, Node]] = field(default_factory=list)
+    writes: dict[str, Node] = field(default_factory=dict)
+    loops: list[Loop] = field(default_factory=list)
+    comment: str = ""
+    suffix: str = ""
+
+    def nodes(self, wanted: Iterable[str]) -> list[Node]:
+        """Return all expressions of the results, of these variables, and of loops for them."""
+        found = [node for _, _, node in self.results]
+        found += [self.writes[name] for name in wanted if name in self.writes]
+        for loop in self.needed_loops(found):
+            found += loop.nodes()
+        return found
+
+    def every(self) -> list[Node]:
+        """Return all expressions."""
+        found = [*(node for _, _, node in self.results), *self.writes.values()]
+        return found + [node for loop in self.loops for node in loop.nodes()]
+
+    def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
+        """Return the loops that expressions need, without variables that nothing needs."""
+        free = {name for node in roots for name in node.free}
+        found: list[Loop] = []
+        for loop in reversed(self.loops):
+            if not free.isdisjoint(loop.ends):
+                found.append(loop.without_unneeded(free))
+                free |= {name for node in found[-1].nodes() for name in node.free}
+        return found[::-1]
+
+    def mapped(self, f: Callable[[Node], Node]) -> Body:
+        """Return the body with other expressions."""
+        results = [(role, name, f(node)) for role, name, node in self.results]
+        writes = {name: f(node) for name, node in self.writes.items()}
+        return replace(
+            self, results=results, writes=writes, loops=[loop.mapped(f) for loop in self.loops]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """What there is to a mechanism, whatever language it was written in.
+
+    Attributes
+    ----------
+    program : Program
+    bodies : dict of str to Body
+        Of the blocks of the program.
+    about : tuple of str
+        Lines that describe it.
+    shown : tuple of str
+        Blocks whose statements belong to the description.
+    constant : bool
+        Whether i may be summed once for all steps: it is linear in v, of parameters alone.
+    pointers : dict of str to str
+        Symbol of each pointer.
+    printed : dict
+        What `once` keeps.
+    """
+
+    program: Program
+    bodies: Mapping[str, Body]
+    about: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    constant: bool = False
+    pointers: Mapping[str, str] = field(default_factory=dict)
+    printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """Return what has been printed of it for a key, or print it.
+
+        Raises
+        ------
+        InputError
+            An expression is too large.
+        """
+        if key not in self.printed:
+            try:
+                self.printed[key] = make()
+            except ExpressionError as error:
+                what = f"its functions take {error}"
+                raise InputError(f"mechanism {self.program.name}: {what}") from error
+        return self.printed[key]
+
+    def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
+        """Return the arguments of a block's function that gives these variables, too.
+
+        Raises
+        ------
+        InputError
+            There is no such block.
+        """
+        if block not in self.program.blocks:
+            known = ", ".join(self.program.blocks)
+            raise InputError(
+                f"mechanism {self.program.name} has no block '{block}'; it has {known}"
+            )
+        writes = self.bodies[block].writes
+        if writes.keys().isdisjoint(outputs):
+            return self.program.blocks[block]
+        names = (*(q.name for q in self.program.states), *outputs)
+        kept = {name for name in names if name in writes}
+        return arguments_of(self.program, self.pointers, block, self.bodies[block], kept)
+
+    def free(self, block: str) -> set[str]:
+        """Return the symbols on which the results and states of a block depend."""
+        nodes = self.bodies[block].nodes([q.name for q in self.program.states])
+        return {name for node in nodes for name in node.free}
+
+
+def arguments_of(
+    program: Program, pointers: Mapping[str, str], block: str, body: Body, kept: set[str]
+) -> tuple[Argument, ...]:
+    """Return the arguments of a block's function that takes what it needs, to give `kept`."""
+    free = {name for node in body.nodes(sorted(kept)) for name in node.free}
+    states = [q.name for q in program.states]
+    found: list[Argument] = []
+    if "v" in free:
+        found.append(Argument("v", "v"))
+    if "t" in free:
+        found.append(Argument("t", "end" if block == "advance" else "now"))
+    if "dt" in free:
+        found.append(Argument("dt", "dt"))
+    if "_x" in free:
+        found.append(Argument("x", "x"))
+    if "_flag" in free:
+        found.append(Argument("flag", "flag"))
+    found += [Argument("parameter", q.name) for q in program.parameters if q.name in free]
+    tables = sorted(s for s in free if s.endswith("__table"))
+    found += [Argument("table", s.removesuffix("__table")) for s in tables]
+    for name, symbol in pointers.items():
+        if symbol in free:
+            found.append(Argument("pointer", name, symbol="" if symbol == name else symbol))
+    found += _ions(body, free, program)
+    found += _weights(body, free)
+    drawn = {name for role, name, _ in body.results if role == "drawn"}
+    for name in program.random:
+        found += [Argument("stream", name)] if f"{name}__stream" in free else []
+        if name in drawn:
+            found.append(Argument("drawn", name, "inout"))
+    for key in states:
+        if key in kept:
+            found.append(Argument("state", key, "inout" if key in free else "out"))
+        elif key in free:
+            found.append(Argument("state", key))
+    found += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
+    for role, name, _ in body.results:
+        if role not in ("ion", "weight", "other_weight", "drawn"):
+            found.append(Argument(role, name, "out"))
+    return tuple(found)
+
+
+def _ions(body: Body, free: set[str], program: Program) -> list[Argument]:
+    found = []
+    given = {name for role, name, _ in body.results if role == "ion"}
+    for ion in program.ions:
+        for name in dict.fromkeys((*ion.reads, *ion.writes)):
+            current = name == f"i{ion.name}"
+            read = name in free and (name in ion.reads or not current)
+            if current:
+                found += [Argument("ion", name)] if read else []
+                found += [Argument("ion", name, "out")] if name in given else []
+            elif read or name in given:
+                direction = ("inout" if read else "out") if name in given else "in"
+                found.append(Argument("ion", name, direction))
+    return found
+
+
+def _weights(body: Body, free: set[str]) -> list[Argument]:
+    found: dict[tuple[str, str], str] = {}
+    for symbol in sorted(free):
+        for role, end in (("weight", "__weight"), ("other_weight", "__other")):
+            if symbol.endswith(end) and symbol.startswith("_"):
+                found[role, symbol[1:].removesuffix(end)] = "in"
+    for role, name, _ in body.results:
+        if role in ("weight", "other_weight"):
+            found[role, name] = "inout" if (role, name) in found else "out"
+    return [Argument(role, name, direction) for (role, name), direction in found.items()]

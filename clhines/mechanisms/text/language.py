@@ -1,0 +1,146 @@
+"""The language of equations as a language of `Mechanism`: from a text to `Compiled`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from inspect import cleandoc
+
+from clhines.errors import InputError
+from clhines.mechanisms.ir.compiled import Body, Compiled
+from clhines.mechanisms.ir.exact import ExpressionError
+from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.ir.program import HIDDEN, Argument, Net, Program, Quantity
+from clhines.mechanisms.text.advance import advance
+from clhines.mechanisms.text.equations import Equations, Scope
+from clhines.mechanisms.text.meaning import IMPLICIT, is_constant, read
+from clhines.mechanisms.text.parser import shortened
+
+
+@dataclass(frozen=True)
+class Text:
+    """The language of equations: there is nothing to a mechanism beside its text."""
+
+    def cleaned(self, text: str) -> str:
+        """Return a text as it is kept: without the indentation that all lines have."""
+        return cleandoc(text).strip() + "\n"
+
+    def compiled(self, text: str) -> Compiled:
+        """Return the mechanism of a text.
+
+        Raises
+        ------
+        InputError
+            With the line and the symbol that is wrong.
+        """
+        eq = read(text)
+        bodies = {"initial": _body_of_initial, "current": _body_of_current}
+        if eq.state_names:
+            bodies["advance"] = _body_of_advance
+        if eq.actions:
+            bodies["receive"] = _body_of_event
+        made = {}
+        for name, make in bodies.items():
+            try:
+                made[name] = make(eq)
+            except ExpressionError as error:
+                what = "its functions"
+                if name == "advance" and eq.method in IMPLICIT:
+                    what = f"{len(eq.stepped)} states by 'method {eq.method}'"
+                raise InputError(f"mechanism {eq.name}: {what} take {error}") from error
+        program = _program(eq, made["current"])
+        return Compiled(program, made, _about(eq), constant=is_constant(eq))
+
+
+def _program(eq: Equations, current: Body) -> Program:
+    parameters = tuple(Argument("parameter", q.name) for q in eq.parameters)
+
+    def states(direction: str) -> tuple[Argument, ...]:
+        return tuple(Argument("state", name, direction) for name in eq.state_names)
+
+    v, dt = Argument("v", "v"), Argument("dt", "dt")
+    noise = (Argument("noise", "noise"),) if current.results[0][2].uses("noise") else ()
+    results = Argument("i", "i", "out", "i"), Argument("g", "g", "out", "g")
+    blocks = {
+        "initial": (v, *parameters, *states("out")),
+        "current": (v, Argument("t", "now"), dt, *parameters, *states("in"), *noise, *results),
+    }
+    if eq.state_names:
+        blocks["advance"] = (v, Argument("t", "begin"), dt, *parameters, *states("inout"))
+    if eq.actions:
+        weight = Argument("weight", "weight", symbol="weight")
+        blocks["receive"] = (weight, *parameters, *states("inout"))
+    net = Net(("weight",), summed=True) if eq.actions else None
+    kept = (*eq.states, *(Quantity(n, "mV") for n in eq.state_names[len(eq.states) :]))
+    return Program(eq.name, eq.kind, eq.parameters, kept, net=net, blocks=blocks)
+
+
+# ---------------------------------------------------------------------------------------- blocks
+
+
+def _body_of_initial(eq: Equations) -> Body:
+    scope = Scope(eq)
+    values = {name: scope.expression(e) for name, e in eq.initial.items()}
+    values[HIDDEN] = eq.graph.symbol("v")
+    writes = {name: values[name] for name in eq.state_names}
+    return Body(writes=writes, comment="states at the start, at v")
+
+
+def _body_of_current(eq: Equations) -> Body:
+    graph = eq.graph
+    intensity = graph.power(graph.symbol("dt"), graph.number(Fraction(-1, 2)))
+    current = eq.current(Scope(eq, {"noise": graph.symbol("noise") * intensity}))
+    unit, per = ("mA/cm2", "S/cm2") if eq.kind == "density" else ("nA", "uS")
+    results = [("i", "i", current), ("g", "g", graph.slope(current, "v"))]
+    return Body(results, comment=f"i in {unit}, outward; g = di/dv in {per}")
+
+
+def _body_of_advance(eq: Equations) -> Body:
+    step = advance(eq)
+    writes = step.values | {s: eq.graph.symbol(s) for s in eq.state_names if s not in step.values}
+    exact = [s for s in eq.rates if s not in eq.stepped]
+    parts = [f"{', '.join(exact)} by exponential Euler"] if exact else []
+    parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
+    how = "; ".join(parts) or "nothing changes"
+    how = how if len(how) <= 48 else how[:45] + "..."
+    comment = f"one step; v is its last voltage, t its begin; {how}"
+    return Body([], writes, step.loops, comment)
+
+
+def _body_of_event(eq: Equations) -> Body:
+    scope, writes = Scope(eq), dict[str, Node]()
+    for action in eq.actions:
+        value, old = scope.expression(action.value), eq.graph.symbol(action.state)
+        changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
+        writes[action.state] = old / value if action.sign == "/" else changed[action.sign]
+    comment = "what an event of this weight does"
+    return Body([], writes, comment=comment, suffix="event")
+
+
+# --------------------------------------------------------------------------------- what it is
+
+
+def _about(eq: Equations) -> tuple[str, ...]:
+    """Return lines that describe a mechanism."""
+    lines = [f"{eq.name}: {eq.kind} mechanism"]
+    for q in eq.parameters:
+        lines.append(f"  parameter {q.name} = {q.default:g} {q.unit}".rstrip())
+    for q in eq.states:
+        how = "exponential Euler" if q.name in eq.rates else "changed by events only"
+        if q.name in eq.stepped:
+            how = eq.method
+            if len(eq.stepped) > 1:
+                others = ", ".join(s for s in eq.stepped if s != q.name)
+                how += f" together with {shortened(others)}"
+        lines.append(f"  state {q.name}{f' [{q.unit}]' if q.unit else ''}: {how}")
+    lines.append(f"  currents: {', '.join(eq.currents)}")
+    if eq.uses_currents:
+        lines.append("  rates take the currents of before the voltage solve")
+    if eq.substeps > 1:
+        lines.append(f"  substeps: {eq.substeps}")
+    if eq.actions:
+        lines.append(f"  an event changes: {', '.join(a.state for a in eq.actions)}")
+    return tuple(lines)
+
+
+__all__ = ["Text"]
