@@ -97,6 +97,8 @@ class Model:
         Where it is an extended network; `connections` and `events` are then empty.
     stored : frozenset of (str, str)
         Mechanisms and parameters whose values a simulation changes; see `Changes`.
+    needs : frozenset of str
+        What the network asks of an engine, in words of `clhines.model.needs`.
     """
 
     forest: Forest
@@ -114,6 +116,7 @@ class Model:
     first_cell: int = 0
     extended: Extended | None = None
     stored: frozenset[tuple[str, str]] = frozenset()
+    needs: frozenset[str] = frozenset()
 
     @property
     def u(self) -> np.ndarray:
