@@ -79,8 +79,8 @@ def _compiled(
     extended = bool(features)
     if extended and any(columns[5].any() for columns in wiring.given):
         raise InputError(
-            f"rule: with {phrases(features, 'and')} events act at exact times, where connections "
-            "are not plastic; expected no rule"
+            "rule: connections are not plastic where events act at exact times, here for "
+            f"{phrases(features - {'exact_times'} or features, 'and')}; expected no rule"
         )
     kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
     check_temperature(kinds, network.celsius)

@@ -38,13 +38,12 @@ NEEDS = {  # what users call them
     "instant_events": "events between instances within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
-    "twice": "mechanisms of .mod files twice at a node",
     "played_artificial": "values played into artificial cells",
     "no_cells": "networks without cells",
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
     "copies": "copies of one network",
-    "solver": "method or options of the solver",
+    "solver": "methods of the solver",
 }
 EXACT = frozenset(NEEDS) - {"grid_times", "plastic", "noise", "ranks", "solver"}
 _PLAIN = {"initial", "current", "advance", "receive"}
@@ -112,7 +111,8 @@ def of_network(
         `Wiring.given`.
     """
     found = {
-        "detectors": any(not s.times for s in added.sources),
+        "exact_times": added.any,
+        "detectors": any(len(s) and not s.times for s in added.sources),
         "trains": any(s.times for s in added.sources),
         "played": added.plays,
         "ions": added.ions,
@@ -147,15 +147,10 @@ def of_model(model: Model) -> frozenset[str]:
             "instant_events": short.any(),
             "ion_order": extended.second_order_currents,
             "read_currents": any(_reads_currents(kind) for kind in kinds),
-            "twice": any(_is_twice(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in extended.played),
             "no_cells": not model.forest.num_cells,
         }
     return frozenset(word for word, is_so in found.items() if is_so)
-
-
-def _is_twice(kind: Kind) -> bool:
-    return kind.mechanism.kind == "density" and not np.diff(kind.node).all()
 
 
 def _reads_currents(kind: Kind) -> bool:

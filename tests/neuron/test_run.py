@@ -75,7 +75,7 @@ def test_vectors_are_those_of_neuron(case, engine):
 
 
 @pytest.mark.parametrize(
-    ("engine", "dt"), [("reference", 0.025), ("steps", 0.1), ("epochs", 0.025)]
+    ("engine", "dt"), [("reference", 0.025), ("steps", 0.1), ("epochs-gpu-exact", 0.025)]
 )
 def test_bins_of_events_are_those_of_neuron(engine, dt):
     found = result_of(engine, str(dt), "bins_program.py")

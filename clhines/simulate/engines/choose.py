@@ -92,6 +92,16 @@ def engines_for(needs: frozenset[str], asked: str, device: str) -> list[Engine]:
     raise InputError(f"{what} {phrases(lacking)}; expected {expected}")
 
 
+def described() -> list[tuple[str, str, str, str, str]]:
+    """Return name, devices, description, missing needs and limits of each engine, in words."""
+    found = []
+    for e in ENGINES:
+        lacks = e.lacks - EXACT | {"exact_times"} if "exact_times" in e.lacks else e.lacks
+        on = {"": "all", "host": "host"}.get(e.on) or f"{e.on.upper()}s"
+        found.append((e.name, on, e.about, phrases(lacks, "and") if lacks else "", e.limits))
+    return found
+
+
 def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> Made:
     """Make the run that advances the cells of this rank and exchanges their spikes.
 

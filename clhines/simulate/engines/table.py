@@ -15,8 +15,7 @@ _TIMES = frozenset(
         *("sent_events", "single_events", "self_events", "weights", "begins"),
     }
 )
-_CELLS = frozenset({"artificial_cells", "pointers", "instant_events", "ion_order"})
-_CELLS |= {"read_currents", "twice"}
+_CELLS = frozenset({"artificial_cells", "pointers", "instant_events", "ion_order", "read_currents"})
 ALL = _STEPS | _TIMES | _CELLS | {"bins", "played_artificial", "no_cells", "copies", "solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -115,14 +114,12 @@ CHOICES = ("auto", FAMILY, *NAMES)
 MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
-    "epochs of events at exact times on several ranks": "events would be exchanged after each "
-    "launch; ranks exchange them by steps",
-    "epochs of events at exact times of copies of one network": "its tables are of every instance; "
-    "those of copies are made on the device for steps alone",
-    "epochs-gpu-exact with pointers or artificial cells": "both cross work-groups within a step",
+    "epochs-gpu-exact with pointers or artificial cells": "both act between work-groups within a "
+    "step",
+    "epochs-gpu-exact and epochs-cpu-exact on several ranks": "a launch would end where events of "
+    "other ranks are due; the exchange is written for steps alone",
+    "epochs-gpu-exact and epochs-cpu-exact with copies of one network": "their tables list every "
+    "instance; only those of steps are repeated on the device",
+    "events in whole steps and at exact times in one network": "the delivery of a connection is "
+    "not yet chosen by itself, so plastic connections are alone with events in whole steps",
 }
-
-
-def lines() -> list[tuple[str, str, str, str]]:
-    """Return name, device, needs that it lacks as words, and limits of each engine."""
-    return [(e.name, e.on or "all", " ".join(sorted(e.lacks)), e.limits) for e in ENGINES]
