@@ -35,6 +35,6 @@ A cell with a current into its soma, on the device and by the oracle:
 True
 
 To add an engine: a row of `engines.table` and a function that makes its run; to try it, give
-`Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more: `records.records`,
-`state.state`, `engines.reference`.
+`Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more:
+`records.records`, `state.state`, `engines.reference`.
 """

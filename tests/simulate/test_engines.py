@@ -149,25 +149,29 @@ def test_needs_of_networks(word):
 @pytest.mark.parametrize("word", [*NETWORKS, *OTHERS])
 def test_what_an_engine_lacks_is_refused_in_words(word, engine):
     needs = model_of(word).needs if word in NETWORKS else model_of("ions").needs | {word}
+    device = "gpu" if engine.on == "gpu" else "cpu"
     if needs <= engine.takes:
-        assert engines_for(needs, engine.name, "cpu") == [engine]
+        assert engines_for(needs, engine.name, device) == [engine]
         return
     with pytest.raises(InputError) as found:
-        engines_for(needs, engine.name, "cpu")
+        engines_for(needs, engine.name, device)
     text = str(found.value)
     lacks = needs - engine.takes
     assert text.startswith(f"engine={engine.name!r} takes no ") and "\n" not in text
     assert all(NEEDS[w] in text for w in lacks if w != "exact_times" or not lacks & EXACT - {w})
     others = [e for e in ENGINES if f"{e.name!r}" in text.split("expected")[1]]
-    assert others == [e for e in ENGINES if needs <= e.takes] and ENGINES[-1] in others
+    assert others == [e for e in ENGINES if needs <= e.takes and e.runs_on(device)]
+    assert ENGINES[-1] in others
 
 
 def test_other_refusals():
-    """An engine of CPUs on a GPU, and what no engine takes; the family's nearest row counts."""
+    """An engine of other devices, and what no engine takes; the family's nearest row counts."""
     grid, exact = model_of("grid_times").needs, model_of("pointers").needs
     for name, needs in (("epochs-cpu", grid), ("epochs-cpu-exact", exact)):
         with pytest.raises(InputError, match=f"'{name}' is for CPUs; expected '(epochs-gpu|st)"):
             engines_for(needs, name, "gpu")
+    with pytest.raises(InputError, match="is for GPUs; expected 'epochs-cpu', 'steps' or 'refer"):
+        engines_for(grid, "epochs-gpu", "cpu")
     with pytest.raises(InputError, match="takes no pointers .*; expected 'steps' or 'reference'$"):
         engines_for(exact, "epochs", "gpu")
     with pytest.raises(InputError, match="no engine takes events in bins on several ranks; expe"):

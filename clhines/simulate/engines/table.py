@@ -31,8 +31,7 @@ class Engine:
     make : str
         ``module:function`` of `clhines.simulate`, which makes its run of an `engines.run.Job`.
     on : str
-        Where ``auto`` takes it: ``gpu``, ``cpu``, or nothing for both; ``host``: nowhere. On a CPU
-        those of GPUs can be asked for by name, but not the other way round.
+        Where ``auto`` takes it: ``gpu``, ``cpu``, or nothing for both; ``host``: nowhere.
     takes : frozenset of str
         Needs of networks, see `clhines.model.needs`.
     about : str
@@ -41,6 +40,8 @@ class Engine:
     late : bool
         Whether kernels are built when they are first launched; where the device then does not take
         them, `auto` goes on by steps.
+    anywhere : bool
+        Whether it can be asked for by name on other devices, which have known answers of it too.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Engine:
     about: str
     limits: str = ""
     late: bool = False
+    anywhere: bool = False
 
     @property
     def lacks(self) -> frozenset[str]:
@@ -58,7 +60,7 @@ class Engine:
 
     def runs_on(self, device: str) -> bool:
         """Whether a device, ``gpu`` or ``cpu``, is one that it can be asked for on."""
-        return self.on != "cpu" or device == "cpu"
+        return self.anywhere or self.on in ("", "host", device)
 
 
 ENGINES = (
@@ -78,6 +80,7 @@ ENGINES = (
         "the same, with events at exact times",
         "a cell fits into a work-group",
         late=True,
+        anywhere=True,
     ),
     Engine(
         "epochs-cpu",
