@@ -161,7 +161,8 @@ def _at_exact_times(
     ranks: Ranks | None, model: Model, request: Request, _: bool, engines: list[Engine]
 ) -> Made:
     """Make a run of a network whose events act at exact times."""
-    name, asked, whole = "", request.engine != "auto", model.forest
+    name, asked = "", request.engine != "auto"
+    whole = None if ranks is None else model.forest
 
     def of_share(part: Model) -> Any:
         nonlocal name
