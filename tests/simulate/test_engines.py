@@ -232,3 +232,12 @@ def test_engines_of_a_users_own(fast_queue, needs):
 def executor(given):
     """Return one of events in whole steps, of another network."""
     return Steps(Simulation(with_synapse(), DT, queue=given.queue, engine="steps").runner.state)
+
+
+def test_plastic_connections_are_refused_beside_what_needs_exact_times():
+    net = with_synapse(rule=STDP(0.01, 0.01))
+    net.detector([0])
+    with pytest.raises(
+        InputError, match="rule: .* exact times, here for detectors; expected no ru"
+    ):
+        compile(net, DT)
