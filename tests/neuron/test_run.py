@@ -59,7 +59,7 @@ STEPS = [
         (case, "steps")
         for case in ("recorders", "events", "played", "streams", "watched", "common", "clamped")
     ),
-    *((case, "epochs") for case in ("recorders", "crossing", "played")),  # of whole cells
+    *((case, "epochs-gpu-exact") for case in ("recorders", "crossing", "played")),  # of whole cells
 ]
 
 
