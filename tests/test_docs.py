@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from clhines import METHODS
+from clhines.model.needs import EXACT, phrases
+from clhines.simulate.engines.choose import described
+from clhines.simulate.engines.table import ENGINES, MISSING
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -84,3 +87,17 @@ def test_the_table_of_runtimes_is_that_of_the_results():
         [row[1], *(c.split(":")[0] for c in row[3:])] for row in rows(SUPPORTED, "## Runtimes")
     ]
     assert shown == [row[1:5] for row in measured]
+
+
+def test_engines_are_those_of_the_table():
+    """What each is and does not take, what has events act at exact times, what is missing."""
+    page = DOCS / "reference/simulating.md"
+    expected = [
+        [f"`{name}`", on, f"{about}; {limits}" if limits else about, lacks]
+        for name, on, about, lacks, limits in described()
+    ]
+    assert rows(page, "### Execution engines") == expected
+    text = " ".join(page.read_text("utf-8").split())
+    taken = ENGINES[1].takes & EXACT | {"artificial_cells", "pointers"}
+    assert f"unless a network has {phrases(taken - {'exact_times'})}. Then" in text
+    assert all(f"- {what}: {why}." in text for what, why in MISSING.items())

@@ -79,10 +79,11 @@ def row(
         simulation.run(args.steps * neurons.DT)
         taken.append((time.perf_counter() - start) / args.steps)
     used = (time.process_time() - used) / (args.steps * len(taken))
+    family = simulation.engine.partition("-")[0]  # one name on all devices
     return timed(case, cable, taken, used) | {
-        "name": f"{OWN} ({simulation.engine}), {case['dtype']}",
+        "name": f"{OWN} ({family}), {case['dtype']}",
         "where": devices.label(queue.device),
-        "engine": simulation.engine,
+        "engine": family,
         "describe_s": described - begin,
         "plan_s": planned - described - compiled,
         "compile_s": compiled,

@@ -82,7 +82,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
         "described_s": described - begin,
         "made_s": made - described,
         "where": sim.device_label,
-        "engine": sim.engine,
+        "engine": sim.engine.partition("-")[0],
     }
     every = comm.gather(own)
     if comm.rank == 0:

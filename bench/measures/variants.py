@@ -132,7 +132,7 @@ def row_of(
         "name": "clhines",
         "where": f"{record.cores()} cores" if devices.is_cpu(queue.device) else "GPU",
         "device": devices.label(queue.device),
-        "engine": subject.population.simulation.engine,
+        "engine": subject.population.simulation.engine.partition("-")[0],
         "dtype": dtype,
         "variants": count,
         "first_s": first,

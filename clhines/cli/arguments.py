@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol
 import clhines
 from clhines.cells.repair import REPAIRS
 from clhines.errors import meant, shown
+from clhines.simulate.engines.table import CHOICES, ENGINES, FAMILY
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
@@ -167,3 +168,13 @@ def seed(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
         raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a whole number, 0 or more")
     return int(text)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the engine that advances a network."""
+    each = "; ".join(f"{engine.name}: {engine.about}" for engine in ENGINES)
+    parser.add_argument(
+        "--engine", choices=CHOICES, default="auto", metavar="E",
+        help=f"{each}; {FAMILY}: that of the device among those named so (default: auto, the first "
+        "that takes the network; see 'clhines devices')",
+    )  # fmt: skip

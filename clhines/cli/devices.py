@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 
 from clhines.errors import ClhinesError
 
 
 def run_devices(_: argparse.Namespace) -> int:
-    """List the devices."""
+    """List the devices, and the engines that advance networks on them."""
     from clhines.device import devices, health
+    from clhines.simulate.engines.choose import described
 
     try:
         default, note = devices.choose(), "* is what is used when --device names no other"
@@ -43,4 +45,9 @@ def run_devices(_: argparse.Namespace) -> int:
     print(note)
     for finding in health.processors():
         print(finding.what[:100])
+    print("\nengines, of which auto takes the first that takes the network:")
+    for name, on, about, lacks, limits in described():
+        text = f"{name:<16}  {on:<4}  {about}" + f"; {limits}" * bool(limits)
+        text += f"; without {lacks}" * bool(lacks)
+        print(textwrap.fill(text, 100, subsequent_indent=" " * 24))
     return 0

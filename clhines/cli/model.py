@@ -15,7 +15,7 @@ import numpy as np
 
 import clhines
 from clhines import files
-from clhines.cli.arguments import Once, positive_number
+from clhines.cli.arguments import Once, add_engine, positive_number
 from clhines.cli.progress import doing
 from clhines.cli.report import as_json, check_writable, named_option, print_report
 from clhines.errors import InputError
@@ -46,8 +46,7 @@ def add_model(networks: Any) -> None:
     add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
-    add("--engine", choices=("auto", "steps", "reference"), default="auto",
-        help="steps (the device), reference (NumPy on the host); default: auto")  # fmt: skip
+    add_engine(model)
     add("--json", action="store_true", help="print JSON instead of a table")
     model.set_defaults(run=run_model)
 

@@ -16,13 +16,12 @@ import clhines
 from clhines import files
 from clhines.cells import cable
 from clhines.cells.repair import REPAIRS
-from clhines.cli.arguments import Commands, Once, finite, positive_number, seed
+from clhines.cli.arguments import Commands, Once, add_engine, finite, positive_number, seed
 from clhines.cli.arguments import count as whole_number
 from clhines.cli.cells import read_files
 from clhines.cli.progress import doing
 from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
 from clhines.errors import InputError
-from clhines.simulate.engines.table import ENGINES
 
 if TYPE_CHECKING:
     from clhines.network.network import Network
@@ -75,9 +74,7 @@ def add_ring(networks: Commands) -> None:
         help="of the solver, where the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
-    engines = "; ".join(f"{name}: {what}" for name, what in ENGINES.items())
-    add("--engine", choices=tuple(ENGINES), default="auto", metavar="E",
-        help=f"{engines} (default: auto)")  # fmt: skip
+    add_engine(ring)
     add("--seed", type=seed, default=0, metavar="K", help="of the random cells (default: 0)")
     add("--mpi", action="store_true",
         help="share the cells among the ranks of MPI, as under mpiexec; needs mpi4py")  # fmt: skip

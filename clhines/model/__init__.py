@@ -3,8 +3,9 @@
 Who owns what
     `compiling`: `compile`, from a `Network` to its `Model`. `model`: `Model` and `Kind`, all
     instances of one mechanism; `instances` makes kinds of groups; `constant` sums mechanisms that
-    are constant. `connections`: from sources to targets, `wires` makes them. `extend`, `extended`:
-    ions, sources and connections with exact delays. `copied`: the model of copies of a network.
+    are constant. `connections`: from sources to targets, `wires` makes them. `needs`: what a
+    network asks of an engine. `extend`, `extended`: ions, sources and connections with exact
+    delays. `copied`: the model of copies of a network.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm

@@ -12,10 +12,11 @@ from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.model.constant import ConstantSums
 from clhines.model.copied import CopiedModel, are_alike
-from clhines.model.extend import Instances, extended_of, needs_extension
+from clhines.model.extend import Instances, extended_of
 from clhines.model.extended import Extended
 from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
 from clhines.model.model import Kind, Model
+from clhines.model.needs import of_model, of_network, phrases
 from clhines.model.wires import compiled_connections, compiled_events
 from clhines.network.additions import Added, Sources
 from clhines.network.changes import Changes
@@ -74,7 +75,13 @@ def _compiled(
     added, groups = network.added, changes.groups(network.groups)
     wiring, stored = network.wiring(changes), changes.stored
     constant_d, constant_b = constant_sums(groups, structure)
-    extended = needs_extension(added, groups, wiring.given)
+    features = of_network(added, groups, wiring.given)
+    extended = bool(features)
+    if extended and any(columns[5].any() for columns in wiring.given):
+        raise InputError(
+            "rule: connections are not plastic where events act at exact times, here for "
+            f"{phrases(features - {'exact_times'} or features, 'and')}; expected no rule"
+        )
     kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
     check_temperature(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
@@ -91,7 +98,7 @@ def _compiled(
     }
     if extended:
         of_nodes["constant_g"] = constant_sums(groups, structure, axial=False)[0]
-    return Model(
+    model = Model(
         forest=network.forest,
         soma=network.soma,
         of_nodes=NodeValues(of_nodes, n),
@@ -109,6 +116,7 @@ def _compiled(
         else None,
         stored=frozenset(stored),
     )
+    return replace(model, needs=features | of_model(model))
 
 
 def with_values(

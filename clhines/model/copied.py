@@ -177,6 +177,7 @@ class CopiedModel(Model):
         own["num_targets"], own["first_cell"], own["stored"] = 0, 0, once.stored
         own["dt"], own["secondorder"], own["seed"] = once.dt, once.secondorder, once.seed
         own["threshold"] = np.tile(once.threshold, copies)
+        own["needs"] = once.needs | {"copies"}
         nothing, first = Wiring(network), np.zeros(0, int)
         own["connections"] = compiled_connections(nothing, once.dt, 0, first, ())
         own["events"] = compiled_events(nothing, once.dt, first, ())

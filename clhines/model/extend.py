@@ -9,7 +9,7 @@ import numpy as np
 from clhines.arrays import offsets
 from clhines.checks import as_finite
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import IonUse, Program
+from clhines.mechanisms.ir.program import IonUse
 from clhines.model.extended import (
     KNOWN_IONS,
     OTHER_ION,
@@ -21,47 +21,9 @@ from clhines.model.extended import (
 )
 from clhines.model.model import Kind
 from clhines.network.additions import Added, Sources
-from clhines.network.groups import Group
 
 Instances = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 Columns = list[tuple[np.ndarray, ...]]
-_PLAIN = {"initial", "current", "advance", "receive"}
-
-
-def is_plain(program: Program) -> bool:
-    """Whether executors of whole cells take it: only v, parameters, states and summed events."""
-    more = (program.ions, program.pointers, program.tables, program.random)
-    if program.kind == "artificial" or any(more) or program.outputs or program.built_in:
-        return False
-    if any(q.is_global for q in program.states):  # which `simulate.start` checks
-        return False
-    if set(program.blocks) - _PLAIN or (program.net is not None and not program.net.summed):
-        return False
-    given = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
-    roles = {
-        block: [a.role for a in arguments if a.role != "noise"]
-        for block, arguments in program.blocks.items()
-    }
-    clocks = [a.name for a in program.blocks.get("advance", ()) if a.role == "t"]
-    return (
-        roles.get("current") == ["v", "t", "dt", *given, "i", "g"]
-        and roles.get("advance", ["v", "t", "dt", *given]) == ["v", "t", "dt", *given]
-        and roles.get("receive", ["weight", *given]) == ["weight", *given]
-        and clocks in ([], ["begin"])
-    )
-
-
-def needs_extension(added: Added, groups: Sequence[Group], connections: Columns) -> bool:
-    """Whether a network is an extended one."""
-    wide = any(rows.shape[1] != 1 for _, _, _, rows, *_ in connections)
-    given = any(_begins_otherwise(group) for group in groups)
-    return added.any or wide or given or not all(is_plain(g.mechanism.program) for g in groups)
-
-
-def _begins_otherwise(group: Group) -> bool:
-    """Whether a state was given another value before INITIAL than its file has."""
-    values, default = group.parameters, group.mechanism.begins
-    return any(bool(np.any(values.get(name, x) != x)) for name, x in default.items())
 
 
 def extended_of(
@@ -147,9 +109,7 @@ def _outside(events: Columns, first: int) -> Columns:
 def _netcons(given: Columns, instances: Instances, kinds: Sequence[Kind]) -> NetCons:
     kind, instance, weights, counts = [], [], [], []
     for columns in given:
-        group, index, rows, plastic = columns[1], columns[2], columns[3], columns[5]
-        if plastic.any():
-            raise InputError("an extended network has no plastic connections; expected no rule")
+        group, index, rows = columns[1:4]
         if not len(group):
             continue
         k, place = instances[int(group[0])]

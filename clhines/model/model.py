@@ -75,7 +75,7 @@ class Model:
         The roots.
     of_nodes : NodeValues
         By name what the properties give as arrays: `u`, `capacitance`, `area`, `constant_d`,
-        `constant_b` and `v_init`, of an extended network also `constant_g`.
+        `constant_b` and `v_init`, with events at exact times also `constant_g`.
     kinds : tuple of Kind
         All other mechanisms.
     instances : sequence of (int, (count,) int64)
@@ -94,9 +94,11 @@ class Model:
     first_cell : int
         Number of cell 0 in the network; not 0 in a part of one.
     extended : Extended or None
-        Where it is an extended network; `connections` and `events` are then empty.
+        Where events act at exact times; `connections` and `events` are then empty.
     stored : frozenset of (str, str)
         Mechanisms and parameters whose values a simulation changes; see `Changes`.
+    needs : frozenset of str
+        What the network asks of an engine, in words of `clhines.model.needs`.
     """
 
     forest: Forest
@@ -114,6 +116,7 @@ class Model:
     first_cell: int = 0
     extended: Extended | None = None
     stored: frozenset[tuple[str, str]] = frozenset()
+    needs: frozenset[str] = frozenset()
 
     @property
     def u(self) -> np.ndarray:
@@ -142,7 +145,7 @@ class Model:
 
     @property
     def constant_g(self) -> np.ndarray:
-        """(n,) float64, µS: conductances of the constant mechanisms; of extended networks."""
+        """(n,) float64, µS: conductances of the constant mechanisms; with exact times."""
         return self.of_nodes.whole("constant_g")
 
     @property

@@ -120,7 +120,7 @@ class Added:
 
 
 class Additions:
-    """The part of `Network` that makes it an extended one.
+    """The part of `Network` that has its events act at exact times.
 
     Attributes
     ----------

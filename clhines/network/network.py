@@ -318,8 +318,8 @@ class Network(Additions):
             several weights a row for each connection; those not given are 0.
         delay : float array, ms
             One step or more, which `clhines.model.compile` checks. It acts after the nearest whole
-            number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. In an
-            extended network any delay from 0 on.
+            number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. Where
+            events act at exact times, as with detectors or ions, any delay from 0 on.
         rule : STDP, optional
             Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.

@@ -34,7 +34,7 @@ A cell with a current into its soma, on the device and by the oracle:
 >>> bool(close and (same.spike_time == result.spike_time).all())
 True
 
-To add an executor: a class with the methods of `engines.run.Executor`, chosen there; to try it,
-give `Simulation` a function of the `State` as `engine`. To record more: `records.records`,
-`state.state`, `engines.reference`.
+To add an engine: a row of `engines.table` and a function that makes its run; to try it, give
+`Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more:
+`records.records`, `state.state`, `engines.reference`.
 """

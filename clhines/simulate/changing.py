@@ -144,9 +144,10 @@ class Changing:
         A parameter that was one number for all instances is a constant of the kernels on GPUs, and
         elsewhere has no memory for other values. The first change of such a one to several values
         plans the run again, once; the logger ``clhines`` says so at INFO. All other changes of
-        parameters cost a copy to the device; in extended networks the host computes INITIAL blocks
-        again. Weights plan again where they grow, become much smaller, or are plastic; events and
-        several ranks do so each time, and ``reference`` computes all arrays again.
+        parameters cost a copy to the device; where events act at exact times the host computes
+        INITIAL blocks again. Weights plan again where they grow, become much smaller, or are
+        plastic; events and several ranks do so each time, and ``reference`` computes all arrays
+        again.
 
         Raises
         ------

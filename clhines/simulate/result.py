@@ -35,7 +35,7 @@ class Result:
         ``to``.
     spike_time : (k,) float64, ms
     spike_cell : (k,) int64
-        By time, then cell. In an extended network events of all sources, by their numbers:
+        By time, then cell. Where events act at exact times those of all sources, by their numbers:
         `Network.source_numbers`; the first are the cells.
     cost : dict of str to float, s
         ``all``, the wall time. What the device spent of it: ``steps``, with events from outside

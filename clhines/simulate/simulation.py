@@ -25,26 +25,15 @@ from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate.changing import Changing, in_unit
 from clhines.simulate.engines.choose import by_steps, check_options, make_run
-from clhines.simulate.engines.extended import ExtendedSteps
-from clhines.simulate.engines.run import (
-    DeviceRun,
-    MakeExecutor,
-    Request,
-    Run,
-    naming_memory,
-    take_chunk,
-)
-from clhines.simulate.engines.table import ENGINES
+from clhines.simulate.engines.run import MakeRun, Request, naming_memory, take_chunk
+from clhines.simulate.engines.table import CHOICES, ENGINES
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.gpu.extended_epochs import ExtendedEpochs
-from clhines.simulate.ranks.extended_ranks import ExtendedSplit
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import (
     check_same,
     exchanged_during,
     ranks_of,
 )
-from clhines.simulate.ranks.split import SplitRun
 from clhines.simulate.records.recording import Recording
 from clhines.simulate.records.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
@@ -80,10 +69,9 @@ class Simulation(Changing, Recording):
     method : str
         Of the `Solver`, where one is used.
     engine : str, or callable
-        ``steps``: a few kernels per step, for cells of any size. ``epochs``: whole cells advanced
-        by as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
-        ``auto``: ``epochs`` where it can be used, else ``steps``. Or a function that makes an
-        executor for a `State`; see `clhines.simulate.engines.run`.
+        One of `clhines.simulate.engines.table`. ``auto``: the first that takes the network on the
+        device; ``epochs``: that of the device among those named so. Or a function; see
+        `clhines.simulate.engines.run.Job.of_user`.
     v_init : float or (n,) float64, mV
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
@@ -106,7 +94,7 @@ class Simulation(Changing, Recording):
     step : int
         Steps taken so far.
     engine : str
-        The one chosen; ``custom`` for a function.
+        Name of the one chosen, which gives the same one again; ``custom`` for a function.
     dtype : numpy dtype
     runner : Run
     ranks : Ranks or None
@@ -129,7 +117,7 @@ class Simulation(Changing, Recording):
         device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
         method: str = "auto",
-        engine: str | MakeExecutor = "auto",
+        engine: str | MakeRun = "auto",
         v_init: ArrayLike = -65.0,
         secondorder: bool = False,
         seed: int = 0,
@@ -144,7 +132,7 @@ class Simulation(Changing, Recording):
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
             if not callable(engine):
-                as_choice("engine", engine, tuple(ENGINES))
+                as_choice("engine", engine, CHOICES)
             check_options(options, signature(Simulation).parameters)
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
@@ -187,7 +175,8 @@ class Simulation(Changing, Recording):
     @property
     def device_label(self) -> str:
         """Name of this process's device; of the host where the engine is ``reference``."""
-        return _label(self.runner)
+        device = self.runner.device
+        return _HOST if device is None else devices.label(device)
 
     @property
     def t(self) -> float:
@@ -278,14 +267,14 @@ class Simulation(Changing, Recording):
 
     def _first_chunk(self, take: Callable[[], Chunk]) -> Chunk:
         """Take a chunk; by steps where the device does not take the kernels of the first one."""
-        runner, tried, self._tried = self.runner, self._tried, True
-        if tried or not isinstance(runner, ExtendedEpochs):
+        tried, self._tried = self._tried, True
+        if tried or not any(e.late for e in ENGINES if e.name == self.engine):
             return take()
-        saved = {} if self._was_fresh else runner.save()
+        saved = {} if self._was_fresh else self.runner.save()
         try:
             return take()
         except (BuildError, cl.Error) as error:
-            self._request = by_steps(self._request, error)
+            self._request = by_steps(self._request, self.engine, error)
         model = self.model
         self._take(make_run(None, model, self._request, self._overlap), model)
         if saved:
@@ -413,7 +402,9 @@ class Simulation(Changing, Recording):
     def rings(self) -> tuple[np.ndarray, np.ndarray]:
         """Return first entry and size of the ring of each source in `arrays`, (sources,) int64."""
         if self._model.extended is None:
-            raise InputError("the network has no rings; expected an extended one")
+            raise InputError(
+                "the network's events come in whole steps; expected one whose sources have rings"
+            )
         wires = wires_of(self._model, self._model.extended)
         return wires.ring_first, wires.ring_size
 
@@ -442,11 +433,3 @@ def _queue(
 def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
     """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
     return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()
-
-
-def _label(run: Run) -> str:
-    """Name of the device of a run."""
-    own = run.run if isinstance(run, SplitRun | ExtendedSplit) else run
-    if isinstance(own, ExtendedSteps):
-        return devices.label(own.queue.device)
-    return devices.label(own.state.queue.device) if isinstance(own, DeviceRun) else _HOST

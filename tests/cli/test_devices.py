@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from clhines.device import devices, pocl
+from clhines.simulate.engines.choose import described
 
 
 def test_devices(cli):
@@ -38,5 +39,12 @@ def test_the_workaround_for_pocl_is_shown(cli, monkeypatch):
     monkeypatch.delenv("PYOPENCL_CTX", raising=False)
     monkeypatch.setattr(devices, "all_devices", lambda: [("0:0", found)])
     monkeypatch.setattr(pocl, "name_processor", lambda device: "x86-64-v3")
-    last = cli("devices").out.splitlines()[-1]
-    assert last == "PoCL (3.0) does not know this processor; clhines lets it build for x86-64-v3"
+    lines = cli("devices").out.splitlines()
+    assert "PoCL (3.0) does not know this processor; clhines lets it build for x86-64-v3" in lines
+
+
+def test_engines(cli):
+    """Each engine, with what it does not take."""
+    text = " ".join(cli("devices").out.split())
+    for name, on, about, lacks, limits in described():
+        assert f"{name} {on} {about}" in text and lacks in text and limits in text

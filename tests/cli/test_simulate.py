@@ -38,7 +38,7 @@ def test_ring_on_every_fast_device(cli, fast_queue, needs, dtype):
     assert table["cells"] == "3 in a ring (3 distinct shapes)"
     assert table["nodes"] == f"{network.forest.num_nodes}, {membrane} of them with membrane"
     assert table["mechanisms"] == f"hh x 3, pas x {membrane - 3}, expsyn x 3"
-    assert re.fullmatch(rf"(epochs|steps), {dtype}", table["engine"])
+    assert re.fullmatch(rf"(epochs-[cg]pu|steps), {dtype}", table["engine"])
     assert table["simulated"] == "15 ms in 600 steps of 0.025 ms"
     assert re.fullmatch(
         r"[\d.e+-]+ ns per compartment and step, [\d.e+-]+ x real time", table["speed"]

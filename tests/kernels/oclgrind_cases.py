@@ -28,10 +28,11 @@ from clhines.model.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
+from clhines.simulate.cpu import extended_blocks
 from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
 from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.cpu.vectors import CellEpochs
-from clhines.simulate.engines import extended, extended_choice
+from clhines.simulate.engines import choose, extended
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
@@ -344,7 +345,7 @@ def extended_case(queue, dtype):
 def extended_epochs_case(queue, dtype):
     """The same kinds of things by epochs of whole cells, which take no pointers and no senders."""
     net, groups = extended_cells.network()
-    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs")
+    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu-exact")
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
     found = sim.run(0.3)
     assert all(np.isfinite(found[k]).all() for k in number)
@@ -352,18 +353,18 @@ def extended_epochs_case(queue, dtype):
 
 def extended_blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
-    planned = extended_choice.plan_blocks
+    planned = extended_blocks.plan_blocks
     cpu = SimpleNamespace(**{**vars(devices), "is_cpu": lambda _: True})
-    extended_choice.devices = extended.devices = cpu
-    extended_choice.plan_blocks = lambda model, wires, _: blocks_of(
+    choose.devices = extended.devices = cpu
+    extended_blocks.plan_blocks = lambda model, wires, _, always: blocks_of(
         model, wires, work_of(model), extended_cells.CELLS, 1.0
     )
     try:
         net, groups = extended_cells.network()
         sim = Simulation(net, 0.05, dtype, queue=queue)
     finally:
-        extended_choice.devices = extended.devices = devices
-        extended_choice.plan_blocks = planned
+        choose.devices = extended.devices = devices
+        extended_blocks.plan_blocks = planned
     assert isinstance(sim.runner, ExtendedBlocks)
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
     found = sim.run(0.3)

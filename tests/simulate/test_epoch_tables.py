@@ -36,6 +36,8 @@ static void c_advance(const node_series_ series__, __global const real *r__table
 }
 """
 
+ENGINE = "epochs-gpu-exact"
+
 
 def test_rows_are_loaded_as_a_whole():
     """Both rows, right after the place; the helpers of the mechanism are gone."""
@@ -103,7 +105,7 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
         return with_blocks(*given)
 
     monkeypatch.setattr(extended_epochs, "with_blocks", kept)
-    for engine, more in (("reference", True), ("epochs", True), ("epochs", False)):
+    for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
         net, groups = cells(("nata", "skv", "ih"))
         sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
         asked = [sim.record("v", np.arange(8))]
@@ -116,9 +118,9 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     assert all(k.held for k in specs[0].blocks if k.kind == "density")
     expected = found["reference", True]
     assert np.ptp(expected[0]) > 20 and np.ptp(expected[1]) > 0.1
-    for values, exact in zip(found["epochs", True], expected, strict=True):
+    for values, exact in zip(found[ENGINE, True], expected, strict=True):
         np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
-    assert np.array_equal(found["epochs", True][0], found["epochs", False][0])
+    assert np.array_equal(found[ENGINE, True][0], found[ENGINE, False][0])
     assert len(spikes["reference", True]) > 1
     for values in spikes.values():
         np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)

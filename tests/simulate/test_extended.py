@@ -324,11 +324,11 @@ def test_a_circle_without_delay_is_rejected():
         Simulation(net, 0.025, engine="reference")
 
 
-def test_epochs_are_for_networks_that_are_not_extended(truth, fast_queue):
-    """Rejected by name; a network of plain mechanisms is not extended."""
+def test_events_are_at_exact_times_only_where_something_needs_it(truth, fast_queue):
+    """Engines of other events refuse it by name; with plain mechanisms alone it is not so."""
     net, *_ = our_network(truth)
-    with pytest.raises(InputError, match="expected 'steps'"):
-        Simulation(net, 0.1, queue=fast_queue, engine="epochs")
+    with pytest.raises(InputError, match="takes no .*ions.*; expected .*'steps' or 'reference'"):
+        Simulation(net, 0.1, queue=fast_queue, engine="epochs-gpu")
     plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
     plain.insert("hh")
     assert compile(plain).extended is None

@@ -11,9 +11,10 @@ from extended_cells import CELLS, NODES, network
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
+from clhines.simulate.cpu import extended_blocks
 from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
 from clhines.simulate.cpu.plan import blocks_of, plan_blocks, work_of
-from clhines.simulate.engines import extended, extended_choice
+from clhines.simulate.engines import extended
 from clhines.simulate.events.sources import wires_of
 
 DT, STOP = 0.05, 20.0  # ms
@@ -33,11 +34,11 @@ def by_cell(monkeypatch):
     """Have each cell in a block of its own."""
     made = []
 
-    def planned(model, wires, units):
+    def planned(model, wires, units, always):
         made.append(blocks_of(model, wires, work_of(model), CELLS, 1.0))
         return made[-1]
 
-    monkeypatch.setattr(extended_choice, "plan_blocks", planned)
+    monkeypatch.setattr(extended_blocks, "plan_blocks", planned)
     return made
 
 
@@ -68,7 +69,7 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
     slow = Simulation(net, DT, engine="reference", secondorder=2)
     numbers, expected = taken(slow, groups)
     sim = Simulation(net, DT, **given)
-    assert isinstance(sim.runner, ExtendedBlocks) and sim.engine == "epochs"
+    assert isinstance(sim.runner, ExtendedBlocks) and sim.engine == "epochs-cpu-exact"
     (blocks,) = by_cell
     assert blocks.count == CELLS and blocks.crossing.sum() > 2 and 1 < blocks.epoch < STOP / DT
     _, result = taken(sim, groups)
@@ -148,7 +149,7 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
         recorded.append(sim.record("g", both))
         result = sim.run(8.0)
         found.append([result[r] for r in recorded])
-    assert (sim.engine == "epochs") == (engine == "auto")
+    assert (sim.engine == "epochs-cpu-exact") == (engine == "auto")
     for expected, result in zip(*found, strict=True):
         scale = np.abs(expected).max()
         eps = EPS * np.finfo(dtype).eps / np.finfo(np.float64).eps

@@ -14,6 +14,7 @@ from clhines import BuildError, DeviceError, InputError, Simulation
 from clhines.device import devices
 from clhines.simulate.gpu import extended_epochs
 
+ENGINE = "epochs-gpu-exact"  # of any device
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
 STATES = {
@@ -36,7 +37,7 @@ def test_as_the_reference(fast_queue, needs):
     """Voltages, concentrations, states, outputs, spikes; the same bits in another run."""
     needs(fast_queue, "float64")
     found = []
-    for engine in ("reference", "epochs", "epochs"):
+    for engine in ("reference", ENGINE, ENGINE):
         net, groups = network()
         sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130)
         assert sim.engine == engine
@@ -58,21 +59,21 @@ def test_as_the_reference(fast_queue, needs):
 def test_equal_cells_and_float32(fast_queue):
     """Equal cells share their lists; single precision and the second order: the same spikes."""
     found = {}
-    for engine, dtype in (("epochs", "float32"), ("steps", "float32"), ("reference", "float64")):
+    for engine, dtype in ((ENGINE, "float32"), ("steps", "float32"), ("reference", "float64")):
         given = {"queue": fast_queue, "engine": engine, "secondorder": 1}
         sim = Simulation(network(like=True)[0], DT, dtype, **given)
         number = sim.record("v", np.arange(NODES * CELLS))
         result = sim.run(20.0)
         found[engine] = result[number], result.spike_cell
     far = {k: np.abs(v[0] - found["reference"][0]).max() for k, v in found.items()}
-    assert np.array_equal(found["epochs"][1], found["reference"][1])
-    assert far["epochs"] < max(0.05, 2 * far["steps"])
+    assert np.array_equal(found[ENGINE][1], found["reference"][1])
+    assert far[ENGINE] < max(0.05, 2 * far["steps"])
 
 
 def test_goes_on_from_what_steps_saved(fast_queue, needs, tmp_path):
     needs(fast_queue, "float64")
     runs = []
-    for engine in ("steps", "epochs"):
+    for engine in ("steps", ENGINE):
         net, groups = network()
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         numbers = recorded(sim, groups)
@@ -98,7 +99,7 @@ def test_what_epochs_do_not_take(fast_queue, what):
     else:
         net.add_artificial(mod_files.ours("ext_fire"), 1)
     with pytest.raises(InputError, match=f"takes no {what}"):
-        Simulation(net, DT, queue=fast_queue, engine="epochs")
+        Simulation(net, DT, queue=fast_queue, engine=ENGINE)
 
 
 def failing(monkeypatch, error):
@@ -133,7 +134,7 @@ def test_goes_on_by_steps_where_epochs_cannot_be_launched(
         if begun:
             sim.set_arrays(4, {**sim.arrays(), "v": sim.voltages() + 2})
         if engine == "auto":
-            assert sim.engine == "epochs"
+            assert sim.engine == ENGINE
             with pytest.warns(UserWarning, match=warned) as found:
                 runs.append(sim.run(4.0))
             assert len(found) == 1 and "\n" not in str(found[0].message)
@@ -148,7 +149,7 @@ def test_goes_on_by_steps_where_epochs_cannot_be_launched(
 def test_epochs_that_were_asked_for_and_cannot_be_launched(fast_queue, needs, monkeypatch):
     needs(fast_queue, "float64")
     failing(monkeypatch, BuildError("kernel of a spec\n1  source"))
-    sim = Simulation(network()[0], DT, queue=fast_queue, engine="epochs")
+    sim = Simulation(network()[0], DT, queue=fast_queue, engine=ENGINE)
     with pytest.raises(DeviceError, match="does not build; expected engine='steps'$") as found:
         sim.run(1.0)
     assert "\n" not in str(found.value)
@@ -169,7 +170,7 @@ def test_noise(fast_queue, needs, dtype):
     """`inoise` and a mechanism with a state: the functions of normal numbers were there twice."""
     needs(fast_queue, dtype)
     found = []
-    for engine in ("reference", "steps", "epochs"):
+    for engine in ("reference", "steps", ENGINE):
         net, _ = network()
         somas = np.arange(CELLS) * NODES
         net.add("inoise", at=somas, std=0.05)

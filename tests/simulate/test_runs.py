@@ -5,16 +5,19 @@ import inspect
 import pytest
 
 from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.extended_reference import ExtendedReference
 from clhines.simulate.engines.reference import ReferenceRun
 from clhines.simulate.engines.run import DeviceRun, Executor, PartRun, Run
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.epochs import BlockEpochs
+from clhines.simulate.ranks.extended_ranks import ExtendedSplit
 from clhines.simulate.ranks.split import SplitRun
 
 PLAYED = [
     *((Executor, cls) for cls in (BlockEpochs, CellEpochs, Steps)),
     *((PartRun, cls) for cls in (DeviceRun, ReferenceRun)),
-    (Run, SplitRun),
+    *((Run, cls) for cls in (ExtendedReference, ExtendedSteps, ExtendedSplit, SplitRun)),
 ]
 
 
@@ -34,6 +37,7 @@ def test_methods_are_those_of_the_protocol(protocol, cls):
     for name, method in expected.items():
         found = inspect.signature(getattr(cls, name)).parameters
         assert [*found] == [*inspect.signature(method).parameters], name
+    assert protocol is Executor or isinstance(cls.device, property)
 
 
 def test_a_part_is_a_run_too():

@@ -7,6 +7,7 @@ blocks are seen by the next launch, as a launch is no longer than their smallest
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -16,11 +17,14 @@ import pyopencl.array as cla
 
 from clhines.arrays import offsets, stretch_of
 from clhines.device import program
+from clhines.errors import InputError
 from clhines.model.model import Model
-from clhines.simulate.cpu.plan import Blocks
+from clhines.simulate.cpu.plan import Blocks, plan_blocks
 from clhines.simulate.engines.axial import placed_neighbours
 from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ExtendedSpec
 from clhines.simulate.kinds.layouts import (
     active_nodes,
@@ -31,6 +35,7 @@ from clhines.simulate.kinds.layouts import (
 from clhines.simulate.state.arena import Arena
 
 TOGETHER = 4096  # nodes of cells whose depths are passed together, about
+_log = logging.getLogger(__name__)
 _CHANGES = ("first_step", "num_steps", "first_time", "first_row", "v", "v_other")
 
 
@@ -72,6 +77,19 @@ class ExtendedBlocksSpec(ExtendedSpec):
     def counts(self, short: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""
         return f"{short} == 2 ? event_shown : {super().counts(short)}"
+
+
+def make(job: Job) -> ExtendedBlocks:
+    """Make a run by blocks; see `Job`."""
+    model, extended = job.model, job.model.extended
+    assert extended is not None
+    units = job.queue.device.max_compute_units
+    blocks = plan_blocks(model, wires_of(model, extended), units, always=job.asked)
+    if blocks is None:
+        raise InputError("steps are expected to be faster")
+    job.check("nmodl-blocks")
+    _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
+    return ExtendedBlocks(model, blocks, job.queue, job.dtype, job.max_spikes)
 
 
 class ExtendedBlocks(ExtendedSteps):

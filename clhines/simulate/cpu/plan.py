@@ -54,20 +54,16 @@ class Blocks:
         return len(self.cells) - 1
 
 
-def plan_blocks(model: Model, wires: Wires, units: int) -> Blocks | None:
+def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> Blocks | None:
     """Return the blocks for as many compute units; None where `ExtendedSteps` is faster.
 
     Cells that point to voltages of each other are in one block, and so are instances and those
     that they send events to within `TIED` steps: the first of these numbers with which it can be.
     """
-    extended = model.extended
-    assert extended is not None
-    artificial = [is_artificial(model.kinds[p.kind]) for p in extended.played]
     work = work_of(model)
-    if len(extended.remote_v) or extended.bins or any(artificial) or not len(work):
-        return None
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
     least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
+    least = np.inf if always else least
     for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
         tries = (blocks_of(model, wires, work, count, tied) for tied in TIED)
         found = next((f for f in tries if f is not None), None)

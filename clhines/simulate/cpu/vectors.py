@@ -37,6 +37,7 @@ from clhines.simulate.cpu.pivots import (
     nodes_in_part,
     variable_nodes,
 )
+from clhines.simulate.engines.run import DeviceRun, Job
 from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
 from clhines.simulate.records.sampling import REST, TABLES, Sample, arguments
 from clhines.simulate.state.spread import Storage
@@ -101,6 +102,12 @@ class CellEpochSpec(TemplateSpec):
         if self.samples:
             found += [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
         return found
+
+
+def make(job: Job) -> DeviceRun:
+    """Make a run of epochs; see `Job`."""
+    job.check("epochs")
+    return DeviceRun(job.state, CellEpochs(job.state))
 
 
 class CellEpochs:

@@ -204,8 +204,8 @@ class ExtendedSteps:
         self.of_vectors = devices.is_cpu(queue.device) and self.of_vectors
         if "cl_khr_fp64" not in queue.device.extensions:
             raise InputError(
-                f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
-                "the times of events; expected another device"
+                f"{devices.label(queue.device)} has no float64, in which exact times of events are "
+                "kept; expected another device"
             )
         self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
         self.limits = trust.limits(queue.device, self.family, dtype)
@@ -218,6 +218,11 @@ class ExtendedSteps:
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._wanted: Wanted = tuple(() for _ in model.kinds)
         self.restart(model, ExtendedReference(one_of(model)))
+
+    @property
+    def device(self) -> cl.Device:
+        """The device."""
+        return self.queue.device
 
     def restart(self, model: Model, host: ExtendedReference | None = None) -> None:
         """Go to the start of a model: of the own one with other parameters or `v_init`.

@@ -116,6 +116,10 @@ class ExtendedReference:
         if not self._taken:
             self.variables, self.events = self._started(wanted)
 
+    @property
+    def device(self) -> None:
+        """None: it is the host."""
+
     # -- a chunk -------------------------------------------------------------------------------
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:

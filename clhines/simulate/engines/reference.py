@@ -55,6 +55,10 @@ class ReferenceRun:
         self._told, self._first = 0, 0
         self._i: dict[int, np.ndarray] = {}  # currents of each kind in the step
 
+    @property
+    def device(self) -> None:
+        """None: it is the host."""
+
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps."""
         self._reducers.begin(records)

@@ -1,12 +1,12 @@
-"""Runs: the protocols `Executor` and `Run`, and the run on a device."""
+"""Runs: the protocols `Executor` and `Run`, the job of making one, and the run on a device."""
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -15,23 +15,19 @@ import pyopencl.array as cla
 
 from clhines.device import trust
 from clhines.device.arrays import set_zero
-from clhines.device.devices import is_cpu
 from clhines.errors import DeviceMemoryError, InputError
+from clhines.forest import Forest
 from clhines.model.model import Model
-from clhines.simulate.cpu.vectors import CellEpochs
-from clhines.simulate.engines.steps import Steps
 from clhines.simulate.events.grid import Delivery
 from clhines.simulate.events.plasticity import Plasticity
-from clhines.simulate.gpu.epochs import BlockEpochs
 from clhines.simulate.ranks.exchange import Received, Spikes
 from clhines.simulate.records.currents import current_now
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.sampling import Sampling
-from clhines.simulate.state.decisions import external_sums
+from clhines.simulate.state.decisions import Decisions, external_sums
 from clhines.simulate.state.spread import Storage
 from clhines.simulate.state.state import Chunk, State
 
-_log = logging.getLogger(__name__)
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
@@ -42,6 +38,7 @@ _NO_MEMORY = (
 Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Advances the cells of a model on a device; it owns their voltages.
 
@@ -98,9 +95,6 @@ class Changeable(Protocol):
         """Arrays on the device that `set_voltages` sets."""
 
 
-MakeExecutor: TypeAlias = Callable[[State], Executor]  # an engine of one's own
-
-
 @dataclass(frozen=True)
 class Request:
     """How a network is to be advanced; see `Simulation`.
@@ -123,7 +117,7 @@ class Request:
     what: object
     queue: cl.CommandQueue | None
     dtype: np.dtype
-    engine: str | MakeExecutor
+    engine: str | MakeRun
     chunk: int
     max_spikes: int | None
     method: str
@@ -142,6 +136,10 @@ class Run(Protocol):
     """
 
     max_steps: int
+
+    @property
+    def device(self) -> cl.Device | None:
+        """The device of this process; None: the host, with NumPy."""
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
@@ -215,6 +213,77 @@ class PartRun(Run, Protocol):
         """
 
 
+MakeRun: TypeAlias = Callable[..., Executor | Run]  # an engine of one's own, see `Job.of_user`
+
+
+@dataclass(eq=False)
+class Job:
+    """A model to be advanced, and how; everything that an engine is made of.
+
+    Attributes
+    ----------
+    model : Model
+        Of the whole network, or of a rank's share of it.
+    request : Request
+    decisions : Decisions or None
+        Of the whole network, where events act in whole steps.
+    whole : Forest or None
+        Of the whole network, where `model` is a share of one with events at exact times.
+    asked : bool
+        Whether the engine was asked for, not one that ``auto`` tries.
+    """
+
+    model: Model
+    request: Request
+    decisions: Decisions | None
+    whole: Forest | None
+    asked: bool
+
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """The queue to work on."""
+        assert self.request.queue is not None
+        return self.request.queue
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of all values on the device."""
+        return self.request.dtype
+
+    @property
+    def max_spikes(self) -> int | None:
+        """Spikes that one chunk may have; None: as many as is usual."""
+        return self.request.max_spikes
+
+    @cached_property
+    def state(self) -> State:
+        """The state on the device, where events act in whole steps."""
+        request = self.request
+        given = request.dtype, request.chunk, request.max_spikes, self.decisions
+        return State(self.model, self.queue, *given)
+
+    def check(self, family: str) -> None:
+        """Reject an engine that ``auto`` tries where the device's known answers are wrong."""
+        if not self.asked and not trust.is_right(self.queue.device, family, self.dtype):
+            raise InputError(f"{trust.title(family)} are wrong on this device")
+
+    def of_user(self) -> Run:
+        """Return the run of an engine of a user's own.
+
+        It is given the `State` where events act in whole steps, else this job, both of which have
+        `model`, `queue`, `dtype` and `max_spikes`; it returns a `Run`, or an `Executor` that works
+        on the `State`.
+        """
+        assert callable(self.request.engine)
+        exact = self.model.extended is not None
+        made = self.request.engine(self if exact else self.state)
+        if not isinstance(made, Executor):
+            return made
+        if exact:
+            raise InputError("engine has returned an Executor; events at exact times need a Run")
+        return DeviceRun(self.state, made)
+
+
 def values_now(run: Run, model: Model, records: Sequence[Record]) -> list[np.ndarray]:
     """Values of variables as they are, (1, r) each; `run` advances the model."""
     kinds = {r.kind < 0 for r in records}
@@ -267,37 +336,6 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
         ) from error
 
 
-def choose_executor(
-    state: State, engine: str | MakeExecutor, method: str, options: Mapping[str, object]
-) -> tuple[str, Executor]:
-    """Choose the executor; return the engine's name and the executor."""
-    if not isinstance(engine, str):
-        return "custom", engine(state)
-    device, plain = state.queue.device, method == "auto" and not options
-    if engine == "epochs" and not plain:
-        raise InputError("engine='epochs' uses no solver; method and its options are for 'steps'")
-    wrong = engine == "auto" and plain and not trust.is_right(device, "epochs", state.dtype)
-    if engine == "steps" or not plain or wrong:
-        why = "as given" if engine == "steps" else "a method is given"
-        _log.info("engine steps (%s)", "epochs are wrong" if wrong else why)
-        return "steps", Steps(state, method, **options)
-    epochs: Executor
-    try:
-        if is_cpu(device):
-            epochs = CellEpochs(state)
-        else:
-            limits = trust.limits(device, "epochs", state.dtype)
-            epochs = BlockEpochs(state.model, state, limits)
-    except InputError as error:  # a cell is too large for a work-group
-        if engine == "epochs" or is_cpu(device):
-            raise
-        _log.info("engine steps (%s)", error)
-        return "steps", Steps(state, method)
-    why = f"whole cells for up to {state.decisions.epoch} steps, the smallest delay"
-    _log.info("engine epochs (%s)", why)
-    return "epochs", epochs
-
-
 class DeviceRun:
     """An executor on a device, the state it works on, and the delivery of spikes."""
 
@@ -331,6 +369,11 @@ class DeviceRun:
             cells = state.model.cell_of_target()
             dt = state.model.dt
             self.plasticity = Plasticity(self.delivery, given.rule, dt, cells, given.plastic)
+
+    @property
+    def device(self) -> cl.Device:
+        """The device."""
+        return self.state.queue.device
 
     def take_parameters(self, model: Model) -> None:
         """Take a model with the parameters that the executor has; records are made of them."""

@@ -16,9 +16,10 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
-from clhines.device import program
+from clhines.device import program, trust
 from clhines.model.model import Model
 from clhines.plan.plan import Limits
+from clhines.simulate.engines.run import DeviceRun, Job
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
@@ -28,6 +29,14 @@ from clhines.simulate.state.spread import Spread, Storage, each_instance
 from clhines.simulate.state.state import State
 
 _VALUES = 6  # of `_Launch._lists`: the values of nodes and instances
+
+
+def make(job: Job) -> DeviceRun:
+    """Make a run of epochs; see `Job`."""
+    job.check("epochs")
+    state = job.state
+    limits = trust.limits(job.queue.device, "epochs", job.dtype)
+    return DeviceRun(state, BlockEpochs(state.model, state, limits))
 
 
 class BlockEpochs:

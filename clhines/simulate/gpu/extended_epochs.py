@@ -16,14 +16,14 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
 from clhines.simulate.gpu.cells import CellTable
-from clhines.simulate.gpu.extended_lists import first_active, node_words, refusal, with_blocks
+from clhines.simulate.gpu.extended_lists import first_active, node_words, with_blocks
 from clhines.simulate.gpu.extended_spec import HAS_SPECIAL, SPECIAL, ExtendedEpochSpec
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
@@ -47,6 +47,12 @@ class _Launch:
     numbers: tuple[int, ...] = ()  # of the arguments that change
 
 
+def make(job: Job) -> ExtendedEpochs:
+    """Make a run of epochs; see `Job`."""
+    job.check("nmodl-epochs")
+    return ExtendedEpochs(job.model, job.queue, job.dtype, job.max_spikes)
+
+
 class ExtendedEpochs(ExtendedSteps):
     """Advance an extended model by whole cells; see `runs.Run`.
 
@@ -61,23 +67,11 @@ class ExtendedEpochs(ExtendedSteps):
     Raises
     ------
     InputError
-        Epochs cannot take the network; see `refusal`.
+        A cell is too large for a work-group.
     """
 
     of_vectors, solves, restarts = False, False, False
     family = "nmodl-epochs"
-
-    def __init__(
-        self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
-        max_spikes: int | None = None,
-    ) -> None:
-        found = refusal(model)
-        if found:
-            raise InputError(f"engine='epochs' takes no {found}; expected 'steps'")
-        super().__init__(model, queue, dtype, max_spikes)
 
     # -- tables --------------------------------------------------------------------------------
 

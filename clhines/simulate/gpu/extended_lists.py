@@ -1,4 +1,4 @@
-"""What the lists of nodes of an epoch hold of an extended network, and which networks they take."""
+"""What the lists of nodes of an epoch hold of an extended network."""
 
 from __future__ import annotations
 
@@ -21,37 +21,13 @@ from clhines.simulate.gpu.rates import side_by_side
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.gpu.tables import counts_of_terms, with_few_terms, with_rows
 from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks
-from clhines.simulate.kinds.layouts import active_nodes, is_artificial
+from clhines.simulate.kinds.layouts import active_nodes
 
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
 _MOST_CLASSES = 3  # of nodes that have statements of their own
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
 Given = tuple[tuple[str, str, str], ...]
-
-
-def refusal(model: Model) -> str:
-    """Return why epochs do not take an extended network; empty where they do."""
-    extended = model.extended
-    assert extended is not None
-    if extended.pointers or len(extended.remote_v):
-        return "pointers"
-    if any(is_artificial(kind) for kind in model.kinds):
-        return "artificial cells"
-    short = extended.is_emitted[extended.netcons.source] & (extended.netcons.delay < model.dt)
-    if short.any():
-        return "events between instances within a step"
-    if extended.second_order_currents:
-        return "secondorder=2"
-    for kind in model.kinds:
-        name, program = kind.mechanism.name, kind.mechanism.program
-        if kind.mechanism.kind == "density" and not np.diff(kind.node).all():
-            return f"{name} twice at a node"
-        currents = {f"i{use.name}" for use in program.ions}
-        for a in program.blocks.get("current", ()):
-            if a.role == "ion" and a.name in currents and a.direction != "out":
-                return f"{name}, whose BREAKPOINT reads {a.name}"
-    return ""
 
 
 def node_words(model: Model) -> np.ndarray:

@@ -6,19 +6,17 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+import pyopencl as cl
 
-from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.simulate.engines.extended import ExtendedSteps
-from clhines.simulate.engines.extended_choice import extended_run
 from clhines.simulate.engines.extended_reference import ExtendedReference
-from clhines.simulate.engines.run import Request
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import SPIKE_LATE, wires_of
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.extended_partition import ExtendedShare, steps_together
 from clhines.simulate.ranks.mpi import Ranks
-from clhines.simulate.ranks.partition import cell_costs, join_columns, split
+from clhines.simulate.ranks.partition import join_columns
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.state import Chunk, TimedChunk
 
@@ -90,6 +88,11 @@ class ExtendedSplit:
             if len(self._pointed):
                 every = np.concatenate([one[2] for one in found])
                 self.run.take_voltages(every[np.searchsorted(self._pointed, self._own.remote)])
+
+    @property
+    def device(self) -> cl.Device | None:
+        """The device of this rank."""
+        return self.run.device
 
     # -- a chunk -------------------------------------------------------------------------------
 
@@ -215,18 +218,3 @@ def _cut(share: ExtendedShare, saved: dict[str, np.ndarray]) -> dict[str, np.nda
             number[share.connections] = np.arange(len(share.connections))
             found[name] = number[found[name]]
     return found | {"remote_v": saved["v"][share.remote]}
-
-
-def make_extended(
-    ranks: Ranks | None, model: Model, request: Request
-) -> ExtendedReference | ExtendedSteps | ExtendedSplit:
-    """Return what advances an extended network, on one rank or on several."""
-    if ranks is None:
-        return extended_run(model, request)
-    with ranks.agreed():
-        if model.extended is not None and model.extended.bins:
-            raise InputError("bin_events() is for networks of one process; expected no comm")
-        bounds = split(cell_costs(model), ranks.size)
-    return ExtendedSplit(
-        ranks, model, bounds, lambda part: extended_run(part, request, model.forest)
-    )

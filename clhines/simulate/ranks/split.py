@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
+import pyopencl as cl
 
 from clhines.errors import InputError
 from clhines.simulate.engines.run import Mark, PartRun
@@ -48,6 +49,11 @@ class SplitRun:
             raise InputError(
                 f"{most} cells times steps of an epoch on a rank; expected below 2**32"
             )
+
+    @property
+    def device(self) -> cl.Device | None:
+        """The device of this rank."""
+        return self.run.device
 
     def _try(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
         """Do something on this rank alone; an error waits until the others can hear of it."""

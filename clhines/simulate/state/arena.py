@@ -40,7 +40,7 @@ class Arena:
         """Put all regions on the device; nothing is added any more."""
         if self._size >= 2**31:
             raise DeviceMemoryError(
-                f"an extended network takes {self._size} numbers; expected less than 2**31"
+                f"the variables and events take {self._size} numbers; expected less than 2**31"
             )
         whole = np.concatenate([*self._parts, np.zeros(1, self.dtype)])
         self._parts = []

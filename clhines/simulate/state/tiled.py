@@ -234,7 +234,7 @@ class TiledArena(Arena):
         """Put all regions on the device; nothing is added any more."""
         if self._size >= 2**31:
             raise DeviceMemoryError(
-                f"an extended network takes {self._size} numbers; expected less than 2**31"
+                f"the variables and events take {self._size} numbers; expected less than 2**31"
             )
         self._queue, self.array = queue, cla.empty(queue, self._size + 1, self.dtype)
         for at, once, step in self._tiles:

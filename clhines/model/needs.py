@@ -1,0 +1,163 @@
+"""Needs: what a network asks of the engine that advances it, in words.
+
+Most are known where a network is compiled, from its mechanisms and from what it was given; the
+others are found in the arrays of its `Model`. Any of `EXACT` has a network's events delivered at
+exact times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from clhines.mechanisms.ir.program import Program
+from clhines.model.model import Kind, Model
+from clhines.network.additions import Added
+from clhines.network.groups import Group
+
+NEEDS = {  # what users call them
+    "grid_times": "events in whole steps",
+    "exact_times": "events at exact times",
+    "plastic": "plastic connections",
+    "noise": "noise",
+    "detectors": "detectors",
+    "trains": "trains of events",
+    "played": "played values",
+    "ions": "ions",
+    "random": "streams of random numbers",
+    "nmodl": "outputs, tables or blocks of .mod files",
+    "sent_events": "instances that send events",
+    "single_events": "events that act one by one",
+    "self_events": "mechanisms that send events to themselves",
+    "weights": "connections with several weights",
+    "begins": "states that begin at given values",
+    "bins": "events in bins",
+    "artificial_cells": "artificial cells",
+    "pointers": "pointers to voltages (gap junctions)",
+    "instant_events": "events between instances within a step",
+    "ion_order": "ion currents with secondorder=2",
+    "read_currents": "currents of ions that a BREAKPOINT reads",
+    "played_artificial": "values played into artificial cells",
+    "no_cells": "networks without cells",
+    "ranks": "several ranks",
+    "ranked_bins": "events in bins on several ranks",
+    "copies": "copies of one network",
+    "solver": "methods of the solver",
+}
+EXACT = frozenset(NEEDS) - {"grid_times", "plastic", "noise", "ranks", "solver"}
+_PLAIN = {"initial", "current", "advance", "receive"}
+
+
+def phrases(words: Iterable[str], last: str = "or") -> str:
+    """Return needs as users call them, in the order of `NEEDS`."""
+    some = {*words}
+    return listed([phrase for word, phrase in NEEDS.items() if word in some], last)
+
+
+def listed(names: Sequence[str], last: str = "or") -> str:
+    """Return names as one speaks them: ``a, b or c``."""
+    *most, end = names
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def of_program(program: Program) -> set[str]:
+    """Needs of a mechanism: none where it has only v, parameters, states and summed events."""
+    net, sends = program.net, () if program.net is None else program.net.sends
+    found = {
+        "artificial_cells": program.kind == "artificial",
+        "ions": program.ions,
+        "pointers": program.pointers,
+        "random": program.random,
+        "nmodl": program.tables or program.outputs or program.built_in or _has_more(program),
+        "single_events": net is not None and not net.summed,
+        "self_events": any(send.kind != "event" for send in sends),
+    }
+    return {word for word, is_so in found.items() if is_so}
+
+
+def _has_more(program: Program) -> bool:
+    """Whether states are of all instances, or blocks are others or take more than those of texts.
+
+    `simulate.state.start` checks states that all instances have together.
+    """
+    if any(q.is_global for q in program.states) or set(program.blocks) - _PLAIN:
+        return True
+    given = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
+    roles = {
+        block: [a.role for a in arguments if a.role != "noise"]
+        for block, arguments in program.blocks.items()
+    }
+    clocks = [a.name for a in program.blocks.get("advance", ()) if a.role == "t"]
+    advance, receive = ["v", "t", "dt", *given], ["weight", *given]
+    return (
+        roles.get("current") != ["v", "t", "dt", *given, "i", "g"]
+        or roles.get("advance", advance) != advance
+        or roles.get("receive", receive) != receive
+        or clocks not in ([], ["begin"])
+    )
+
+
+def of_network(
+    added: Added, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
+) -> frozenset[str]:
+    """Needs that are known before a model is made; none where events go in whole steps.
+
+    Parameters
+    ----------
+    added : Added
+    groups : sequence of Group
+    connections : list
+        `Wiring.given`.
+    """
+    found = {
+        "exact_times": added.any,
+        "detectors": any(len(s) and not s.times for s in added.sources),
+        "trains": any(s.times for s in added.sources),
+        "played": added.plays,
+        "ions": added.ions,
+        "random": added.streams,
+        "sent_events": added.emitters,
+        "weights": any(columns[3].shape[1] != 1 for columns in connections),
+        "begins": any(_begins_otherwise(group) for group in groups),
+        "bins": added.bins,
+        "pointers": added.pointers,
+    }
+    of_mechanisms = set().union(*(of_program(group.mechanism.program) for group in groups))
+    return frozenset(word for word, is_so in found.items() if is_so) | of_mechanisms
+
+
+def _begins_otherwise(group: Group) -> bool:
+    """Whether a state was given another value before INITIAL than its file has."""
+    values, default = group.parameters, group.mechanism.begins
+    return any(bool(np.any(values.get(name, x) != x)) for name, x in default.items())
+
+
+def of_model(model: Model) -> frozenset[str]:
+    """Return the needs that the arrays of a model show."""
+    extended, kinds = model.extended, model.kinds
+    found: dict[str, object] = {"noise": any(kind.mechanism.uses_noise for kind in kinds)}
+    if extended is None:
+        found |= {"grid_times": True, "plastic": model.connections.rule is not None}
+    else:
+        short = extended.is_emitted[extended.netcons.source] & (extended.netcons.delay < model.dt)
+        artificial = [kind.mechanism.kind == "artificial" for kind in kinds]
+        found |= {
+            "exact_times": True,
+            "instant_events": short.any(),
+            "ion_order": extended.second_order_currents,
+            "read_currents": any(_reads_currents(kind) for kind in kinds),
+            "played_artificial": any(artificial[played.kind] for played in extended.played),
+            "no_cells": not model.forest.num_cells,
+        }
+    return frozenset(word for word, is_so in found.items() if is_so)
+
+
+def _reads_currents(kind: Kind) -> bool:
+    """Whether a BREAKPOINT reads the current of an ion."""
+    program = kind.mechanism.program
+    currents = {f"i{use.name}" for use in program.ions}
+    return any(
+        a.role == "ion" and a.name in currents and a.direction != "out"
+        for a in program.blocks.get("current", ())
+    )

@@ -1,0 +1,243 @@
+"""The table of engines: what networks need, what each engine takes, names and refusals."""
+
+import extended_cells
+import mod_files
+import numpy as np
+import pytest
+
+from clhines import STDP, InputError, Mechanism, Network, Simulation
+from clhines.device import devices
+from clhines.model import compile
+from clhines.model.needs import EXACT, NEEDS, phrases
+from clhines.simulate.engines.choose import described, engines_for
+from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.reference import ReferenceRun
+from clhines.simulate.engines.steps import Steps
+from clhines.simulate.engines.table import ALL, CHOICES, ENGINES, NAMES
+
+DT = 0.05
+READS = """
+NEURON { SUFFIX reads USEION ca READ ica NONSPECIFIC_CURRENT i }
+ASSIGNED { ica (mA/cm2) i (mA/cm2) }
+BREAKPOINT { i = 0.1*ica }
+"""
+
+
+def plain():
+    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+    net.insert("hh", [0])
+    return net
+
+
+def with_synapse(**given):
+    net = plain()
+    net.connect([0], net.add("expsyn", at=[1]), weight=0.01, delay=1.0, **given)
+    return net
+
+
+def with_ions():
+    return extended_cells.network()[0]
+
+
+def inserted(name):
+    def build():
+        net = plain()
+        made = Mechanism.from_nmodl(name) if "\n" in name else mod_files.ours(name)
+        net.insert(made, [0]) if made.kind == "density" else net.add(made, [0])
+        return net
+
+    return build
+
+
+def changed(change):
+    def made():
+        net = with_ions()
+        change(net)
+        return net
+
+    return made
+
+
+def fires(net, delay=1.0):
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
+    net.connect(fire, fire, [1], 0.7, delay, source_index=[0])
+    return fire
+
+
+def noisy():
+    net = plain()
+    net.add("inoise", at=[0], std=0.01)
+    return net
+
+
+def played(net):
+    net.play(net.add(mod_files.ours("ext_clamp"), [0]), 0, "amp", [0], [1])
+
+
+def gap(net):
+    net.point(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
+
+
+NETWORKS = {  # a need -> a network that has it, and options of its simulation
+    "grid_times": (plain, {}),
+    "plastic": (lambda: with_synapse(rule=STDP(0.01, 0.01)), {}),
+    "noise": (noisy, {}),
+    "exact_times": (with_ions, {}),
+    "ions": (with_ions, {}),
+    "detectors": (changed(lambda net: net.detector([0])), {}),
+    "trains": (changed(lambda net: net.trains([[1.0]])), {}),
+    "played": (changed(played), {}),
+    "random": (inserted("nmodl/nmrandom"), {}),
+    "nmodl": (with_ions, {}),
+    "single_events": (changed(fires), {}),
+    "self_events": (changed(lambda net: net.add(mod_files.ours("ext_pulse"), [0])), {}),
+    "sent_events": (changed(fires), {}),
+    "weights": (with_ions, {}),
+    "bins": (changed(lambda net: net.bin_events()), {}),
+    "artificial_cells": (changed(fires), {}),
+    "pointers": (changed(gap), {}),
+    "instant_events": (changed(lambda net: fires(net, 0.001)), {}),
+    "ion_order": (with_ions, {"secondorder": 2}),
+    "read_currents": (inserted(READS), {}),
+    "played_artificial": (
+        changed(lambda net: net.play(fires(net), 0, "refrac", [0.0, 1.0], [1.0, 2.0])),
+        {},
+    ),
+}
+OTHERS = ("begins", "no_cells", "ranks", "copies", "solver")
+BOTH, GPU, CPU = ("epochs-gpu-exact", "epochs-cpu-exact"), "epochs-gpu-exact", "epochs-cpu-exact"
+FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU
+    **dict.fromkeys(("grid_times", "plastic", "noise"), ("epochs-gpu", "epochs-cpu")),
+    **dict.fromkeys(("sent_events", "single_events", "artificial_cells"), ("steps", CPU)),
+    **dict.fromkeys(("pointers", "instant_events", "ion_order"), ("steps", CPU)),
+    "read_currents": ("steps", CPU),
+    "bins": (GPU, "steps"),
+    "played_artificial": ("steps", "steps"),
+}
+
+
+def model_of(word):
+    build, given = NETWORKS[word]
+    return compile(build(), DT, **given)
+
+
+def test_words_are_those_of_the_table():
+    assert NEEDS.keys() == ALL | {"ranked_bins"}
+    assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
+    assert {*NEEDS} - {*NETWORKS} == {
+        "begins",
+        "no_cells",
+        "ranks",
+        "ranked_bins",
+        "copies",
+        "solver",
+    }
+
+
+@pytest.mark.parametrize("word", NETWORKS)
+def test_needs_of_networks(word):
+    """Found in the model, which has events at exact times where any need asks for them."""
+    model = model_of(word)
+    assert word in model.needs and model.needs <= NEEDS.keys()
+    assert (model.extended is not None) == bool(model.needs & EXACT)
+    assert ("exact_times" in model.needs) != ("grid_times" in model.needs)
+    first = [engines_for(model.needs, "auto", device)[0].name for device in ("gpu", "cpu")]
+    assert tuple(first) == FIRST.get(word, BOTH)
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=NAMES)
+@pytest.mark.parametrize("word", [*NETWORKS, *OTHERS])
+def test_what_an_engine_lacks_is_refused_in_words(word, engine):
+    needs = model_of(word).needs if word in NETWORKS else model_of("ions").needs | {word}
+    device = "gpu" if engine.on == "gpu" else "cpu"
+    if needs <= engine.takes:
+        assert engines_for(needs, engine.name, device) == [engine]
+        return
+    with pytest.raises(InputError) as found:
+        engines_for(needs, engine.name, device)
+    text = str(found.value)
+    lacks = needs - engine.takes
+    assert text.startswith(f"engine={engine.name!r} takes no ") and "\n" not in text
+    assert all(NEEDS[w] in text for w in lacks if w != "exact_times" or not lacks & EXACT - {w})
+    others = [e for e in ENGINES if f"{e.name!r}" in text.split("expected")[1]]
+    assert others == [e for e in ENGINES if needs <= e.takes and e.runs_on(device)]
+    assert ENGINES[-1] in others
+
+
+def test_other_refusals():
+    """An engine of other devices, and what no engine takes; the family's nearest row counts."""
+    grid, exact = model_of("grid_times").needs, model_of("pointers").needs
+    for name, needs in (("epochs-cpu", grid), ("epochs-cpu-exact", exact)):
+        with pytest.raises(InputError, match=f"'{name}' is for CPUs; expected '(epochs-gpu|st)"):
+            engines_for(needs, name, "gpu")
+    with pytest.raises(InputError, match="is for GPUs; expected 'epochs-cpu', 'steps' or 'refer"):
+        engines_for(grid, "epochs-gpu", "cpu")
+    with pytest.raises(InputError, match="takes no pointers .*; expected 'steps' or 'reference'$"):
+        engines_for(exact, "epochs", "gpu")
+    with pytest.raises(InputError, match="no engine takes events in bins on several ranks; expe"):
+        engines_for(exact | {"bins", "ranks", "ranked_bins"}, "auto", "cpu")
+    assert [e.name for e in engines_for(exact, "epochs", "cpu")] == ["epochs-cpu-exact"]
+
+
+def test_descriptions():
+    assert [row[0] for row in described()] == list(NAMES)
+    assert described()[0][3] == phrases({"exact_times", "solver"}, "and")
+
+
+@pytest.mark.parametrize("build", [with_synapse, with_ions])
+def test_a_name_gives_the_same_engine_again(fast_queue, needs, build):
+    needs(fast_queue, "float64")
+    words, seen = compile(build(), DT).needs, set()
+    on = "cpu" if devices.is_cpu(fast_queue.device) else "gpu"
+    asked = ["auto", "epochs", *(e.name for e in ENGINES if words <= e.takes and e.runs_on(on))]
+    for engine in asked:
+        sim = Simulation(build(), DT, queue=fast_queue, engine=engine)
+        again = Simulation(build(), DT, queue=fast_queue, engine=sim.engine)
+        assert sim.engine in NAMES and sim.engine == (
+            again.engine if engine in CHOICES[:2] else engine
+        )
+        assert type(again.runner) is type(sim.runner)
+        inner = [getattr(one.runner, "executor", None) for one in (sim, again)]
+        assert type(inner[0]) is type(inner[1])
+        seen.add((type(sim.runner), type(inner[0])))
+    assert len(seen) == len(asked) - 2
+
+
+def test_engines_of_a_users_own(fast_queue, needs):
+    """A function is given the arrays of any network, and returns a `Run`, or an `Executor`."""
+    needs(fast_queue, "float64")
+
+    def exact(given):
+        return ExtendedSteps(given.model, given.queue, given.dtype, given.max_spikes)
+
+    for build, makes in (
+        (with_synapse, (Steps, lambda given: ReferenceRun(given.model))),
+        (with_ions, (exact,)),
+    ):
+        sims = [Simulation(build(), DT, queue=fast_queue, engine="steps")]
+        sims += [Simulation(build(), DT, queue=fast_queue, engine=make) for make in makes]
+        found = []
+        for sim in sims:
+            number = sim.record("v", [0, 1])
+            sim.run(1.0)
+            sim.reset()
+            found.append(sim.run(2.0)[number])
+            assert (sim.engine == "custom") == (sim is not sims[0]) and sim.device_label
+        for values in found[1:]:
+            np.testing.assert_allclose(values, found[0], 0, 1e-9)
+    with pytest.raises(InputError, match="returned an Executor; events at exact times need a Run"):
+        Simulation(with_ions(), DT, queue=fast_queue, engine=executor)
+
+
+def executor(given):
+    """Return one of events in whole steps, of another network."""
+    return Steps(Simulation(with_synapse(), DT, queue=given.queue, engine="steps").runner.state)
+
+
+def test_plastic_connections_are_refused_beside_what_needs_exact_times():
+    net = with_synapse(rule=STDP(0.01, 0.01))
+    net.detector([0])
+    with pytest.raises(
+        InputError, match="rule: .* exact times, here for detectors; expected no ru"
+    ):
+        compile(net, DT)
