@@ -402,8 +402,7 @@ class Simulation(Changing, Recording):
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
         self._settle()
-        known = in_unit(self.runner.save(), self._unit, self._saved_unit)
-        checked = saved_states.checked(arrays, known, self.model, step)
+        checked = saved_states.checked(arrays, self.model, self.dtype, step)
         self._broken = "arrays were not set"
         self._leave_start()
         self.runner.load(in_unit(checked, self._saved_unit, self._unit))

@@ -81,7 +81,8 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         model.slots.disarm()
     for name in model.watched:
         k, place = sim.model.instances[imported.groups[name].number]
-        armed, above = (arrays[f"queue{k}_{what}"][:, place] for what in ("armed", "above"))
+        queue = sim.model.schema.named(arrays, "queue", k)
+        armed, above = queue["armed"][:, place], queue["above"][:, place]
         conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
         model.slots.watch(model.every[name], conditions)
 
@@ -134,21 +135,21 @@ def _put_selves(
     model, t = imported.model, imported.model.h.t
     for name, group in imported.groups.items():
         k, place = sim.model.instances[group.number]
-        if f"queue{k}_size" not in arrays:
+        queue = sim.model.schema.named(arrays, "queue", k)
+        if not queue:
             continue
-        things = model.every[name].things
-        size = arrays[f"queue{k}_size"][place]
+        things, size = model.every[name].things, queue["size"][place]
         for instance in np.flatnonzero(size).tolist():
             point = model.memory.inside(things[instance])
             for slot in range(int(size[instance])):
                 at = slot, int(place[instance])
-                connection = int(arrays[f"queue{k}_connection"][at])
+                connection = int(queue["connection"][at])
                 number = int(imported.connections[connection]) if connection >= 0 else -1
                 weight = 0
                 if number >= 0:
                     weight = model.memory.weight_address(model.wires.netcons[number])
-                time = max(float(arrays[f"queue{k}_time"][at]), t)
-                flag = float(arrays[f"queue{k}_flag"][at])
+                time = max(float(queue["time"][at]), t)
+                flag = float(queue["flag"][at])
                 model.memory.send_self(point, time, flag, weight, movable.get(point, 0))
 
 
