@@ -35,7 +35,6 @@ from clhines.simulate.engines.run import (
     take_chunk,
 )
 from clhines.simulate.engines.table import ENGINES
-from clhines.simulate.events.sources import wires_of
 from clhines.simulate.gpu.extended_epochs import ExtendedEpochs
 from clhines.simulate.ranks.extended_ranks import ExtendedSplit
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
@@ -408,13 +407,6 @@ class Simulation(Changing, Recording):
         self.runner.load(in_unit(checked, self._saved_unit, self._unit))
         self._under_way.forget(step)
         self._step, self._broken = step, ""
-
-    def rings(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return first entry and size of the ring of each source in `arrays`, (sources,) int64."""
-        if self._model.extended is None:
-            raise InputError("the network has no rings; expected an extended one")
-        wires = wires_of(self._model, self._model.extended)
-        return wires.ring_first, wires.ring_size
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

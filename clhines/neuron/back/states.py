@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clhines.arrays import shifted
+from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123
 from clhines.mechanisms.ir.program import Quantity
@@ -17,7 +17,7 @@ from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
-from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes
 from clhines.simulate.simulation import Simulation
 from clhines.simulate.state.extended_copies import CopiedSteps
 
@@ -47,11 +47,6 @@ class OneCopy:
         """Return what `Simulation.arrays` would be of one copy."""
         return self._steps.save_once()
 
-    def rings(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return first entry and size of the ring of each source, (sources,) int64."""
-        wires = self._steps.wires_of_one
-        return wires.ring_first, wires.ring_size
-
     def take_state(self, step: int, arrays: Arrays, unit: float) -> None:
         """Let all copies go on from these."""
         self._sim.take_state(step, arrays, unit)
@@ -62,6 +57,12 @@ def extended_of(sim: Simulation | OneCopy) -> Extended:
     extended = sim.model.extended
     assert extended is not None
     return extended
+
+
+def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
+    """Return first entry and size of the ring of each source in a state, (sources,) int64."""
+    size = ring_sizes(extended_of(sim), sim.model.dt)
+    return starts(size), size
 
 
 def step_of(h: Hoc, dt: float) -> int:
@@ -159,7 +160,7 @@ def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
 def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Let voltages act now that have crossed their threshold in NEURON's last step."""
     extended, t = extended_of(sim), imported.model.h.t
-    first, size = sim.rings()
+    first, size = rings_of(sim)
     found = np.isin(extended.netcons.source, extended.detector_source)
     count = arrays["count"]
     arrays["cursor"] = np.where(found, count[extended.netcons.source], arrays["cursor"])

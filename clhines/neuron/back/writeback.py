@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.neuron.back.states import Arrays, extended_of
+from clhines.neuron.back.states import Arrays, extended_of, rings_of
 from clhines.neuron.importer import Imported
 from clhines.simulate.events.bins import connection_ranks
 from clhines.simulate.events.sources import SPIKE_LATE
@@ -52,7 +52,7 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
     """Return sources that crossed their threshold in the last step, which NEURON sees later."""
-    first, size = sim.rings()
+    first, size = rings_of(sim)
     sources = extended_of(sim).detector_source
     sources = sources[arrays["count"][sources] > 0]
     last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
@@ -92,7 +92,7 @@ def _put_netcons(
 ) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
-    first, size = sim.rings()
+    first, size = rings_of(sim)
     trains = _train_numbers(imported)
     rank = connection_ranks(extended_of(sim)) if model.bins is not None else None
     crossed = {*extended_of(sim).detector_source.tolist()}

@@ -368,9 +368,10 @@ class Variables:
         found.queues = {k: copy(queue) for k, queue in self.queues.items()}
         return found
 
-    def save(self, real: DTypeLike = np.float64) -> dict[str, np.ndarray]:
-        """Return copies of all arrays that change, by their names in a file."""
-        return {f.key: self.array(f).astype(f.dtype_in(real)) for f in self.model.schema}
+    def save(self, real: DTypeLike = np.float64, copy: bool = True) -> dict[str, np.ndarray]:
+        """Return all arrays that change, by their names in a file; copies, unless not `copy`."""
+        schema = self.model.schema
+        return {f.key: self.array(f).astype(f.dtype_in(real), copy=copy) for f in schema}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Take the values of `save`, in place."""

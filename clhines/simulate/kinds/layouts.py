@@ -311,7 +311,7 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
         bits = 1 << np.arange(len(queue.armed))[:, None]
         queue.armed = (ints.get(f"armed_{k}") & bits) != 0
         queue.above = (ints.get(f"above_flags_{k}") & bits) != 0
-    return now.save(mem.dtype)
+    return now.save(mem.dtype, copy=False)
 
 
 def spec_of(

@@ -15,7 +15,6 @@ from clhines.simulate.engines.axial import neighbours
 from clhines.simulate.engines.extended import ExtendedSteps
 from clhines.simulate.engines.extended_reference import wanted_outputs
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events.sources import Wires
 from clhines.simulate.kinds.layouts import node_numbers
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
@@ -165,11 +164,6 @@ class CopiedSteps(ExtendedSteps):
     def save_once(self) -> dict[str, np.ndarray]:
         """Return arrays of one copy as it was started, which `load` takes."""
         return self._host.variables.save(self.dtype)
-
-    @property
-    def wires_of_one(self) -> Wires:
-        """Tables of one copy."""
-        return self._host.variables.wires
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` or `save_once` gave."""
