@@ -114,9 +114,9 @@ class Copies:
         if at is None and not field.refers:
             return np.tile(values, self.count)
         rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
-        each = np.repeat(rows[:, None], self.count, axis=1)
+        each = np.broadcast_to(rows[:, None], (len(rows), self.count, rows.shape[1]))
         if field.refers:
-            each = np.stack([own[rows] for own in self._numbers], axis=1)
+            each = self._numbers[:, rows].swapaxes(0, 1)
         found = each if at is None else np.empty((len(rows), at.size), values.dtype)
         if at is not None:
             found[:, at] = each
