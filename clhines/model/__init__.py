@@ -5,7 +5,8 @@ Who owns what
     instances of one mechanism; `instances` makes kinds of groups; `constant` sums mechanisms that
     are constant. `connections`: from sources to targets, `wires` makes them. `needs`: what a
     network asks of an engine. `extend`, `extended`: ions, sources and connections with exact
-    delays. `copied`: the model of copies of a network.
+    delays. `copied`: the model of copies of a network. `schema`: the fields of a saved state, which
+    files, ranks, copies and NEURON's values go through; a field more is an array more in all.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm

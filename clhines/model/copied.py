@@ -186,13 +186,15 @@ class CopiedModel(Model):
         """Return the numbers of sources of one copy in all copies, copy after copy."""
         return self._network.sources_of(source)
 
+    def sources_of_each(self) -> np.ndarray:
+        """Return numbers of the sources of each copy, (copies, num_sources) int64."""
+        assert self.once.extended is not None
+        every = np.arange(self.once.extended.num_sources)
+        return self.sources_of(every).reshape(self.copies, -1)
+
     def connections_of(self) -> np.ndarray:
         """Return numbers of the connections of one copy in all copies, (copies, m) int64."""
         return self._network.connections_of()
-
-    def detectors_of(self) -> np.ndarray:
-        """Return numbers of detectors of one copy, the cells' first, in all, (copies, m) int64."""
-        return self._network.detectors_of()
 
     @cached_property
     def extended(self) -> Extended:

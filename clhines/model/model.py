@@ -13,6 +13,7 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
 from clhines.model.extended import Extended
+from clhines.model.schema import EXACT, PLASTIC, Field, Schema, queue_of
 from clhines.network.rounds import NodeValues
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
@@ -171,6 +172,39 @@ class Model:
     def solved_dt(self) -> float:
         """Length of the step that is solved, ms: half as long for the second order."""
         return self.dt / 2 if self.secondorder else self.dt
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Every array of a saved state of a simulation of the model."""
+        return Schema(self._fields())
+
+    def _fields(self) -> Iterator[Field]:
+        yield from (Field("v", "node"), Field("failed", "cell", "int32"))
+        given, extended = self.connections, self.extended
+        if extended is None:
+            yield Field("incoming", "target", "int64", rows="slot")
+        else:
+            yield from EXACT
+            if len(extended.remote_v):
+                yield Field("remote_v", "remote")
+        for k, kind in enumerate(self.kinds):
+            program = kind.mechanism.program
+            for what, values in (("state", program.states), ("output", program.outputs)):
+                yield from (Field(q.name, "instance", "real", k, what) for q in values)
+        if given.rule is not None and given.largest.any():
+            yield from PLASTIC
+        if extended is None:
+            return
+        for ion in extended.ions:
+            for name in (*ion.variables, f"d{ion.variables[3]}"):
+                yield Field(name, "node", what="ion")
+        for k, kind in enumerate(self.kinds):
+            if kind.mechanism.program.net is not None:
+                yield from queue_of(k)
+        for k, name in extended.streams:
+            yield Field(name, "instance", "int64", k, "drawn")
+        for played in extended.played:
+            yield Field(played.parameter, "instance", "real", played.kind, "played")
 
     def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
         """Yield group, name and numbers, (count, 3) uint32, of all streams of random numbers."""

@@ -187,8 +187,3 @@ class CopiedNetwork(Network):
         """Return numbers of the connections of one copy in all copies, (copies, m) int64."""
         given = self._once.wiring(Changes()).given
         return in_blocks([len(columns[0]) for columns in given], self._copies)
-
-    def detectors_of(self) -> np.ndarray:
-        """Return numbers of detectors of one copy, the cells' first, in all, (copies, m) int64."""
-        sizes = [len(s) for s in self._once.added.sources if not s.times]
-        return in_blocks([self._once.num_cells, *sizes], self._copies)

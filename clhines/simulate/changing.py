@@ -28,7 +28,7 @@ from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.records.records import Record, is_computed
 from clhines.simulate.state import saved as saved_states
 from clhines.simulate.state.changes import DeviceChanges, from_start
-from clhines.simulate.state.copies import ExtendedCopies, network_of_copies, state_of_copies
+from clhines.simulate.state.copies import copies_of, network_of_copies
 from clhines.simulate.state.decisions import incoming_scale
 
 _Self = TypeVar("_Self", bound="Changing")
@@ -210,11 +210,8 @@ class Changing:
         given = {name: getattr(request, name) for name in names} | request.options
         found = type(self)(net, **settings, **given)  # type: ignore[call-arg]
         if not self._fresh:
-            saved = self.runner.save()
-            if model.extended is None:
-                saved = state_of_copies(saved, model, count)
-            else:
-                saved = ExtendedCopies(self.network, model, net, found.model).state(saved)
+            of_all = copies_of(self.network, model, net, found.model)
+            saved = of_all.state(self.runner.save())
             spikes = self._under_way.copies(count, self.network.num_cells)
             found.take_state(self._step, saved, self._unit, spikes)
         return found
@@ -396,9 +393,10 @@ class Changing:
             for number, name in begun:
                 _put_state(saved, model, number, name)
             if weight is not None:
-                of_weights = [n for n in ("weight", "plastic_weight") if n in saved]
-                saved |= {n: model.extended.netcons.weight if model.extended is not None
-                          else weight for n in of_weights}  # fmt: skip
+                if model.extended is not None:
+                    weight = model.extended.netcons.weight
+                of_wires = [f.key for f in model.schema if f.name == "weight" and f.kind is None]
+                saved |= {key: weight for key in of_wires if key in saved}
         self.runner.load(saved)
         self._used = True
 
@@ -418,7 +416,7 @@ class Changing:
         if not self._start_is_old and self._kept and device.reset():
             return
         model = self.model if self._start_is_old or device.run.plasticity else self._model
-        device.run.load(from_start(model, device.run))
+        device.run.load(from_start(model, device.state.dtype))
         device.keep_start()
         self._kept, self._start_is_old = True, False
 
@@ -454,10 +452,11 @@ def _own_group(network: Network, group: object) -> Group:
 
 def _put_state(saved: dict[str, np.ndarray], model: Model, group: int, name: str) -> None:
     """Give a state of a group the values that its kind has before INITIAL."""
+    if not saved:  # of another rank than the first
+        return
     k, place = model.instances[group]
-    key, kind = f"state{k}_{name}", model.kinds[k]
-    saved[key] = saved[key].copy()
-    saved[key][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
+    kind, states = model.kinds[k], model.schema.named(saved, "state", k)
+    states[name][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
 
 
 def in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:

@@ -27,7 +27,6 @@ from clhines.simulate.changing import Changing, in_unit
 from clhines.simulate.engines.choose import by_steps, check_options, make_run
 from clhines.simulate.engines.run import MakeRun, Request, naming_memory, take_chunk
 from clhines.simulate.engines.table import CHOICES, ENGINES
-from clhines.simulate.events.sources import wires_of
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import (
     check_same,
@@ -391,22 +390,12 @@ class Simulation(Changing, Recording):
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
         self._settle()
-        known = in_unit(self.runner.save(), self._unit, self._saved_unit)
-        checked = saved_states.checked(arrays, known, self.model, step)
+        checked = saved_states.checked(arrays, self.model, self.dtype, step)
         self._broken = "arrays were not set"
         self._leave_start()
         self.runner.load(in_unit(checked, self._saved_unit, self._unit))
         self._under_way.forget(step)
         self._step, self._broken = step, ""
-
-    def rings(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return first entry and size of the ring of each source in `arrays`, (sources,) int64."""
-        if self._model.extended is None:
-            raise InputError(
-                "the network's events come in whole steps; expected one whose sources have rings"
-            )
-        wires = wires_of(self._model, self._model.extended)
-        return wires.ring_first, wires.ring_size
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

@@ -181,7 +181,7 @@ def test_going_on_from_a_saved_state(fast_queue, needs):
     assert np.array_equal(whole.plasticity.weight, second.plasticity.weight)
     assert np.array_equal(whole.incoming.get(), second.incoming.get())
     state = first.plasticity.state()
-    state["weight"] = state["weight"][1:]
+    state["plastic_weight"] = state["plastic_weight"][1:]
     with pytest.raises(InputError, match="weight is not of these connections"):
         second.plasticity.restore(state)
 

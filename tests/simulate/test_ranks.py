@@ -114,7 +114,8 @@ def test_a_state_cut_and_joined_is_the_same():
             share = partition.Share(
                 sim.model, partition.split(partition.cell_costs(sim.model), size)
             )
-            joined = share.join([share.cut(r, saved) for r in range(size)])
+            parts = [part.cut(sim.model, saved) for part in share.parts()]
+            joined = partition.join(sim.model, share.parts(), parts)
             assert set(joined) == set(saved)
             for name, values in saved.items():
                 np.testing.assert_array_equal(joined[name], values, err_msg=name)

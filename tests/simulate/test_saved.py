@@ -4,6 +4,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import test_branching
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.cells.cable import discretise
@@ -62,6 +63,47 @@ def test_the_file_holds_what_is_checked(state):
     again = sim.run(5.0), later.run(5.0)
     np.testing.assert_array_equal(again[0].spike_time, again[1].spike_time)
     sim.restore(path)
+
+
+# of files as they have always been: name:dtype:shape
+PLAIN = """
+failed:int32:3 incoming:int64:42,3 plastic_step_post:int32:3 plastic_step_pre:int32:3
+plastic_trace_post:float64:3 plastic_trace_pre:float64:3 plastic_weight:float64:6
+state0_h:float64:3 state0_m:float64:3 state0_n:float64:3 state1_g:float64:3 v:float64:21
+"""
+EXACT = """
+above:bool:5 count:int64:14 cursor:int64:15 drawn10_r:int64:2 failed:int32:2 ion_cai:float64:12
+ion_cao:float64:12 ion_dica:float64:12 ion_dik:float64:12 ion_eca:float64:12 ion_ek:float64:12
+ion_ica:float64:12 ion_ik:float64:12 ion_ki:float64:12 ion_ko:float64:12 output10_i:float64:2
+output4_seen:float64:12 output9_i:float64:1 played9_amp:float64:1 ring:float64:338
+state0_h:float64:12 state0_m:float64:12 state0_n:float64:12 state10_x:float64:2
+state11_fired:float64:3 state11_m:float64:3 state11_silent:float64:3 state11_t0:float64:3
+state2_m:float64:12 state4_factor:float64:12 state4_middles:float64:12 state4_n:float64:12
+state4_steps:float64:12 state5_g:float64:1 state5_open:float64:1 state6_on:float64:1
+state6_when:float64:1 state7_g:float64:2 state7_sum:float64:2 v:float64:12 weight:float64:36
+"""
+QUEUE = """
+queue{0}_time:float64:16,{1} queue{0}_flag:float64:16,{1} queue{0}_sent:float64:16,{1}
+queue{0}_connection:int64:16,{1} queue{0}_size:int64:{1} queue{0}_last:int64:{1}
+queue{0}_armed:bool:{2},{1} queue{0}_above:bool:{2},{1}
+"""
+
+
+@pytest.mark.parametrize("which", ["plain", "exact"])
+def test_names_in_files_stay(which, tmp_path):
+    """What a file holds of a network with STDP, and of one with all that events in time need."""
+    if which == "plain":
+        sim, expected = simulation(), PLAIN
+    else:
+        sim = Simulation(test_branching.network()[0], 0.1, engine="reference")
+        queues = (QUEUE.format(*sizes) for sizes in ((5, 1, 0), (6, 1, 3), (7, 2, 0), (11, 3, 0)))
+        expected = " ".join([EXACT, *queues])
+    sim.save(tmp_path / "state.npz")
+    with np.load(tmp_path / "state.npz") as file:
+        arrays = {name: file[name] for name in file.files if name not in ("network", "step")}
+    found = [f"{k}:{a.dtype}:{','.join(map(str, a.shape))}" for k, a in arrays.items()]
+    assert sorted(found) == sorted(expected.split())
+    assert list(arrays) == [field.key for field in sim.model.schema]
 
 
 @pytest.mark.parametrize("bad", [-1, -(2**62), 2**31, 2**62])

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clhines.arrays import shifted
+from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123
+from clhines.mechanisms.ir.program import Quantity
 from clhines.model.extended import Extended
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
@@ -16,7 +17,7 @@ from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
-from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes
 from clhines.simulate.simulation import Simulation
 from clhines.simulate.state.extended_copies import CopiedSteps
 
@@ -46,11 +47,6 @@ class OneCopy:
         """Return what `Simulation.arrays` would be of one copy."""
         return self._steps.save_once()
 
-    def rings(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return first entry and size of the ring of each source, (sources,) int64."""
-        wires = self._steps.wires_of_one
-        return wires.ring_first, wires.ring_size
-
     def take_state(self, step: int, arrays: Arrays, unit: float) -> None:
         """Let all copies go on from these."""
         self._sim.take_state(step, arrays, unit)
@@ -61,6 +57,12 @@ def extended_of(sim: Simulation | OneCopy) -> Extended:
     extended = sim.model.extended
     assert extended is not None
     return extended
+
+
+def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
+    """Return first entry and size of the ring of each source in a state, (sources,) int64."""
+    size = ring_sizes(extended_of(sim), sim.model.dt)
+    return starts(size), size
 
 
 def step_of(h: Hoc, dt: float) -> int:
@@ -83,20 +85,40 @@ def step_of(h: Hoc, dt: float) -> int:
 
 
 def _variables(
-    sim: Simulation | OneCopy, imported: Imported, name: str, group: Group
-) -> Iterator[tuple[str, str, int | None, np.ndarray, Instances | Hidden]]:
-    """Array's name, hoc's name, place, instances and owner of the states of a mechanism."""
-    k, place = sim.model.instances[group.number]
-    instances = imported.model.every[name]
-    hidden: Hidden | None = None
-    for quantity in group.mechanism.program.states:
+    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str
+) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden]]:
+    """Array, hoc's name, element, places and owner of the states of a mechanism."""
+    instances, hidden = imported.model.every[name], None
+    for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if base in instances.entry.ranges:
-            yield f"state{k}_{quantity.name}", base, element, place, instances
+            yield values, base, element, place, instances
         elif element is None:
             hidden = hidden or Hidden(imported.model.memory, instances)
             if base in hidden.columns:
-                yield f"state{k}_{quantity.name}", base, element, place, hidden
+                yield values, base, element, place, hidden
+
+
+def _states(
+    sim: Simulation | OneCopy, group: Group, arrays: Arrays
+) -> Iterator[tuple[np.ndarray, Quantity, np.ndarray]]:
+    """Array of the kind, quantity and places of the group's instances, of each state."""
+    k, place = sim.model.instances[group.number]
+    states = sim.model.schema.named(arrays, "state", k)
+    for quantity in group.mechanism.program.states:
+        if quantity.name in states:
+            yield states[quantity.name], quantity, place
+
+
+def _ions(
+    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays
+) -> Iterator[tuple[np.ndarray, str, Instances]]:
+    """Array by node, hoc's name and instances of the variables of ions."""
+    known = sim.model.schema.named(arrays, "ion")
+    for ion in imported.model.contents.ions.values():
+        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+            if variable in known:
+                yield known[variable], variable, ion.instances
 
 
 def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
@@ -107,16 +129,12 @@ def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
     for name, group in imported.groups.items():
         instances = model.every[name]
         _take_globals(sim, imported, arrays, name)
-        for key, base, element, place, owner in _variables(sim, imported, name, group):
-            if key in arrays:
-                arrays[key][place] = np.tile(owner.values(base, element), copies)
+        for values, base, element, place, owner in _variables(sim, imported, arrays, name):
+            values[place] = np.tile(owner.values(base, element), copies)
         _take_streams(sim, arrays, group, instances, copies)
-    for ion in model.contents.ions.values():
-        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
-            key = f"ion_{variable}"
-            if key in arrays:
-                nodes = shifted(ion.instances.nodes, model.tree.num_nodes, copies)
-                arrays[key][nodes] = np.tile(ion.instances.values(variable), copies)
+    for values, variable, instances in _ions(sim, imported, arrays):
+        nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
+        values[nodes] = np.tile(instances.values(variable), copies)
     extended = extended_of(sim)
     arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
@@ -131,20 +149,18 @@ def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
 
 def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
     """Take variables that are one for all instances of a mechanism and that INITIAL sets."""
-    group, entry = imported.groups[name], imported.model.every[name].entry
-    k, place = sim.model.instances[group.number]
-    for quantity in group.mechanism.program.states:
+    entry = imported.model.every[name].entry
+    for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
-        key = f"state{k}_{quantity.name}"
-        if quantity.is_global and base in entry.globals_ and key in arrays:
+        if quantity.is_global and base in entry.globals_:
             value = getattr(imported.model.h, f"{base}_{name}")
-            arrays[key][place] = value if element is None else value[element]
+            values[place] = value if element is None else value[element]
 
 
 def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Let voltages act now that have crossed their threshold in NEURON's last step."""
     extended, t = extended_of(sim), imported.model.h.t
-    first, size = sim.rings()
+    first, size = rings_of(sim)
     found = np.isin(extended.netcons.source, extended.detector_source)
     count = arrays["count"]
     arrays["cursor"] = np.where(found, count[extended.netcons.source], arrays["cursor"])
@@ -197,20 +213,18 @@ def _take_streams(
 ) -> None:
     """Take how many numbers each RANDOM variable has given."""
     k, place = sim.model.instances[group.number]
-    for name in group.mechanism.program.random:
-        key = f"drawn{k}_{name}"
-        if key in arrays:
-            streams = [getattr(thing, name) for thing in instances.things]
-            drawn = np.array([stream.get_seq() for stream in streams]).astype(np.int64)
-            arrays[key][place] = np.tile(drawn, copies)
-            ids = extended_of(sim).streams[k, name][place[: len(streams)]]
-            index = np.full((len(ids), 1), extended_of(sim).random_index, np.uint32)
-            expected = random123.random_uniform(np.hstack([ids, index]), drawn, 1, 0)
-            for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
-                known = abs(stream.uniform(0, 1) - x) < 1e-15
-                stream.set_seq(seq)
-                if not known:
-                    _refuse_stale(group.mechanism.name, name)
+    for name, values in sim.model.schema.named(arrays, "drawn", k).items():
+        streams = [getattr(thing, name) for thing in instances.things]
+        drawn = np.array([stream.get_seq() for stream in streams]).astype(np.int64)
+        values[place] = np.tile(drawn, copies)
+        ids = extended_of(sim).streams[k, name][place[: len(streams)]]
+        index = np.full((len(ids), 1), extended_of(sim).random_index, np.uint32)
+        expected = random123.random_uniform(np.hstack([ids, index]), drawn, 1, 0)
+        for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
+            known = abs(stream.uniform(0, 1) - x) < 1e-15
+            stream.set_seq(seq)
+            if not known:
+                _refuse_stale(group.mechanism.name, name)
 
 
 def _refuse_stale(mechanism: str, name: str) -> None:
@@ -222,10 +236,10 @@ def _refuse_stale(mechanism: str, name: str) -> None:
 
 def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Put NEURON's self events into the queues of instances."""
-    for key in arrays:
-        if key.startswith("queue") and key.endswith("_size"):
-            arrays[key][:] = 0
-            arrays[key.replace("_size", "_last")][:] = -1
+    queues = [sim.model.schema.named(arrays, "queue", k) for k in range(len(sim.model.kinds))]
+    for queue in queues:
+        if queue:
+            queue["size"][:], queue["last"][:] = 0, -1
     of_netcon = _connections_of(imported)
     for event in imported.model.pending.selves:
         name, instance = event.target
@@ -234,8 +248,8 @@ def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arr
         k, place = sim.model.instances[imported.groups[name].number]
         at = place[instance :: len(place) // imported.copies]
         connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
-        _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
-        arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+        _queue_event(queues[k], name, at, (event.time, event.flag), connection)
+        queues[k]["sent"][queues[k]["size"][at] - 1, at] = imported.model.h.t
 
 
 def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
@@ -249,24 +263,22 @@ def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
 
 
 def _queue_event(
-    arrays: Arrays,
-    kind: tuple[str, int],
+    queue: Arrays,
+    name: str,
     at: np.ndarray,
     event: tuple[float, float],
     connection: np.ndarray,
 ) -> None:
     """Put one self event into the queue of an instance, in each copy."""
-    name, k = kind
-    size = arrays[f"queue{k}_size"]
+    size, room = queue["size"], len(queue["time"])
     slot = size[at].astype(np.int64)
-    room = len(arrays[f"queue{k}_time"])
     if (slot >= room).any():
         raise InputError(f"an instance of {name} has more than {room} self events on their way")
-    arrays[f"queue{k}_time"][slot, at], arrays[f"queue{k}_flag"][slot, at] = event
-    arrays[f"queue{k}_connection"][slot, at] = connection
+    queue["time"][slot, at], queue["flag"][slot, at] = event
+    queue["connection"][slot, at] = connection
     size[at] = slot + 1
     if event[1] == 1.0:  # NEURON's net_move moves these alone
-        arrays[f"queue{k}_last"][at] = slot
+        queue["last"][at] = slot
 
 
 def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
@@ -274,7 +286,8 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
     model = imported.model
     for name, conditions in model.watched.items():
         k, place = sim.model.instances[imported.groups[name].number]
-        armed, above = arrays[f"queue{k}_armed"], arrays[f"queue{k}_above"]
+        queue = sim.model.schema.named(arrays, "queue", k)
+        armed, above = queue["armed"], queue["above"]
         armed[:], above[:] = False, False
         count = len(place) // imported.copies
         for instance, watch, is_above in conditions:
@@ -292,15 +305,11 @@ def put_values(sim: Simulation, imported: Imported) -> None:
     _put_voltages(imported, arrays["v"].astype(np.float64))
     for name, group in imported.groups.items():
         instances = model.every[name]
-        for key, base, element, place, owner in _variables(sim, imported, name, group):
-            if key in arrays:
-                owner.put(base, arrays[key][place].astype(np.float64), element)
+        for values, base, element, place, owner in _variables(sim, imported, arrays, name):
+            owner.put(base, values[place].astype(np.float64), element)
         _put_streams(sim, arrays, group, instances)
-    for ion in model.contents.ions.values():
-        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
-            if f"ion_{variable}" in arrays:
-                values = arrays[f"ion_{variable}"][ion.instances.nodes]
-                ion.instances.put(variable, values.astype(np.float64))
+    for values, variable, of_ion in _ions(sim, imported, arrays):
+        of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
     if model.memory.transfers:  # as at the end of NEURON's step
         model.memory.transfer()
     _put_weights(sim, imported, arrays["weight"])
@@ -332,8 +341,6 @@ def _put_voltages(imported: Imported, v: np.ndarray) -> None:
 
 def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
     k, place = sim.model.instances[group.number]
-    for name in group.mechanism.program.random:
-        key = f"drawn{k}_{name}"
-        if key in arrays:
-            for thing, count in zip(instances.things, arrays[key][place].tolist(), strict=True):
-                getattr(thing, name).set_seq(count)
+    for name, values in sim.model.schema.named(arrays, "drawn", k).items():
+        for thing, count in zip(instances.things, values[place].tolist(), strict=True):
+            getattr(thing, name).set_seq(count)

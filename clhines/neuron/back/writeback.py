@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.neuron.back.states import Arrays, extended_of
+from clhines.neuron.back.states import Arrays, extended_of, rings_of
 from clhines.neuron.importer import Imported
 from clhines.simulate.events.bins import connection_ranks
 from clhines.simulate.events.sources import SPIKE_LATE
@@ -52,7 +52,7 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
     """Return sources that crossed their threshold in the last step, which NEURON sees later."""
-    first, size = sim.rings()
+    first, size = rings_of(sim)
     sources = extended_of(sim).detector_source
     sources = sources[arrays["count"][sources] > 0]
     last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
@@ -81,7 +81,8 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         model.slots.disarm()
     for name in model.watched:
         k, place = sim.model.instances[imported.groups[name].number]
-        armed, above = (arrays[f"queue{k}_{what}"][:, place] for what in ("armed", "above"))
+        queue = sim.model.schema.named(arrays, "queue", k)
+        armed, above = queue["armed"][:, place], queue["above"][:, place]
         conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
         model.slots.watch(model.every[name], conditions)
 
@@ -91,7 +92,7 @@ def _put_netcons(
 ) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
-    first, size = sim.rings()
+    first, size = rings_of(sim)
     trains = _train_numbers(imported)
     rank = connection_ranks(extended_of(sim)) if model.bins is not None else None
     crossed = {*extended_of(sim).detector_source.tolist()}
@@ -134,21 +135,21 @@ def _put_selves(
     model, t = imported.model, imported.model.h.t
     for name, group in imported.groups.items():
         k, place = sim.model.instances[group.number]
-        if f"queue{k}_size" not in arrays:
+        queue = sim.model.schema.named(arrays, "queue", k)
+        if not queue:
             continue
-        things = model.every[name].things
-        size = arrays[f"queue{k}_size"][place]
+        things, size = model.every[name].things, queue["size"][place]
         for instance in np.flatnonzero(size).tolist():
             point = model.memory.inside(things[instance])
             for slot in range(int(size[instance])):
                 at = slot, int(place[instance])
-                connection = int(arrays[f"queue{k}_connection"][at])
+                connection = int(queue["connection"][at])
                 number = int(imported.connections[connection]) if connection >= 0 else -1
                 weight = 0
                 if number >= 0:
                     weight = model.memory.weight_address(model.wires.netcons[number])
-                time = max(float(arrays[f"queue{k}_time"][at]), t)
-                flag = float(arrays[f"queue{k}_flag"][at])
+                time = max(float(queue["time"][at]), t)
+                flag = float(queue["flag"][at])
                 model.memory.send_self(point, time, flag, weight, movable.get(point, 0))
 
 

@@ -97,7 +97,6 @@ class ExtendedReference:
         self.records: list[Record] = []
         self._reducers = HostReducers(lambda record: HostReducer(record, model))
         self._first = 0
-        self.failed = np.zeros(model.forest.num_cells, np.int32)
         self._rows: list[list[np.ndarray]] = []
 
     def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
@@ -155,7 +154,7 @@ class ExtendedReference:
         """Return what was found since `begin`."""
         source, t = self.new_events()
         values = self._reducers.chunk(self._rows, self._first)
-        return TimedChunk.of(t, source, self.model.dt, self.failed.copy(), values)
+        return TimedChunk.of(t, source, self.model.dt, self.variables.failed.copy(), values)
 
     def deliver(self, first: int, count: int) -> None:
         """Do nothing: targets look for their events themselves."""
@@ -192,8 +191,8 @@ class ExtendedReference:
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
-        after = variables.v[model.soma]
-        self.failed[(self.failed == 0) & ~np.isfinite(after)] = step + 1
+        broken = ~np.isfinite(variables.v[model.soma])
+        variables.failed[(variables.failed == 0) & broken] = step + 1
         self.events.detect(end)
 
     def _play(self, t: float, is_end: bool = False) -> None:
@@ -244,10 +243,10 @@ class ExtendedReference:
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes."""
-        return {**self.variables.save(), "failed": self.failed.copy()}
+        return self.variables.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""
-        self._taken, self.failed = 1, saved["failed"].copy()
+        self._taken = 1
         self.variables.load(saved)
         self.new_events()  # those of a start that was not

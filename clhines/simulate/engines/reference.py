@@ -12,6 +12,7 @@ from clhines import reference
 from clhines.arrays import ranges
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Model
+from clhines.model.schema import Field
 from clhines.simulate.engines.run import Mark, values_now
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import HostReducer, HostReducers
@@ -38,11 +39,10 @@ class ReferenceRun:
         self.slots, self.scale = decisions.slots, decisions.scale
         self.connections = model.connections
         self.weight = self.connections.weight.copy()
-        changing = self.connections.largest.any()
-        self._plastic = model.connections.rule is not None and bool(changing)
         self._post = model.cell_of_target()[model.connections.target]
         cells = decisions.num_cells
-        self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("pre", "post")}
+        self._trace = {which: np.zeros(cells) for which in ("pre", "post")}
+        self._last = {which: np.zeros(cells, np.int32) for which in ("pre", "post")}
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
         self.v = model.v_init.copy()
         self.states = model.initial_states()
@@ -192,7 +192,8 @@ class ReferenceRun:
         some = connections[given.plastic[connections]]
         if not minus:  # spikes of this step count at once
             self._count("pre", cells, step, rule.tau_plus)
-        trace, last = self._traces["post" if minus else "pre"]
+        other = "post" if minus else "pre"
+        trace, last = self._trace[other], self._last[other]
         sums = trace[ends[some]] * np.exp((last[ends[some]] - step) * (self.model.dt / tau))
         change = -rule.a_minus * sums if minus else rule.a_plus * sums
         self.weight[some] = np.clip(self.weight[some] + change, rule.w_min, rule.w_max)
@@ -201,7 +202,7 @@ class ReferenceRun:
 
     def _count(self, which: str, cells: np.ndarray, step: int, tau: float) -> None:
         """Add 1 to the traces of cells that spike."""
-        trace, last = self._traces[which]
+        trace, last = self._trace[which], self._last[which]
         trace[cells] = trace[cells] * np.exp((last[cells] - step) * (self.model.dt / tau)) + 1
         last[cells] = step
 
@@ -231,28 +232,17 @@ class ReferenceRun:
 
     def save(self) -> dict[str, np.ndarray]:
         """Arrays that `load` takes."""
-        saved = {"v": self.v, "incoming": self.incoming, "failed": self.failed}
-        if self._plastic:
-            saved["plastic_weight"] = self.weight
-            for name, (trace, last) in self._traces.items():
-                saved |= {
-                    f"plastic_trace_{name}": trace,
-                    f"plastic_step_{name}": last.astype(np.int32),
-                }
-        for k, states in enumerate(self.states):
-            saved |= {f"state{k}_{name}": values for name, values in states.items()}
-        return {name: values.copy() for name, values in saved.items()}
+        return {f.key: self._owner(f)[f.name].copy() for f in self.model.schema}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of `save`."""
-        self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
-        self.incoming = saved["incoming"].copy()
-        if self._plastic:
-            self.weight = saved["plastic_weight"].copy()
-            for name in self._traces:
-                kept = (saved[f"plastic_{k}_{name}"].astype(np.float64) for k in ("trace", "step"))
-                self._traces[name] = next(kept), next(kept)
-        self.states = [
-            {name: saved[f"state{k}_{name}"].copy() for name in states}
-            for k, states in enumerate(self.states)
-        ]
+        for field in self.model.schema:
+            self._owner(field)[field.name] = saved[field.key].copy()
+
+    def _owner(self, field: Field) -> dict[str, np.ndarray]:
+        """Return the dict that has the array of a field, by the field's name."""
+        if field.kind is not None:
+            return self.states[field.kind]
+        if field.what == "plastic_trace":
+            return self._trace
+        return self._last if field.what == "plastic_step" else vars(self)

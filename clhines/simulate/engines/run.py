@@ -177,11 +177,7 @@ class Run(Protocol):
         Returns
         -------
         dict of name -> array
-            ``v`` (n,) real in mV, ``incoming`` (slots, num_targets) int64, ``failed``
-            (num_cells,) int32, ``stateK_NAME`` (count,) real for each state of kind K, and with
-            plastic connections ``plastic_weight`` (m,) float64, ``plastic_trace_pre``,
-            ``plastic_trace_post`` (sources,) float64, ``plastic_step_pre``,
-            ``plastic_step_post`` (sources,) int32.
+            Those of `Model.schema`.
         """
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
@@ -293,10 +289,11 @@ def values_now(run: Run, model: Model, records: Sequence[Record]) -> list[np.nda
     for r in records:
         if is_current(r, model):
             kind = model.kinds[r.kind]
-            own = {name: states[f"state{r.kind}_{name}"] for name in kind.mechanism.states}
+            own = model.schema.named(states, "state", r.kind)
             values = current_now(model, kind, v, own)
         else:
-            values = v if r.kind < 0 else states[f"state{r.kind}_{r.name}"]
+            of_kind = model.schema.named(states, "state", r.kind) if r.kind >= 0 else {}
+            values = of_kind[r.name] if of_kind else v
         found.append(values[r.index][None])
     return found
 
@@ -460,7 +457,7 @@ class DeviceRun:
         """Return the state."""
         saved = {"v": self.voltages(), **self.state.save()}
         if self.plasticity is not None:
-            saved |= {f"plastic_{k}": a for k, a in self.plasticity.state().items()}
+            saved |= self.plasticity.state()
         return saved
 
     def weights(self) -> np.ndarray:
@@ -472,7 +469,6 @@ class DeviceRun:
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Restore a state that `save` returned."""
         if self.plasticity is not None:
-            names = self.plasticity.state()
-            self.plasticity.restore({k: saved[f"plastic_{k}"] for k in names})
+            self.plasticity.restore(saved)
         self.executor.set_voltages(saved["v"])
         self.state.load(saved)

@@ -7,17 +7,22 @@ given them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.ir.program import Argument
 from clhines.model.extended import INITIAL_REVERSAL, Extended, IonNodes
 from clhines.model.model import DENSITY, Model
+from clhines.model.schema import Field
 from clhines.simulate.events.sources import Wires
+from clhines.simulate.state.shapes import length
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15
@@ -71,11 +76,6 @@ class Call:
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
 
-def is_time(name: str) -> bool:
-    """Whether an array of `Variables.named` has times, which are float64 in any case."""
-    return name == "ring" or (name.startswith("queue") and name.endswith(("_time", "_sent")))
-
-
 def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
     """Nernst's potential, mV, as NEURON computes it."""
     if z == 0:
@@ -98,6 +98,8 @@ class Variables:
     Attributes
     ----------
     v : (n,) float64, mV
+    failed : (num_cells,) int32
+        1 + the first step after which a voltage was not finite, or 0.
     remote_v : (r,) float64, mV
         Of nodes of other ranks; see `Extended`.
     wanted : list of tuple of str
@@ -120,6 +122,7 @@ class Variables:
         self.model, self.extended, self.wires = model, extended, wires
         n = model.forest.num_nodes
         self.v, self.remote_v = model.v_init.copy(), extended.remote_v.copy()
+        self.failed = np.zeros(model.forest.num_cells, np.int32)
         self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
         self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
         self.states, self.outputs = [], []
@@ -144,10 +147,8 @@ class Variables:
         self.above = np.zeros(len(extended.detector_node), bool)
         self.queues = {}
         for k in wires.kinds:
-            net = model.kinds[k].mechanism.program.net
-            assert net is not None
-            capacity = net.queue if any(s.kind != "event" for s in net.sends) else 0
-            self.queues[k] = Queue.empty(capacity, net.watches, model.kinds[k].count)
+            room, watches = length(model, "event", k), length(model, "watch", k)
+            self.queues[k] = Queue.empty(room, watches, model.kinds[k].count)
         self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in extended.streams.items()}
         self.tables = [
             {table.name: self._filled(k, table.name, table.n) for table in
@@ -335,29 +336,45 @@ class Variables:
 
     # -- files ---------------------------------------------------------------------------------
 
-    def save(self) -> dict[str, np.ndarray]:
-        """Return copies of all arrays that change, by name."""
-        return {name: array.copy() for name, array in self.named().items()}
+    def array(self, one: Field) -> np.ndarray:
+        """Return the array of a field of a state."""
+        owner, name = self._place_of(one)
+        return owner[name]
 
-    def named(self) -> dict[str, np.ndarray]:
-        """Return all arrays that change, by name."""
-        found = {"v": self.v, "weight": self.weight, "cursor": self.cursor, "ring": self.ring}
-        found |= {"count": self.count, "above": self.above}
-        found |= {"remote_v": self.remote_v} if len(self.remote_v) else {}
-        for k, (states, outputs) in enumerate(zip(self.states, self.outputs, strict=True)):
-            found |= {f"state{k}_{name}": a for name, a in states.items()}
-            found |= {f"output{k}_{name}": a for name, a in outputs.items()}
-        found |= {f"ion_{name}": a for name, a in self.ions.items()}
-        for k, queue in self.queues.items():
-            found |= {f"queue{k}_{name}": a for name, a in vars(queue).items()}
-        for (k, name), drawn in self.drawn.items():
-            found[f"drawn{k}_{name}"] = drawn
-        for played in self.extended.played:
-            name = f"played{played.kind}_{played.parameter}"
-            found[name] = self.parameters[played.kind][played.parameter]
+    def put(self, one: Field, array: np.ndarray) -> None:
+        """Replace the array of a field."""
+        owner, name = self._place_of(one)
+        owner[name] = array
+
+    def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
+        """Return the dict that has the array of a field, and its key there."""
+        if one.kind is None:
+            return self.ions if one.what == "ion" else vars(self), one.name
+        if one.what == "queue":
+            return vars(self.queues[one.kind]), one.name
+        if one.what == "drawn":
+            return self.drawn, (one.kind, one.name)
+        kinds = {"state": self.states, "output": self.outputs, "played": self.parameters}
+        return kinds[one.what][one.kind], one.name
+
+    def copy(self) -> Variables:
+        """Return variables with the same arrays, to be replaced one by one."""
+        found = copy(self)
+        found.parameters, found.states, found.outputs = (
+            [dict(of_kind) for of_kind in kinds]
+            for kinds in (self.parameters, self.states, self.outputs)
+        )
+        found.ions, found.drawn = dict(self.ions), dict(self.drawn)
+        found.queues = {k: copy(queue) for k, queue in self.queues.items()}
         return found
+
+    def save(self, real: DTypeLike = np.float64, copy: bool = True) -> dict[str, np.ndarray]:
+        """Return all arrays that change, by their names in a file; copies, unless not `copy`."""
+        schema = self.model.schema
+        return {f.key: self.array(f).astype(f.dtype_in(real), copy=copy) for f in schema}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Take the values of `save`, in place."""
-        for name, array in self.named().items():
-            array[...] = saved[name].reshape(array.shape)
+        for one in self.model.schema:
+            array = self.array(one)
+            array[...] = saved[one.key].reshape(array.shape)

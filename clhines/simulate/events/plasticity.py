@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from clhines.device import devices, program
 from clhines.errors import DeviceError, InputError
 from clhines.model.connections import offsets_of
+from clhines.model.schema import PLASTIC, Field
 from clhines.network.plasticity import STDP
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery
@@ -200,9 +201,11 @@ class Plasticity:
     def state(self) -> dict[str, np.ndarray]:
         """Return everything that a run changes, for `restore`."""
         queue = self.delivery.queue
-        traces = {f"trace_{k}": a.get(queue) for k, a in self._trace.items()}
-        lasts = {f"step_{k}": a.get(queue) for k, a in self._last.items()}
-        return {"weight": self.weight, **traces, **lasts}
+        found = {f.key: self._traces(f).get(queue) for f in PLASTIC[1:]}
+        return {PLASTIC[0].key: self.weight, **found}
+
+    def _traces(self, field: Field) -> cla.Array:
+        return (self._trace if field.what == "plastic_trace" else self._last)[field.name]
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore the arrays of `state`.
@@ -215,13 +218,12 @@ class Plasticity:
         for name, values in self.state().items():
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")
-        weight = state["weight"][self.connections.order]
+        weight = state[PLASTIC[0].key][self.connections.order]
         if len(weight):
             self._weight.set(weight)
             self.delivery.weights.set(self.delivery.quantise(weight))
-        for name in self._trace:
-            self._trace[name].set(state[f"trace_{name}"])
-            self._last[name].set(state[f"step_{name}"])
+        for field in PLASTIC[1:]:
+            self._traces(field).set(state[field.key])
 
 
 def _checked(

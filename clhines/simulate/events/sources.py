@@ -71,7 +71,8 @@ def wires_of(model: Model, extended: Extended) -> Wires:
     target = begin[netcons.kind] + netcons.instance if netcons.count else np.zeros(0, np.int64)
     order = np.argsort(target, kind="stable")
     first = offsets(np.bincount(target, minlength=total)).astype(np.int64)
-    size, ring, count = rings_of(extended, model.dt)
+    size = ring_sizes(extended, model.dt)
+    ring, count = _rings(extended, size)
     return Wires(
         kinds=kinds,
         first_target=first_target,
@@ -86,8 +87,10 @@ def wires_of(model: Model, extended: Extended) -> Wires:
     )
 
 
-def rings_of(extended: Extended, dt: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sizes of rings, their entries and counts at the start."""
+def ring_sizes(extended: Extended, dt: float) -> np.ndarray:
+    """(num_sources,) int64: events of each source that its ring has room for."""
+    if extended.ring_size is not None:
+        return extended.ring_size
     longest = np.zeros(extended.num_sources)
     np.maximum.at(longest, extended.netcons.source, extended.netcons.delay)
     steps = np.ceil(longest / dt).astype(np.int64) + 2
@@ -97,14 +100,17 @@ def rings_of(extended: Extended, dt: float) -> tuple[np.ndarray, np.ndarray, np.
         known = sources[sources >= 0]
         size[known] = EMITTED_PER_STEP * steps[known]
     size[extended.train_source] = [max(len(t), 1) for t in extended.train_time]
-    if extended.ring_size is not None:
-        size = extended.ring_size
+    return size
+
+
+def _rings(extended: Extended, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries of all rings and the counts of all sources at the start."""
     ring, count = np.zeros(int(size.sum())), np.zeros(extended.num_sources, np.int64)
     begin = starts(size)
     for source, times in zip(extended.train_source.tolist(), extended.train_time, strict=True):
         ring[begin[source] : begin[source] + len(times)] = times
         count[source] = len(times)
-    return size, ring, count
+    return ring, count
 
 
 def _layers(

@@ -15,7 +15,7 @@ from clhines.mechanisms.text.language import Text
 from clhines.model.copied import CopiedModel
 from clhines.model.extended import ADVANCE_REVERSAL, Extended, IonNodes
 from clhines.model.model import Kind, Model
-from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
+from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
 from clhines.simulate.events import bins
 from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks
 from clhines.simulate.records.records import Record
@@ -276,53 +276,42 @@ def add_played(
 
 
 def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.ndarray]:
-    """Return all that changes, by the names of `Variables.named`, as it is on the device.
+    """Return all that changes as it is on the device, as `Variables.save` does.
 
-    What is kept of no node of a device's arena (ions where there is nothing active) stays as it is.
+    What is in no arena (voltages, and ions where there is nothing active) stays as it is.
     """
     mem, clock, ints = (arenas[name] for name in ("mem", "clock", "ints"))
-    model, extended, wires = variables.model, variables.extended, variables.wires
-    found = variables.save()
+    model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = active_nodes(model)
     for k, kind in enumerate(model.kinds):
-        for what, names in (("state", [*variables.states[k]]), ("output", variables.wanted[k])):
-            rows = mem.get(f"{what}s_{k}").reshape(len(names), kind.count)
-            found |= {f"{what}{k}_{n}": row for n, row in zip(names, rows, strict=True)}
-        for name in {p.parameter for p in extended.played if p.kind == k}:
-            at = variables.place_of_parameter(k, name)
-            found[f"played{k}_{name}"] = mem.get(f"parameters_{k}")[at : at + kind.count]
-    for name in variables.ions:
-        found[f"ion_{name}"][nodes] = mem.get(f"ion_{name}")
-    for k, name in variables.drawn:
+        for what, kept, names in (
+            ("states", now.states[k], [*now.states[k]]),
+            ("outputs", now.outputs[k], now.wanted[k]),
+        ):
+            rows = mem.get(f"{what}_{k}").reshape(len(names), kind.count)
+            kept.update(zip(names, rows, strict=True))
+        for name in {p.parameter for p in now.extended.played if p.kind == k}:
+            at = now.place_of_parameter(k, name)
+            now.parameters[k][name] = mem.get(f"parameters_{k}")[at : at + kind.count]
+    for name, values in variables.ions.items():
+        now.ions[name] = values.copy()
+        now.ions[name][nodes] = mem.get(f"ion_{name}")
+    for k, name in now.drawn:
         pairs = np.ascontiguousarray(ints.get(f"drawn_{k}_{name}"))
-        found[f"drawn{k}_{name}"] = pairs.view(np.int64)
-    order = wires.order
-    found["weight"], found["ring"] = mem.get("weight"), clock.get("ring")
-    found["cursor"][order] = ints.get("cursor")
-    found["count"] = ints.get("event_count").astype(np.int64)
-    found["above"][detector_order(variables)] = ints.get("detector_above") != 0
-    for k, queue in variables.queues.items():
-        found |= {f"queue{k}_{n}": clock.get(f"queue_{n}_{k}") for n in ("time", "sent")}
-        found[f"queue{k}_flag"] = mem.get(f"queue_flag_{k}")
-        found |= {f"queue{k}_{n}": ints.get(f"queue_{n}_{k}") for n in ("size", "last")}
-        found[f"queue{k}_connection"] = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
+        now.drawn[k, name] = pairs.view(np.int64)
+    now.weight, now.ring, now.count = mem.get("weight"), clock.get("ring"), ints.get("event_count")
+    now.cursor, now.above = now.cursor.copy(), now.above.copy()
+    now.cursor[order] = ints.get("cursor")
+    now.above[detector_order(variables)] = ints.get("detector_above") != 0
+    for k, queue in now.queues.items():
+        queue.time, queue.sent = clock.get(f"queue_time_{k}"), clock.get(f"queue_sent_{k}")
+        queue.flag = mem.get(f"queue_flag_{k}")
+        queue.size, queue.last = ints.get(f"queue_size_{k}"), ints.get(f"queue_last_{k}")
+        queue.connection = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
         bits = 1 << np.arange(len(queue.armed))[:, None]
-        found[f"queue{k}_armed"] = (ints.get(f"armed_{k}") & bits) != 0
-        found[f"queue{k}_above"] = (ints.get(f"above_flags_{k}") & bits) != 0
-    return in_types_of(variables, found, mem.dtype)
-
-
-def in_types_of(
-    variables: Variables, found: dict[str, np.ndarray], real: np.dtype
-) -> dict[str, np.ndarray]:
-    """Return arrays of `Variables.named` in the types of the host, reals in those of the device."""
-    named, cast = variables.named(), dict[str, np.ndarray]()
-    for name, values in found.items():
-        known = named[name].dtype
-        keeps = known == np.float64 and values.dtype == real
-        cast[name] = values if keeps else values.astype(known)
-    reals = [n for n, a in named.items() if a.dtype == np.float64 and not is_time(n)]
-    return cast | {n: cast[n].astype(real) for n in reals}
+        queue.armed = (ints.get(f"armed_{k}") & bits) != 0
+        queue.above = (ints.get(f"above_flags_{k}") & bits) != 0
+    return now.save(mem.dtype, copy=False)
 
 
 def spec_of(

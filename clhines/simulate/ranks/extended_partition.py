@@ -17,6 +17,7 @@ from clhines.model.extended import Extended, NetCons
 from clhines.model.model import Kind, Model
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.layouts import is_artificial
+from clhines.simulate.ranks.partition import Part
 
 IN_FINISH = ("advance", "after_solve", "before_step")
 
@@ -145,19 +146,19 @@ class ExtendedShare:
         beyond = self.high - self.low + np.searchsorted(self.remote, node)
         return np.where(self._here(node), node - self.low, beyond)
 
-    def places(self, name: str) -> np.ndarray | None:
-        """Where an array of `Variables.named` of the rank is in that of the whole; None: alike."""
-        head = name.partition("_")[0]
-        if name in ("v", "failed", "weight", "cursor", "above"):
-            first, end = self.cells
-            return {
-                "v": self.nodes, "failed": np.arange(first, end), "weight": self.weights,
-                "cursor": self.connections, "above": self.detectors,
-            }[name]  # fmt: skip
-        if head == "ion":
-            return self.nodes
-        number = head.lstrip("abcdefghijklmnopqrstuvwxyz")
-        return self.instances[int(number)] if number else None
+    def part(self) -> Part:
+        """Return which things of the network the rank has."""
+        return Part(
+            range(len(self.whole.kinds)),
+            self.instances,
+            {
+                "node": self.nodes,
+                "cell": np.arange(*self.cells),
+                "weight": self.weights,
+                "connection": self.connections,
+                "detector": self.detectors,
+            },
+        )
 
 
 def steps_together(shares: list[ExtendedShare]) -> int:

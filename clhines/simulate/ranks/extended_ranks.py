@@ -11,12 +11,11 @@ import pyopencl as cl
 from clhines.model.model import Model
 from clhines.simulate.engines.extended import ExtendedSteps
 from clhines.simulate.engines.extended_reference import ExtendedReference
-from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events.sources import SPIKE_LATE, wires_of
+from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.extended_partition import ExtendedShare, steps_together
 from clhines.simulate.ranks.mpi import Ranks
-from clhines.simulate.ranks.partition import join_columns
+from clhines.simulate.ranks.partition import join, join_columns
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.state import Chunk, TimedChunk
 
@@ -180,41 +179,18 @@ class ExtendedSplit:
         parts = self.ranks.comm.gather(saved)
         if parts is None:
             return {}
-        wires = wires_of(self.whole, self.extended)
-        found = Variables(self.whole, self.extended, wires).save()
-        found["failed"] = np.zeros(self.whole.forest.num_cells, np.int32)
-        for share, part in zip(self._shares, parts, strict=True):
-            for name, values in part.items():
-                if name == "remote_v":
-                    continue
-                if name.startswith("queue") and name.endswith("_connection"):
-                    values = np.append(share.connections, -1)[values]
-                places = share.places(name)
-                if places is None:
-                    found[name] = values
-                else:
-                    found[name] = found[name].astype(values.dtype)
-                    found[name][..., places] = values
-        return found
+        return join(self.whole, [share.part() for share in self._shares], parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave on rank 0, with any number of ranks."""
         with self.ranks.agreed():
-            parts = [_cut(share, saved) for share in self._shares] if not self.ranks.rank else None
+            parts = None
+            if not self.ranks.rank:
+                parts = [
+                    share.part().cut(self.whole, saved) | {"remote_v": saved["v"][share.remote]}
+                    for share in self._shares
+                ]
         own = self.ranks.comm.scatter(parts)
         with self.ranks.agreed():
             self.run.load(own)
         self._started = True
-
-
-def _cut(share: ExtendedShare, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a rank's part of a saved state."""
-    found = {}
-    for name, values in saved.items():
-        places = share.places(name)
-        found[name] = values if places is None else values[..., places]
-        if name.startswith("queue") and name.endswith("_connection"):
-            number = np.full(share.extended.netcons.count + 1, -1)
-            number[share.connections] = np.arange(len(share.connections))
-            found[name] = number[found[name]]
-    return found | {"remote_v": saved["v"][share.remote]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +12,11 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.model.connections import Connections
 from clhines.model.model import Events, Kind, Model
+from clhines.model.schema import Field
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import VOLTAGE, Record
 from clhines.simulate.state.decisions import MAX_EPOCH
+from clhines.simulate.state.shapes import length
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -215,6 +217,80 @@ def _kind_of_part(kind: Kind, span: slice, first_node: int, first_target: int) -
     )
 
 
+Places = slice | np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Which things of a network a rank has.
+
+    Attributes
+    ----------
+    kinds : sequence of int
+        Kinds that it has, in the order of its own.
+    instances : sequence of slice or (k,) int64
+        Those of each kind of the network.
+    things : dict of `Field.per` -> slice or (k,) int64
+        All others; every rank has all of what is not named.
+    """
+
+    kinds: Sequence[int]
+    instances: Sequence[Places]
+    things: dict[str, Places]
+
+    def places(self, field: Field) -> Places:
+        """Where the entries of its array are in that of the network."""
+        if field.kind is not None:
+            return self.instances[field.kind]
+        return self.things.get(field.per, slice(None))
+
+    def numbers(self, whole: Model, per: str) -> np.ndarray:
+        """(k,) int64: numbers of its things in the network."""
+        return np.arange(length(whole, per))[self.things[per]]
+
+    def key(self, field: Field) -> str | None:
+        """Return the name of its array of a field of the network; None where it has none."""
+        if field.kind is None:
+            return field.key
+        known = field.kind in self.kinds
+        return replace(field, kind=self.kinds.index(field.kind)).key if known else None
+
+    def cut(self, whole: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the rank's part of a saved state of the network."""
+        found = {}
+        for field in whole.schema:
+            key = self.key(field)
+            if key is None:
+                continue
+            found[key] = saved[field.key][..., self.places(field)]
+            if field.refers:
+                own = self.numbers(whole, field.refers)
+                number = np.full(length(whole, field.refers) + 1, -1)  # the last: of none
+                number[own] = np.arange(len(own))
+                found[key] = number[found[key]]
+        return found
+
+
+def join(
+    whole: Model, parts: Sequence[Part], saved: Sequence[dict[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """Return the state of the whole network from those of all ranks."""
+    found = {}
+    for field in whole.schema:
+        for part, arrays in zip(parts, saved, strict=True):
+            key = part.key(field)
+            if key is None or key not in arrays:  # a rank without plastic connections, say
+                continue
+            values = arrays[key]
+            if field.refers:
+                values = np.append(part.numbers(whole, field.refers), -1)[values]
+            if field.key not in found:
+                shape = *values.shape[:-1], length(whole, field.per, field.kind)
+                found[field.key] = np.zeros(shape, values.dtype)
+            found[field.key][..., part.places(field)] = values
+    return found
+
+
 class Share:
     """Where the numbers of each rank are among those of the whole network.
 
@@ -256,45 +332,20 @@ class Share:
         kind = record.kind if record.kind < 0 else self.kinds(rank).index(record.kind)
         return record.at(columns, record.index[columns] - low, kind), columns
 
-    def cut(self, rank: int, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return a rank's part of a saved state."""
-        cells = slice(*self.bounds[[rank, rank + 1]].tolist())
-        found = {"v": saved["v"][slice(*self.nodes[[rank, rank + 1]].tolist())]}
-        found["incoming"] = saved["incoming"][:, self.targets(rank)]
-        found["failed"] = saved["failed"][cells]
-        for own, k in enumerate(self.kinds(rank)):
-            span = slice(*self.instances[k][[rank, rank + 1]].tolist())
-            for name in self.whole.kinds[k].mechanism.states:
-                found[f"state{own}_{name}"] = saved[f"state{k}_{name}"][span]
-        for name in saved:
-            if name.startswith("plastic_"):
-                found[name] = saved[name]
-        if "plastic_weight" in found:
-            found["plastic_weight"] = saved["plastic_weight"][self.rank_of_connection == rank]
-        return found
+    def part(self, rank: int) -> Part:
+        """Return which things of the network a rank has."""
+        nodes, cells = (slice(*a[[rank, rank + 1]].tolist()) for a in (self.nodes, self.bounds))
+        return Part(
+            self.kinds(rank),
+            [slice(*at[[rank, rank + 1]].tolist()) for at in self.instances],
+            {
+                "node": nodes,
+                "cell": cells,
+                "target": self.targets(rank),
+                "connection": np.flatnonzero(self.rank_of_connection == rank),
+            },
+        )
 
-    def join(self, parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return the state of the whole network from those of all ranks."""
-        whole, ranks = self.whole, range(len(parts))
-        found = {name: np.concatenate([p[name] for p in parts]) for name in ("v", "failed")}
-        found["incoming"] = np.zeros((len(parts[0]["incoming"]), whole.num_targets), np.int64)
-        for rank in ranks:
-            found["incoming"][:, self.targets(rank)] = parts[rank]["incoming"]
-        for k, kind in enumerate(whole.kinds):
-            there = [(r, self.kinds(r).index(k)) for r in ranks if k in self.kinds(r)]
-            for name in kind.mechanism.states:
-                values = [parts[r][f"state{own}_{name}"] for r, own in there]
-                found[f"state{k}_{name}"] = np.concatenate(values)
-        plastic = [p for p in parts if "plastic_weight" in p]
-        if plastic:  # every rank sees all spikes: the traces are the same
-            found |= {k: v for k, v in plastic[0].items() if k.startswith("plastic_")}
-            found["plastic_weight"] = self.join_weights([p.get("plastic_weight") for p in parts])
-        return found
-
-    def join_weights(self, parts: Sequence[np.ndarray | None]) -> np.ndarray:
-        """(m,) float64: of all connections."""
-        weight = self.whole.connections.weight.copy()
-        for rank, values in enumerate(parts):
-            if values is not None:
-                weight[self.rank_of_connection == rank] = values
-        return weight
+    def parts(self) -> list[Part]:
+        """Return which things each rank has."""
+        return [self.part(rank) for rank in range(len(self.bounds) - 1)]

@@ -16,7 +16,7 @@ from clhines.errors import InputError
 from clhines.simulate.engines.run import Mark, PartRun
 from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
-from clhines.simulate.ranks.partition import Share, join_columns
+from clhines.simulate.ranks.partition import Share, join, join_columns
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.state import Chunk, by_time
 
@@ -164,20 +164,23 @@ class SplitRun:
         """(m,) float64: of all connections, on all ranks."""
         weights = self._try(self.run.weights)
         self._settle()
-        return self.share.join_weights(self.ranks.comm.allgather(weights))
+        found = np.empty(len(self.share.whole.connections.weight))
+        for part, own in zip(self.share.parts(), self.ranks.comm.allgather(weights), strict=True):
+            found[part.things["connection"]] = own
+        return found
 
     def save(self) -> dict[str, np.ndarray]:
         """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
         saved = self._try(self.run.save)
         self._settle()
         parts = self.ranks.comm.gather(saved)
-        return {} if parts is None else self.share.join(parts)
+        return {} if parts is None else join(self.share.whole, self.share.parts(), parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of `save` on rank 0, with any number of ranks."""
         parts = None
         if self.ranks.rank == 0:
-            parts = self._try(lambda: [self.share.cut(r, saved) for r in range(self.ranks.size)])
+            parts = self._try(lambda: [p.cut(self.share.whole, saved) for p in self.share.parts()])
         self._settle()
         own = self.ranks.comm.scatter(parts)
         self._try(self.run.load, own)

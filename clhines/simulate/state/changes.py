@@ -12,6 +12,7 @@ from clhines.model.model import Model
 from clhines.network.changes import Value
 from clhines.simulate.engines.run import Changeable, DeviceRun
 from clhines.simulate.state.decisions import external_sums
+from clhines.simulate.state.shapes import shape_of
 from clhines.simulate.state.spread import Spread
 
 _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
@@ -99,17 +100,10 @@ def check_range(mechanism: str, name: str, value: Value, dtype: np.dtype) -> Non
         )
 
 
-def from_start(model: Model, run: DeviceRun) -> dict[str, np.ndarray]:
+def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
     """Return what `DeviceRun.load` takes of a model at the start."""
-    state = run.state
-    found: dict[str, np.ndarray] = {
-        "v": model.v_init,
-        "incoming": np.zeros((state.slots, model.num_targets), np.int64),
-        "failed": np.zeros(model.forest.num_cells, np.int32),
-    }
+    found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
+    found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
     for k, states in enumerate(model.initial_states()):
-        found |= {f"state{k}_{name}": values for name, values in states.items()}
-    if run.plasticity is not None:
-        found |= {f"plastic_{k}": np.zeros_like(a) for k, a in run.plasticity.state().items()}
-        found["plastic_weight"] = model.connections.weight
+        found |= {f.key: states[f.name] for f in model.schema.of("state", k)}
     return found

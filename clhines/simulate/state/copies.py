@@ -1,19 +1,18 @@
-"""Branching: the state of a simulation taken over by copies of its network."""
+"""Copies of a network: the state of one of them as that of all."""
 
 from __future__ import annotations
 
-import re
+import math
 
 import numpy as np
 
-from clhines.arrays import in_blocks, starts
+from clhines.arrays import in_blocks, offsets, starts
 from clhines.model.model import Model
+from clhines.model.schema import Field
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
 from clhines.network.network import Network
-from clhines.simulate.events.sources import wires_of
-
-_OF_KIND = re.compile(r"(state|output|drawn|played|queue)(\d+)_(.+)")
+from clhines.simulate.events.sources import ring_sizes
 
 
 def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
@@ -25,23 +24,8 @@ def network_of_copies(network: Network, changes: Changes, model: Model, count: i
     return copies
 
 
-def state_of_copies(
-    saved: dict[str, np.ndarray], model: Model, count: int
-) -> dict[str, np.ndarray]:
-    """Repeat the arrays of `Run.save` for copies; those of the first copy come first."""
-    found = {name: np.tile(array, count) for name, array in saved.items() if name != "incoming"}
-    incoming, columns = saved["incoming"], []
-    for kind in model.kinds:
-        if kind.first_target >= 0:
-            of_kind = incoming[:, kind.first_target : kind.first_target + kind.count]
-            columns.append(np.tile(of_kind, (1, count)))
-    none = [np.zeros((len(incoming), 0), np.int64)]
-    found["incoming"] = np.concatenate(none + columns, axis=1)
-    return found
-
-
-class ExtendedCopies:
-    """Where the things of an extended network are in that of its copies, (copies, things) each.
+def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
+    """Return where the things of a network are among those of its copies.
 
     Parameters
     ----------
@@ -49,98 +33,101 @@ class ExtendedCopies:
         Of one copy.
     copies, whole
         The network of all copies, as `network_of_copies` gives it, and its model.
+    """
+    count, cells, known = copies.num_cells // network.num_cells, network.num_cells, network.added
+    extended, given = model.extended, model.connections
+    total, wires = known.num_sources, len(given.source)
+    if extended is not None:
+        total, wires = extended.num_sources, extended.netcons.count
+    events = total - known.num_sources  # from outside: a source and a connection each
+    begins = [(0, cells, 0), (known.num_sources, events, copies.added.num_sources)]
+    pairs = zip(known.sources, copies.added.sources, strict=True)
+    begins += [(old.first, len(old), new.first) for old, new in pairs]
+    of_group = {group.number: first for group, first in copies.added.emitters}
+    begins += [(first, len(g), of_group[g.number]) for g, first in known.emitters]
+    sources, turn = np.zeros((count, total), np.int64), np.arange(count)[:, None]
+    for old, size, new in begins:
+        sources[:, old : old + size] = new + size * turn + np.arange(size)
+    return Copies(model, whole, sources, in_blocks([wires - events, events], count))
 
-    Attributes
+
+class Copies:
+    """Where the things of one copy are among those of all.
+
+    Parameters
     ----------
+    once, whole : Model
+        Of one copy and of all.
     sources : (copies, num_sources) int64
         Numbers of the sources of events.
     connections : (copies, m) int64
     """
 
-    def __init__(self, network: Network, model: Model, copies: Network, whole: Model) -> None:
-        assert model.extended is not None and whole.extended is not None
-        self._model, self._whole = model, whole
-        self._once, self._all = model.extended, whole.extended
-        self.count = copies.num_cells // network.num_cells
-        self.sources = self._sources(network, copies)
-        events = self._once.num_sources - network.added.num_sources  # from outside: a source each
-        self.connections = in_blocks([self._once.netcons.count - events, events], self.count)
+    def __init__(
+        self, once: Model, whole: Model, sources: np.ndarray, connections: np.ndarray
+    ) -> None:
+        self._once, self._whole, self.count = once, whole, len(sources)
+        self._known: dict[tuple[str, int | None], np.ndarray | None] = {
+            ("source", None): sources, ("connection", None): connections,
+            ("node", None): None, ("cell", None): None,
+        }  # fmt: skip
+        self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 
-    def _sources(self, network: Network, copies: Network) -> np.ndarray:
-        """Return the numbers of all sources: of cells, added ones, groups and events."""
-        known, cells = network.added.num_sources, network.num_cells
-        begins = [(0, cells, 0)]
-        pairs = zip(network.added.sources, copies.added.sources, strict=True)
-        begins += [(old.first, len(old), new.first) for old, new in pairs]
-        of_group = {group.number: first for group, first in copies.added.emitters}
-        begins += [(first, len(g), of_group[g.number]) for g, first in network.added.emitters]
-        found = np.zeros((self.count, self._once.num_sources), np.int64)
-        turn = np.arange(self.count)[:, None]
-        events = self._once.num_sources - known
-        for old, size, new in [*begins, (known, events, copies.added.num_sources)]:
-            found[:, old : old + size] = new + size * turn + np.arange(size)
-        return found
+    def places(self, field: Field) -> np.ndarray | None:
+        """Where the entries of an array are in that of all, (copies, m) int64; None: in turn."""
+        key = field.per, field.kind
+        if key not in self._known:
+            self._known[key] = (
+                self._wired(field.per) if field.kind is None else self._instances(field.kind)
+            )
+        return self._known[key]
 
-    def instances(self, k: int) -> np.ndarray:
-        """Return the instances of a kind, (copies, count) int64."""
-        found = np.zeros((self.count, self._model.kinds[k].count), np.int64)
-        pairs = zip(self._model.instances, self._whole.instances, strict=True)
-        for (of, old), (_, new) in pairs:
+    def _instances(self, k: int) -> np.ndarray | None:
+        found = np.zeros((self.count, self._once.kinds[k].count), np.int64)
+        for (of, old), (_, new) in zip(self._once.instances, self._whole.instances, strict=True):
             if of == k:
                 found[:, old] = new.reshape(self.count, -1)
-        return found
+        return None if np.array_equal(found.reshape(-1), np.arange(found.size)) else found
 
-    def _detectors(self) -> np.ndarray:
-        number = np.zeros(self._all.num_sources, np.int64)
-        number[self._all.detector_source] = np.arange(len(self._all.detector_source))
-        return number[self.sources[:, self._once.detector_source]]
+    def _wired(self, per: str) -> np.ndarray:
+        if per == "target":
+            sizes = [k.count for k in self._once.kinds if k.first_target >= 0]
+            return in_blocks(sizes, self.count)
+        once, whole = self._once.extended, self._whole.extended
+        sources, connections = self._known["source", None], self._known["connection", None]
+        assert once is not None and whole is not None
+        assert sources is not None and connections is not None
+        if per == "detector":
+            number = np.zeros(whole.num_sources, np.int64)
+            number[whole.detector_source] = np.arange(len(whole.detector_source))
+            return number[sources[:, once.detector_source]]
+        if per == "weight":
+            return _entries(once.netcons.first_weight, whole.netcons.first_weight[connections])
+        assert per == "ring"
+        old, new = ring_sizes(once, self._once.dt), ring_sizes(whole, self._whole.dt)
+        assert (new[sources] == old).all()
+        return _entries(offsets(old), starts(new)[sources])
 
-    def _weights(self) -> np.ndarray:
-        first = self._once.netcons.first_weight
-        owner = np.repeat(np.arange(self._once.netcons.count), np.diff(first))
-        begin = self._all.netcons.first_weight[self.connections]
-        return begin[:, owner] + (np.arange(len(owner)) - first[owner])
-
-    def _ring(self) -> np.ndarray:
-        old, new = wires_of(self._model, self._once), wires_of(self._whole, self._all)
-        assert (new.ring_size[self.sources] == old.ring_size).all()
-        owner = np.repeat(np.arange(len(old.ring_size)), old.ring_size)
-        inside = np.arange(len(owner)) - starts(old.ring_size)[owner]
-        return new.ring_first[self.sources][:, owner] + inside
+    def tiled(self, field: Field, values: np.ndarray) -> np.ndarray:
+        """Return the array of all copies, of that of one."""
+        at = self.places(field)
+        if at is None and not field.refers:
+            return np.tile(values, self.count)
+        rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
+        each = np.broadcast_to(rows[:, None], (len(rows), self.count, rows.shape[1]))
+        if field.refers:
+            each = self._numbers[:, rows].swapaxes(0, 1)
+        found = each if at is None else np.empty((len(rows), at.size), values.dtype)
+        if at is not None:
+            found[:, at] = each
+        return found.reshape(*values.shape[:-1], self.count * values.shape[-1])
 
     def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return what `Run.load` takes of all copies, of what `Run.save` gave of one."""
-        at = {
-            "weight": self._weights(), "cursor": self.connections, "ring": self._ring(),
-            "count": self.sources, "above": self._detectors(),
-        }  # fmt: skip
-        found = {}
-        for name, values in saved.items():
-            of_kind = _OF_KIND.fullmatch(name)
-            if of_kind is not None:
-                found[name] = self._of_kind(of_kind[1], int(of_kind[2]), of_kind[3], values)
-            elif name in at:
-                found[name] = _spread(values, at[name])
-            else:  # of nodes and cells
-                found[name] = np.tile(values, self.count)
-        return found
-
-    def _of_kind(self, what: str, k: int, name: str, values: np.ndarray) -> np.ndarray:
-        """Values of all instances of a kind; the rows of a queue one after another."""
-        at = self.instances(k)
-        rows = values.reshape(-1, at.shape[1])
-        if what == "queue" and name == "connection":
-            numbers = np.append(self.connections, np.full((self.count, 1), -1), axis=1)
-            each = np.stack([own[rows] for own in numbers], axis=1)
-        else:
-            each = np.repeat(rows[:, None], self.count, axis=1)
-        found = np.zeros((len(rows), at.size), values.dtype)
-        found[:, at] = each
-        return found.reshape(-1)
+        return {f.key: self.tiled(f, saved[f.key]) for f in self._once.schema}
 
 
-def _spread(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Values of one copy at their places in all copies, (copies, m)."""
-    found = np.zeros(at.size, values.dtype)
-    found[at] = values
-    return found
+def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Entries of stretches that begin at `first`, by where those of each copy begin."""
+    owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    return begin[:, owner] + (np.arange(len(owner)) - first[owner])

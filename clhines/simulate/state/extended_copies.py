@@ -15,8 +15,7 @@ from clhines.simulate.engines.axial import neighbours
 from clhines.simulate.engines.extended import ExtendedSteps
 from clhines.simulate.engines.extended_reference import wanted_outputs
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events.sources import Wires
-from clhines.simulate.kinds.layouts import in_types_of, node_numbers
+from clhines.simulate.kinds.layouts import node_numbers
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.state import Chunk, TimedChunk
@@ -164,14 +163,7 @@ class CopiedSteps(ExtendedSteps):
 
     def save_once(self) -> dict[str, np.ndarray]:
         """Return arrays of one copy as it was started, which `load` takes."""
-        variables = self._host.variables
-        found = in_types_of(variables, variables.save(), self.dtype)
-        return found | {"failed": np.zeros(self.model.once.forest.num_cells, np.int32)}
-
-    @property
-    def wires_of_one(self) -> Wires:
-        """Tables of one copy."""
-        return self._host.variables.wires
+        return self._host.variables.save(self.dtype)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` or `save_once` gave."""
@@ -186,10 +178,10 @@ class CopiedSteps(ExtendedSteps):
         """Let variables have the values of a state, of one copy or of all."""
         known = self._host
         if self._is_once(saved):
-            known.load({"failed": known.failed, **saved})
+            known.load(saved)
             self.build(known.variables)
             return
-        known.load({"failed": known.failed, **known.variables.save()})  # which is then no start
+        known.load(known.variables.save())  # which is then no start
         whole = Tiled(known.variables, self.model, self.wires).whole()
         whole.load(saved)
         self.build(whole)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 
+from clhines.arrays import starts
 from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, check_values, write_npz
+from clhines.model.extended import Extended
 from clhines.model.model import Model
+from clhines.model.schema import Field
 from clhines.network.times import LAST_STEP
-from clhines.simulate.state.decisions import external_sums, incoming_scale, ring_slots
-from clhines.simulate.state.extended_saved import (
-    bounds_of,
-    check_events,
-    described,
-    extended_members,
-)
+from clhines.simulate.events.sources import ring_sizes
+from clhines.simulate.state.decisions import external_sums, incoming_scale
+from clhines.simulate.state.shapes import length, shape_of
 
 _WHAT = "a file that save() has written"
 _SCALAR = np.dtype(np.int64)
+_MOST = 2**31 - 1  # of all counts
 
 
 def signature(model: Model) -> str:
@@ -40,8 +41,32 @@ def signature(model: Model) -> str:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
     if model.extended is not None:
-        digest.update(described(model.extended))
+        digest.update(_described(model.extended))
     return digest.hexdigest()
+
+
+def _described(extended: Extended) -> bytes:
+    """Return a digest of everything in an extended network."""
+    digest = hashlib.sha256()
+
+    def add(value: object) -> None:
+        if isinstance(value, np.ndarray):
+            digest.update(repr((value.dtype.str, value.shape)).encode() + value.tobytes())
+        elif is_dataclass(value):
+            for one in fields(value):
+                add(getattr(value, one.name))
+        elif isinstance(value, dict):
+            for key, entry in value.items():
+                add(key)
+                add(entry)
+        elif isinstance(value, tuple):
+            for entry in value:
+                add(entry)
+        else:
+            digest.update(repr(value).encode())
+
+    add(extended)
+    return digest.digest()
 
 
 def write(path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str) -> None:
@@ -93,22 +118,21 @@ def read(
         if unknown:
             raise InputError(f"{file.name}: {shown(unknown[0])} is unknown; expected {_WHAT}")
         found = {name: file.read(name, member) for name, member in expected.items()}
-        if model.extended is not None:
-            check_events(f"{file.name}: ", found, model, model.extended, step)
+        _check_events(f"{file.name}: ", found, model, step)
         return step, found
 
 
 def checked(
-    arrays: Mapping[str, object], known: Mapping[str, np.ndarray], model: Model, step: int
+    arrays: Mapping[str, object], model: Model, dtype: np.dtype, step: int
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a state at the begin of a step, checked as those of a file.
 
     Parameters
     ----------
     arrays : dict of name -> array
-    known : dict of name -> array
-        Of the present state; their shapes and dtypes are expected.
     model : Model
+    dtype : float64 or float32
+        Of the simulation.
     step : int
 
     Raises
@@ -116,60 +140,127 @@ def checked(
     InputError
         One is missing, or has another shape, numbers of another kind or wrong values.
     """
-    extended, found = model.extended, dict[str, np.ndarray]()
-    plain = members(model, known["v"].dtype, step) if extended is None else {}
-    for name, old in known.items():
+    found = dict[str, np.ndarray]()
+    for name, expected in members(model, dtype, step).items():
         given = np.asarray(arrays[name]) if name in arrays else None
-        if given is None or given.shape != old.shape:
+        if given is None or given.shape != expected.shape:
             got = "missing" if given is None else given.shape
-            raise InputError(f"{name} is {got}; expected an array of shape {old.shape}")
-        kinds = {"f": "fiu", "i": "iu", "u": "iu"}.get(old.dtype.kind, old.dtype.kind)
-        if given.dtype.kind not in kinds:
-            raise InputError(f"{name} has dtype {given.dtype}; expected {old.dtype}")
-        expected = plain.get(name)
-        if extended is not None:
-            expected = Member(old.shape, old.dtype, *bounds_of(name, old.dtype, known, extended))
-        if expected is not None:
-            check_values(name, given, expected)
+            raise InputError(f"{name} is {got}; expected an array of shape {expected.shape}")
+        kind = expected.dtype.kind
+        if given.dtype.kind not in {"f": "fiu", "i": "iu"}.get(kind, kind):
+            raise InputError(f"{name} has dtype {given.dtype}; expected {expected.dtype}")
+        check_values(name, given, expected)
         with np.errstate(over="ignore"):
-            found[name] = given.astype(old.dtype)
-        check_values(name, found[name], Member(old.shape, old.dtype))
-    if extended is not None:
-        check_events("", found, model, extended, step)
+            found[name] = given.astype(expected.dtype)
+        check_values(name, found[name], Member(expected.shape, expected.dtype))
+    _check_events("", found, model, step)
     return found
 
 
 def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
     """Return the members, besides step and digest, of a file saved at the beginning of `step`."""
-    if model.extended is not None:
-        return extended_members(model, dtype)
-    cells, int32 = model.forest.num_cells, np.dtype(np.int32)
-    found = {
-        "v": Member((model.forest.num_nodes,), dtype),
-        "failed": Member((cells,), int32, 0, 0),  # a run that failed cannot be saved
-        "incoming": _incoming(model),
+    return {
+        f.key: Member(shape_of(model, f), f.dtype_in(dtype), *_bounds(model, f, step))
+        for f in model.schema
     }
-    for k, kind in enumerate(model.kinds):
-        for name in kind.mechanism.states:
-            found[f"state{k}_{name}"] = Member((kind.count,), dtype)
-    rule, given = model.connections.rule, model.connections
-    if rule is not None and given.largest.any():
-        float64 = np.dtype(np.float64)
+
+
+Bounds = tuple[float | np.ndarray | None, float | np.ndarray | None]
+
+
+def _bounds(model: Model, field: Field, step: int) -> Bounds:
+    """Return the least and the largest values of an array; None where any finite number will do."""
+    if field.key == "failed":  # a run that failed cannot be saved
+        return 0, 0
+    if field.key == "incoming":
+        return _incoming(model)
+    if field.what == "plastic":
+        rule, given = model.connections.rule, model.connections
+        assert rule is not None
         low, high = (np.where(given.plastic, w, given.weight) for w in (rule.w_min, rule.w_max))
-        found["plastic_weight"] = Member((len(given.weight),), float64, low, high)
-        for name in ("pre", "post"):
-            found[f"plastic_trace_{name}"] = Member((cells,), float64, 0, step + 1)
-            found[f"plastic_step_{name}"] = Member((cells,), int32, 0, step)
-    return found
+        return low, high
+    if field.what in ("plastic_trace", "plastic_step"):
+        return 0, step + (field.what == "plastic_trace")
+    if field.dtype != "int64":
+        return None, None
+    if field.refers:
+        return -1, length(model, field.refers) - 1
+    if field.what == "queue":
+        most = length(model, "event", field.kind)
+        return (0, most) if field.name == "size" else (-1, most - 1)
+    return 0, _MOST
 
 
-def _incoming(model: Model) -> Member:
-    """Return the member of pending events: sums of at most the weights of all sources."""
+def _incoming(model: Model) -> Bounds:
+    """Return the bounds of pending events: sums of at most the weights of all sources."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)
     scale = incoming_scale(model)
     most = (largest[:targets] + external_sums(model)[:targets]) / scale + count[:targets]
     most *= 1 + 2.0**-50  # of rounding these sums
-    shape = ring_slots(model), targets
-    return Member(shape, np.dtype(np.int64), -most, most)
+    return -most, most
+
+
+def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
+    """Raise InputError for events that no run can have under way at the begin of a step.
+
+    One that was due long before would be delivered late, and a self event that sends the next one
+    would go on for ever.
+
+    Parameters
+    ----------
+    where : str
+        Begin of messages.
+    arrays : dict of name -> array
+        Of the state.
+    """
+    if model.extended is None:
+        return
+    least = (step - 1) * model.dt  # those due before the middle of the last step were delivered
+    for k, kind in enumerate(model.kinds):
+        queue = model.schema.named(arrays, "queue", k)
+        if not queue:
+            continue
+        time, size = queue["time"], queue["size"]
+        if (queue["last"] >= np.maximum(size, 0)).any():
+            raise InputError(f"{where}queue{k}_last is above queue{k}_size; expected below it")
+        late = (np.arange(len(time))[:, None] < size) & (time < least)
+        if late.any():
+            q, j = np.argwhere(late)[0]
+            raise InputError(
+                f"{where}queue{k}_time[{q}, {j}] is {time[q, j]:g} ms; expected no self event of "
+                f"{kind.mechanism.name} before {least:g} ms"
+            )
+    _check_rings(where, arrays, model, model.extended, least)
+
+
+def _check_rings(
+    where: str,
+    arrays: Mapping[str, np.ndarray],
+    model: Model,
+    extended: Extended,
+    least: float,
+) -> None:
+    """Raise InputError for cursors that are not within their rings, or events due before."""
+    netcons, size = extended.netcons, ring_sizes(extended, model.dt)
+    source, cursor = netcons.source, arrays["cursor"]
+    lag = arrays["count"][source] - cursor
+    wrong = np.flatnonzero((lag < 0) | (lag > size[source]))
+    if len(wrong):
+        k = int(wrong[0])
+        most, count = int(size[source[k]]), int(arrays["count"][source[k]])
+        raise InputError(
+            f"{where}cursor[{k}] is {cursor[k]}; expected {max(count - most, 0)} to {count}, the "
+            "events of its source"
+        )
+    waiting = np.flatnonzero(lag > 0)
+    at = source[waiting]
+    due = arrays["ring"][starts(size)[at] + cursor[waiting] % size[at]] + netcons.delay[waiting]
+    late = np.flatnonzero(due < least)
+    if len(late):
+        k = int(waiting[late[0]])
+        raise InputError(
+            f"{where}ring: connection {k} has an event that is due at {due[late[0]]:g} ms; "
+            f"expected none before {least:g} ms"
+        )

@@ -409,10 +409,10 @@ class State:
         }
         saved["incoming"] = saved["incoming"].reshape(self.slots, self.model.num_targets)
         for k, (kind, states) in enumerate(zip(self.model.kinds, self.states, strict=True)):
-            names = kind.mechanism.states
-            if names:
-                rows = states.get(self.queue).reshape(len(names), kind.count)
-                saved |= {f"state{k}_{n}": row for n, row in zip(names, rows, strict=True)}
+            own = self.model.schema.of("state", k)
+            if own:
+                rows = states.get(self.queue).reshape(len(own), kind.count)
+                saved |= {f.key: row for f, row in zip(own, rows, strict=True)}
         return saved
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
@@ -420,7 +420,7 @@ class State:
         if self.model.num_targets:
             self.incoming.set(saved["incoming"].reshape(-1), self.queue)
         self.failed.set(saved["failed"].astype(np.int32), self.queue)
-        for k, kind in enumerate(self.model.kinds):
-            if kind.mechanism.states:
-                named = {n: saved[f"state{k}_{n}"] for n in kind.mechanism.states}
+        for k in range(len(self.model.kinds)):
+            named = self.model.schema.named(saved, "state", k)
+            if named:
                 self.states[k].set(self._packed_states(k, named), self.queue)

@@ -7,7 +7,7 @@ connections and queues, of which there are few, are made for all copies here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from clhines.model.extended import ADVANCE_REVERSAL
 from clhines.model.model import Kind
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.variables import Queue, Variables
+from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import Wires
 from clhines.simulate.kinds.layouts import (
     active_nodes,
@@ -34,6 +34,7 @@ from clhines.simulate.kinds.layouts import (
     nernst_scale,
 )
 from clhines.simulate.state.arena import Arena
+from clhines.simulate.state.copies import Copies
 
 WIDE = 128  # work-items of a row on other devices than CPUs
 NONE = np.zeros(0)
@@ -259,31 +260,20 @@ class Tiled(Variables):
     """
 
     def __init__(self, once: Variables, model: CopiedModel, wires: Wires) -> None:
-        vars(self).update(vars(once))
+        vars(self).update(vars(once.copy()))
         self.once, self.copied = once, model
         self.model, self.extended, self.wires = model, model.extended, wires
-        copies, old = model.copies, once.extended.netcons
-        sources = model.sources_of(np.arange(once.extended.num_sources)).reshape(copies, -1)
-        connections = model.connections_of()
-        first, new = old.first_weight, model.extended.netcons
-        owner = np.repeat(np.arange(old.count), np.diff(first))
-        at = new.first_weight[connections][:, owner] + (np.arange(len(owner)) - first[owner])
-        self.weight = _spread(once.weight, at)
-        self.cursor = _spread(once.cursor, connections)
-        owner = np.repeat(np.arange(len(once.wires.ring_size)), once.wires.ring_size)
-        at = np.arange(len(owner)) - once.wires.ring_first[owner]
-        self.ring = _spread(once.ring, wires.ring_first[sources][:, owner] + at)
-        self.count = _spread(once.count, sources)
-        self.above = _spread(once.above, model.detectors_of())
-        self.queues = {k: _queue_of(q, connections) for k, q in once.queues.items()}
-        self.drawn = {key: np.tile(drawn, copies) for key, drawn in once.drawn.items()}
+        copies = Copies(once.model, model, model.sources_of_each(), model.connections_of())
+        for field in once.model.schema:
+            if field.what in ("queue", "drawn") or field.per not in ("node", "cell", "instance"):
+                self.put(field, copies.tiled(field, once.array(field)))
 
     def whole(self) -> Variables:
         """Return the same with all that is of nodes and instances of all copies, too."""
         found, once, copies = Variables.__new__(Variables), self.once, self.copied.copies
         kept = {k: a for k, a in vars(self).items() if k not in ("once", "copied")}
         vars(found).update(kept)
-        found.v = np.tile(once.v, copies)
+        found.v, found.failed = np.tile(once.v, copies), np.tile(once.failed, copies)
         found.parameters, found.states, found.outputs = (
             [{k: np.tile(a, copies) for k, a in of_kind.items()} for of_kind in kinds]
             for kinds in (once.parameters, once.states, once.outputs)
@@ -294,22 +284,6 @@ class Tiled(Variables):
             for kind, rounds in zip(once.model.kinds, once.rounds, strict=True)
         ]
         return found
-
-
-def _spread(values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Values of one copy at their places in all copies, (copies, m)."""
-    found = np.zeros(at.size, values.dtype)
-    found[at] = values
-    return found
-
-
-def _queue_of(once: Queue, connections: np.ndarray) -> Queue:
-    copies, count = len(connections), len(once.size)
-    values = {f.name: np.tile(getattr(once, f.name), copies) for f in fields(Queue)}
-    of_copy = np.append(connections, np.full((copies, 1), -1), axis=1)
-    copy = np.repeat(np.arange(copies), count)
-    values["connection"] = of_copy[copy, values["connection"]]
-    return Queue(**values)
 
 
 def tiled_arenas(

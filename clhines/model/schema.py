@@ -1,0 +1,122 @@
+"""The schema of a state: every array that a run changes, and what its values belong to.
+
+Files, checks, MPI ranks, copies, the start and the importer go through the fields of
+`Model.schema`, so that a new array of a state is a new field and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a state.
+
+    Attributes
+    ----------
+    name : str
+    per : str
+        What the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
+        ``connection``, ``weight``, ``source`` of events, ``ring`` entry of the sources' times,
+        ``detector``, or ``remote`` node of other ranks.
+    dtype : str
+        ``real``: that of the simulation.
+    kind : int, optional
+        Number of a `Kind` in the model.
+    what : str
+        Family of the field, as ``state`` or ``queue``; empty for one of its own.
+    rows : str
+        What the first of two axes counts: ``slot`` of the ring of incoming events, self ``event``
+        of a queue, or ``watch`` condition.
+    refers : str
+        What the values are numbers of, -1 for none: ``connection``.
+    """
+
+    name: str
+    per: str
+    dtype: str = "real"
+    kind: int | None = None
+    what: str = ""
+    rows: str = ""
+    refers: str = ""
+
+    @property
+    def key(self) -> str:
+        """Name of the array in a file, as ``v``, ``ion_cai`` or ``state3_m``."""
+        number = "" if self.kind is None else str(self.kind)
+        return f"{self.what}{number}_{self.name}" if self.what else self.name
+
+    def dtype_in(self, real: DTypeLike) -> np.dtype:
+        """Dtype in a simulation whose values are of the dtype `real`."""
+        return np.dtype(real if self.dtype == "real" else self.dtype)
+
+
+# of a rule of plasticity, traces for all sources on every rank
+PLASTIC = (
+    Field("weight", "connection", "float64", what="plastic"),
+    *(Field(name, "source", "float64", what="plastic_trace") for name in ("pre", "post")),
+    *(Field(name, "source", "int32", what="plastic_step") for name in ("pre", "post")),
+)
+# of events at exact times
+EXACT = (
+    Field("weight", "weight"),
+    Field("cursor", "connection", "int64"),
+    Field("ring", "ring", "float64"),
+    Field("count", "source", "int64"),
+    Field("above", "detector", "bool"),
+)
+_QUEUE = (
+    ("time", "float64", "event", ""),
+    ("flag", "real", "event", ""),
+    ("sent", "float64", "event", ""),
+    ("connection", "int64", "event", "connection"),
+    ("size", "int64", "", ""),
+    ("last", "int64", "", ""),
+    ("armed", "bool", "watch", ""),
+    ("above", "bool", "watch", ""),
+)
+
+
+def queue_of(kind: int) -> Iterator[Field]:
+    """Yield the fields of the self events and WATCH conditions of a kind."""
+    for name, dtype, rows, refers in _QUEUE:
+        yield Field(name, "instance", dtype, kind, "queue", rows, refers)
+
+
+class Schema:
+    """The fields of a model's state, in the order of its files.
+
+    Parameters
+    ----------
+    fields : iterable of Field
+        Each once.
+    """
+
+    def __init__(self, fields: Iterable[Field]) -> None:
+        self._fields = tuple(dict.fromkeys(fields))
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self._fields)
+
+    @cached_property
+    def _families(self) -> dict[tuple[str, int | None], list[Field]]:
+        found: dict[tuple[str, int | None], list[Field]] = {}
+        for field in self._fields:
+            found.setdefault((field.what, field.kind), []).append(field)
+        return found
+
+    def of(self, what: str, kind: int | None = None) -> list[Field]:
+        """Fields of a family, as ``state``, of a kind where it belongs to one."""
+        return self._families.get((what, kind), [])
+
+    def named(
+        self, saved: Mapping[str, np.ndarray], what: str, kind: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Arrays of a family in a saved state, by the names of the fields."""
+        return {field.name: saved[field.key] for field in self.of(what, kind)}

@@ -1,0 +1,44 @@
+"""Shapes of the arrays of a saved state."""
+
+from __future__ import annotations
+
+from clhines.model.model import Model
+from clhines.model.schema import Field
+from clhines.simulate.events.sources import ring_sizes
+from clhines.simulate.state.decisions import ring_slots
+
+
+def shape_of(model: Model, field: Field) -> tuple[int, ...]:
+    """Shape of an array of a state of a whole network."""
+    axes = (field.rows, field.per) if field.rows else (field.per,)
+    return tuple(length(model, axis, field.kind) for axis in axes)
+
+
+def length(model: Model, per: str, kind: int | None = None) -> int:
+    """Count what an axis of an array counts; see `Field`."""
+    extended, given = model.extended, model.connections
+    if per in ("event", "watch"):
+        assert kind is not None
+        net = model.kinds[kind].mechanism.program.net
+        assert net is not None
+        if per == "watch":
+            return net.watches
+        return net.queue if any(s.kind != "event" for s in net.sends) else 0
+    if per == "instance":
+        assert kind is not None
+        return model.kinds[kind].count
+    if per in ("node", "cell", "target"):
+        forest = model.forest
+        return {"node": forest.num_nodes, "cell": forest.num_cells}.get(per, model.num_targets)
+    if extended is None:
+        sizes = {"connection": len(given.weight), "source": given.num_sources}
+        return sizes[per] if per in sizes else ring_slots(model)
+    if per == "ring":
+        return int(ring_sizes(extended, model.dt).sum())
+    return {
+        "connection": extended.netcons.count,
+        "weight": len(extended.netcons.weight),
+        "source": extended.num_sources,
+        "detector": len(extended.detector_node),
+        "remote": len(extended.remote_v),
+    }[per]
