@@ -1,5 +1,7 @@
 """Arguments of a solver's methods: what is converted, and what is rejected and how."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -31,6 +33,7 @@ def test_numbers_of_other_kinds_are_converted(queue):
 def test_wrong_arrays_of_the_host():
     """By what `Solver` asks, without a device."""
     arguments = Arguments(Forest.from_cells([chain(3), star(4)]), np.dtype("f4"), MockQueue())
+    engine = SimpleNamespace(empty_like=np.empty_like)
     good, rows = np.ones(7, np.float32), np.ones((2, 7), np.float32)
     masked = np.ma.masked_array(good, [1] + [0] * 6)
     for given, words in [
@@ -65,7 +68,7 @@ def test_wrong_arrays_of_the_host():
         (frozen, "out is read-only"),
     ]:
         with pytest.raises(InputError, match=words) as caught:
-            arguments.target(good, good, out, overwrite=False)
+            arguments.target(engine, good, good, out, overwrite=False)
         assert "\n" not in str(caught.value)
 
 
