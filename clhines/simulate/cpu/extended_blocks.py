@@ -16,7 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.arrays import offsets, stretch_of
-from clhines.device import program
+from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
@@ -83,7 +83,7 @@ def make(job: Job) -> ExtendedBlocks:
     """Make a run by blocks; see `Job`."""
     model, extended = job.model, job.model.extended
     assert extended is not None
-    units = job.queue.device.max_compute_units
+    units = devices.limits(job.queue.device).compute_units
     blocks = plan_blocks(model, wires_of(model, extended), units, always=job.asked)
     if blocks is None:
         raise InputError("steps are expected to be faster")

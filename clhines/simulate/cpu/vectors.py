@@ -136,7 +136,7 @@ class CellEpochs:
         limits = trust.limits(device, "epochs", state.dtype)
         check_width(lanes, "lanes", real, limits)
         widest = min(_LANES_BYTES, limits.trusted_bytes) // state.dtype.itemsize
-        lanes = chosen or choose_lanes(model.forest, widest, device.max_compute_units)
+        lanes = chosen or choose_lanes(model.forest, widest, limits.compute_units)
         split, network = state.decisions.split, state.decisions.network
         whole = network if split else model
         own = nodes_in_part(model, network) if split else slice(None)
@@ -145,7 +145,7 @@ class CellEpochs:
         most = limits.vector_bytes // state.dtype.itemsize
         several = dict[Mechanism, bool]()
         if split:
-            units = devices.whole_device(device).max_compute_units
+            units = devices.limits(devices.whole_device(device)).compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
             several = in_groups(network, lanes_of_all, most)
         twice = 2 * most <= _WIDEST and most * state.dtype.itemsize == _OF_MANY

@@ -326,7 +326,7 @@ class ExtendedSteps:
                 before.append(bound(self.queue, self._built, "events", some, end - first))
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
-            most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
+            most = BLOCKS_PER_UNIT * self.limits.compute_units
             items = [max(1, min(num_active(self.model) // LEAST_NODES, most))] * 2
             given["num_items"] = np.int32(items[0])
         else:
