@@ -181,20 +181,24 @@ def _network() -> Any:
 
 def _with_network(method: str) -> Callable[..., Any]:
     def call(**arguments: Any) -> Any:
+        import clhines
+
         net = _network()
         if "target" in arguments and arguments["target"] is _THINGS:
             arguments["target"] = net.groups[-1]
         result = getattr(net, method)(**arguments)
-        compile(net)
+        clhines.model.compile(net)
         return result
 
     return call
 
 
 def _threshold(threshold: Any) -> None:
+    import clhines
+
     net = _network()
     net.threshold = threshold
-    compile(net)
+    clhines.model.compile(net)
 
 
 def _simulate(**arguments: Any) -> Any:
