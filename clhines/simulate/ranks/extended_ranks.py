@@ -15,7 +15,7 @@ from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.extended_partition import ExtendedShare, steps_together
 from clhines.simulate.ranks.mpi import Ranks
-from clhines.simulate.ranks.partition import join, join_columns
+from clhines.simulate.ranks.partition import RankRecords, join
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.state import Chunk, TimedChunk
 
@@ -23,7 +23,7 @@ PartRun = ExtendedReference | ExtendedSteps
 
 
 class ExtendedSplit:
-    """Advances this rank's cells; see `runs.Run`.
+    """Advances this rank's cells; see `engines.run.Run`.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class ExtendedSplit:
         every = [s.remote for s in self._shares]
         self._pointed = np.unique(np.concatenate(every))
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
-        self._records: list[tuple[Record, Record, np.ndarray]] = []
+        self._records = RankRecords(ranks, self._local)
         self._started = False
 
     def _from_here(self, source: np.ndarray) -> np.ndarray:
@@ -99,16 +99,10 @@ class ExtendedSplit:
         """Begin a chunk of so many steps."""
         self._spikes = []
         with self.ranks.agreed():
-            self.run.begin(rows, self._localised(records))
+            self.run.begin(rows, self._records.localised(records))
         if not self._started:
             self._exchange()
             self._started = True
-
-    def _localised(self, records: Sequence[Record]) -> list[Record]:
-        """Return what this rank records: the same objects as long as the records are the same."""
-        known = {id(row[0]): row for row in self._records}
-        self._records = [known.get(id(r)) or (r, *self._local(r)) for r in records]
-        return [own for _, own, _ in self._records]
 
     def _local(self, record: Record) -> tuple[Record, np.ndarray]:
         some = self._own.nodes if record.kind < 0 else self._own.instances[record.kind]
@@ -139,25 +133,16 @@ class ExtendedSplit:
             chunk = self.run.end()
         failed = np.concatenate(self.ranks.comm.allgather(chunk.failed))
         source, time = (np.concatenate([s[k] for s in self._spikes]) for k in (0, 1))
-        values = self._joined(chunk.values)
+        values = self._records.joined(chunk.values)
         return TimedChunk.of(time, source, self.whole.dt, failed, values)
-
-    def _joined(self, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Columns of all ranks, on all ranks."""
-        columns = [columns for *_, columns in self._records]
-        parts = self.ranks.comm.allgather(list(zip(columns, values, strict=True)))
-        found = []
-        for k, (record, *_) in enumerate(self._records):
-            found.append(join_columns([part[k] for part in parts], len(record.index)))
-        return found
 
     # -- the whole -----------------------------------------------------------------------------
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
         with self.ranks.agreed():
-            values = self.run.now(self._localised(records), step)
-        return self._joined(values)
+            values = self.run.now(self._records.localised(records), step)
+        return self._records.joined(values)
 
     def voltages(self) -> np.ndarray:
         """(n,): of all cells, on all ranks."""

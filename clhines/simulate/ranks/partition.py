@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,21 +26,46 @@ if TYPE_CHECKING:
 _INSTANCE, _STATE = 1.0, 5.0
 
 
-def join_columns(parts: Sequence[tuple[np.ndarray, np.ndarray]], width: int) -> np.ndarray:
-    """(rows, width): what each rank has kept of a record.
+class RankRecords:
+    """Records of a network of which each rank has some entries.
 
     Parameters
     ----------
-    parts : sequence of ((c,) int64, (rows, c) array)
-        Columns of each rank and their values. Where they have different numbers of rows, as
-        crossings have, -1 follows.
-    width : int
+    ranks : Ranks
+    local : callable
+        Returns the entries of a record that this rank has, and (c,) int64, the columns that they
+        fill.
     """
-    rows = max(len(own) for _, own in parts)
-    found = np.full((rows, width), -1, np.result_type(*(own.dtype for _, own in parts)))
-    for columns, own in parts:
-        found[: len(own), columns] = own
-    return found
+
+    def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
+        self._ranks, self._local = ranks, local
+        self._rows: list[tuple[Record, Record, np.ndarray]] = []
+
+    def localised(self, records: Sequence[Record]) -> list[Record]:
+        """Return what this rank records: the same objects as long as the records are the same."""
+        known = {id(row[0]): row for row in self._rows}
+        self._rows = [known.get(id(r)) or (r, *self._local(r)) for r in records]
+        return [own for _, own, _ in self._rows]
+
+    def joined(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
+        """(rows, width) of each record, on all ranks: columns of all ranks.
+
+        Where ranks have different numbers of rows, as crossings have, -1 follows.
+        """
+        if not self._rows:
+            return []
+        assert values is not None  # else the error of this rank has been raised
+        columns = [columns for *_, columns in self._rows]
+        parts = self._ranks.comm.allgather(list(zip(columns, values, strict=True)))
+        found = []
+        for k, (record, *_) in enumerate(self._rows):
+            of_record = [part[k] for part in parts]
+            dtype = np.result_type(*(own.dtype for _, own in of_record))
+            rows = max(len(own) for _, own in of_record)
+            found.append(np.full((rows, len(record.index)), -1, dtype))
+            for where, own in of_record:
+                found[-1][: len(own), where] = own
+        return found
 
 
 def cell_costs(model: Model) -> np.ndarray:

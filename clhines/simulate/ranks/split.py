@@ -1,6 +1,6 @@
 """The run of one network on several MPI ranks: `SplitRun` advances and exchanges spikes.
 
-`mpi.Ranks` does the collectives, `partition` divides the network, `received` keeps the spikes that
+`mpi.Ranks` does the collectives, `partition` divides the network, `exchange` keeps the spikes that
 come and go. An error of one rank waits until the next collective, and is then raised on all.
 """
 
@@ -16,7 +16,7 @@ from clhines.errors import InputError
 from clhines.simulate.engines.run import Mark, PartRun
 from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
-from clhines.simulate.ranks.partition import Share, join, join_columns
+from clhines.simulate.ranks.partition import RankRecords, Share, join
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.state import Chunk, by_time
 
@@ -40,7 +40,7 @@ class SplitRun:
         self.ranks, self.share, self.run = ranks, share, run
         self.max_steps = run.max_steps
         self.first_cell, self._overlap = int(share.bounds[ranks.rank]), overlap
-        self._records: list[tuple[Record, Record, np.ndarray]] = []
+        self._records = RankRecords(ranks, lambda record: share.record(ranks.rank, record))
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
         self._error: Exception | None = None
@@ -72,14 +72,7 @@ class SplitRun:
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps."""
         self._spikes, self._waiting = [], None
-        self._try(self.run.begin, rows, self._localised(records))
-
-    def _localised(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records of this rank: the same objects as long as the records are the same."""
-        known = {id(whole): row for row in self._records for whole in row[:1]}
-        rank = self.ranks.rank
-        self._records = [known.get(id(r)) or (r, *self.share.record(rank, r)) for r in records]
-        return [own for _, own, _ in self._records]
+        self._try(self.run.begin, rows, self._records.localised(records))
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue steps, and exchange the spikes of those before them if that has waited."""
@@ -133,26 +126,13 @@ class SplitRun:
         none = [np.zeros(0, np.int64)]
         step, source = (np.concatenate(none + [s[k] for s in self._spikes]) for k in (0, 1))
         values = None if chunk is None else chunk.values
-        return Chunk(*by_time(step, source), failed, self._joined(values))
-
-    def _joined(self, values: list[np.ndarray] | None) -> list[np.ndarray]:
-        """Columns of all ranks, on all ranks."""
-        if not self._records:
-            return []
-        assert values is not None  # else `_settle` has raised
-        parts = self.ranks.comm.allgather([
-            (columns, own) for (_, _, columns), own in zip(self._records, values, strict=True)
-        ])  # fmt: skip
-        found = []
-        for k, (record, *_) in enumerate(self._records):
-            found.append(join_columns([part[k] for part in parts], len(record.index)))
-        return found
+        return Chunk(*by_time(step, source), failed, self._records.joined(values))
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        found = self._try(self.run.now, self._localised(records), step)
+        found = self._try(self.run.now, self._records.localised(records), step)
         self._settle()
-        return self._joined(found)
+        return self._records.joined(found)
 
     def voltages(self) -> np.ndarray:
         """(n,): of all cells, on all ranks."""
