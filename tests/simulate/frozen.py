@@ -37,6 +37,7 @@ import mod_files
 import networks
 import numpy as np
 import pyopencl as cl
+from engine_turns import two_sections
 from rank_program import busy_network
 
 from bench.neurons import NEURONS, neurons
@@ -147,17 +148,7 @@ def from_neuron(copies=1):
 
         import clhines.neuron
 
-        h.load_file("stdrun.hoc")
-        soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
-        soma.L = soma.diam = 20
-        dendrite.L, dendrite.diam, dendrite.nseg = 200, 2, 5
-        soma.insert("hh")
-        dendrite.insert("pas")
-        dendrite.connect(soma(1))
-        clamp, synapse = h.IClamp(soma(0.5)), h.ExpSyn(dendrite(0.5))
-        clamp.delay, clamp.dur, clamp.amp = 0.5, 1, 1.3
-        connection = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
-        connection.delay, connection.weight[0] = 1.013, 0.02
+        _sections = two_sections((0.5, 1, 1.3), 1.013, 0.02)
         h.finitialize(-65)
         return clhines.neuron.from_neuron(device=device, copies=copies, **options)[0]
 

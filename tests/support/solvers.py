@@ -3,7 +3,7 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
-from systems import forest_for, updates_for
+from systems import forest_for, make_system, updates_for
 
 from clhines import METHODS, Solver
 from clhines.device.devices import limits
@@ -103,3 +103,18 @@ def assert_solved(config, system, x):
 
 def on_device(queue, system):
     return {k: None if a is None else cla.to_device(queue, a) for k, a in system.arrays.items()}
+
+
+def assert_alike(solvers, bad):
+    """Two kernels for one forest, float32: both solve, and they find the same bad pivots."""
+    forest = solvers[0].forest
+    for rows, symmetric in ((None, True), (5, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        for solver in solvers:
+            system.assert_solved(solver.solve(**system.arrays))
+    system = make_system(forest, np.float32)
+    system.d[np.random.default_rng(3).choice(forest.num_nodes, bad, replace=False)] = -1
+    for solver in solvers:
+        solver.solve(**system.arrays, check=False)
+    assert np.array_equal(solvers[0].status(), solvers[1].status())
+    assert (solvers[0].status() >= 0).any()
