@@ -141,6 +141,3 @@ def _about(eq: Equations) -> tuple[str, ...]:
     if eq.actions:
         lines.append(f"  an event changes: {', '.join(a.state for a in eq.actions)}")
     return tuple(lines)
-
-
-__all__ = ["Text"]

@@ -1,7 +1,7 @@
 """NEURON's bins of events, of ``CVode.queue_mode(1, 0)``: what differs, and how they are written.
 
-A bin has the events of connections that are due in a step; see `simulate.bins`. NEURON counts bins
-from a time of its own, which each of its steps moves on.
+A bin has the events of connections that are due in a step; see `simulate.events.bins`. NEURON
+counts bins from a time of its own, which each of its steps moves on.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def make(job: Job) -> ExtendedBlocks:
 
 
 class ExtendedBlocks(ExtendedSteps):
-    """Advance an extended model by blocks of whole cells on a CPU; see `runs.Run`.
+    """Advance an extended model by blocks of whole cells on a CPU; see `engines.run.Run`.
 
     Parameters
     ----------

@@ -192,8 +192,8 @@ def make_groups(
 def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
     """For each kind, whether several instances are advanced at a time; see `choose_width`.
 
-    Scalar code calls the device's exp, vector code that of `mechanisms.exponentials`. Parts of a
-    network must choose as the whole network would, or results differ in the last bits.
+    Scalar code calls the device's exp, vector code that of `mechanisms.emit.exponentials`. Parts
+    of a network must choose as the whole network would, or results differ in the last bits.
     """
     blocks = make_blocks(model.forest, variable_nodes(model), lanes)
     own = np.where(blocks.cells >= 0, blocks.cells, blocks.cells[:, :1])

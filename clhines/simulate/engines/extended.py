@@ -159,7 +159,7 @@ def _solver_of(
 
 
 class ExtendedSteps:
-    """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
+    """Advance an extended model with a solver, in the order of its plan; see `engines.run.Run`.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Spec of the kernels that deliver spikes; `delivery` launches them."""
+"""Spec of the kernels that deliver spikes; `grid` launches them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections as the tables that the kernels of `delivery` read."""
+"""Connections as the tables that the kernels of `grid` read."""
 
 from __future__ import annotations
 

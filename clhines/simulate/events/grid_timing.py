@@ -1,6 +1,6 @@
 """Times of the algorithms that deliver spikes, measured in turn on lists of spikes.
 
-`delivery.Delivery` names the candidates, makes the lists and takes the fastest.
+`grid.Delivery` names the candidates, makes the lists and takes the fastest.
 """
 
 from __future__ import annotations

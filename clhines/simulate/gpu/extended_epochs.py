@@ -54,7 +54,7 @@ def make(job: Job) -> ExtendedEpochs:
 
 
 class ExtendedEpochs(ExtendedSteps):
-    """Advance an extended model by whole cells; see `runs.Run`.
+    """Advance an extended model by whole cells; see `engines.run.Run`.
 
     Parameters
     ----------

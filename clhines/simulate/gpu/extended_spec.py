@@ -34,7 +34,7 @@ class EpochBlocks(KindBlocks):
     num_values : int
         Lines of values of an instance in a list.
     quick : bool
-        Functions are those of `epoch_rates.side_by_side`.
+        Functions are those of `rates.side_by_side`.
     lined : bool
         States of a launch are in the lines of the lists, in local memory where `local`; they are
         in their arena before and after it, and where something of it is recorded.
@@ -116,7 +116,7 @@ class ExtendedEpochSpec(EpochSpec):
     selects : bool
         The first step of a launch computes new states and leaves them: launches are long.
     terms : tuple of int
-        Of exponentials, see `epoch_tables`.
+        Of exponentials, see `tables`.
     nernst, currents_read : tuple of str
         Ions whose reversal potential is Nernst's at some node, and whose current a block reads.
     """

@@ -1,4 +1,4 @@
-"""Lanes, registers and memory of epochs where a lane takes a node; see `epoch_nodes`."""
+"""Lanes, registers and memory of epochs where a lane takes a node; see `lists`."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class EpochSpec(TemplateSpec):
     registers : int
         Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
     by_node : bool
-        A lane takes a node with all its mechanisms, see `epoch_nodes`; states are in global
+        A lane takes a node with all its mechanisms, see `lists`; states are in global
         memory. Otherwise it takes an instance, and leaves its sums in a slot.
     uniform : tuple of tuple of str
         Of each kind the parameters that are one number in each list of nodes.

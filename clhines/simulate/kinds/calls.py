@@ -266,7 +266,7 @@ class ExtendedSpec(TemplateSpec):
     nernst : tuple of str
         Ions whose reversal potentials the steps work out somewhere.
     bins : int
-        Rounds of events in bins of a step, see `simulate.bins`; 0 where there are none.
+        Rounds of events in bins of a step, see `events.bins`; 0 where there are none.
     by_cell : bool
         The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
         are in local memory.

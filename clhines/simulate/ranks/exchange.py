@@ -1,4 +1,4 @@
-"""Spikes between a device and other MPI ranks; `split_run` sends and receives them."""
+"""Spikes between a device and other MPI ranks; `split` sends and receives them."""
 
 from __future__ import annotations
 

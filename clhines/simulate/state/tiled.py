@@ -289,7 +289,7 @@ class Tiled(Variables):
 def tiled_arenas(
     variables: Tiled, tiler: Tiler, base_d: np.ndarray, place: Callable[[], np.ndarray]
 ) -> dict[str, Arena]:
-    """Return the arenas of `extended_tables.filled_arenas`, with its regions in the same order.
+    """Return the arenas of `kinds.layouts.filled_arenas`, with its regions in the same order.
 
     Parameters
     ----------

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from fractions import Fraction
 
 from clhines.mechanisms.nmodl.reading.tree import File, Refused, Variable
 
 BUILT_IN = ("celsius", "diam", "area")  # values come from the model around
-GIVEN = ("v", "t", "dt")
 CELSIUS, DIAM, AREA = 6.3, 500.0, 100.0  # NEURON's before a script changes them
 
 
@@ -104,8 +102,3 @@ def plain(name: str) -> str:
     while "__" in found:
         found = found.replace("__", "_u_")
     return "u" + found if found.startswith("_") or not found else found
-
-
-def declared_globals(file: File) -> Mapping[str, int]:
-    """Names of a GLOBAL statement with their lines."""
-    return file.globals
