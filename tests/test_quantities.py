@@ -88,7 +88,7 @@ def ion(**given):
         "BREAKPOINT { ica = 1e-6*(v - eca) }"
     ), "all")  # fmt: skip
     net.ion("ca", **given)
-    found = compile(net).extended.ions[0]
+    found = compile(net).ions[0]
     return found.e, found.ci, found.co
 
 

@@ -10,22 +10,21 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
+from clhines.model.additions import fields_of
 from clhines.model.constant import ConstantSums
 from clhines.model.copied import CopiedModel, are_alike
-from clhines.model.extend import Instances, extended_of
-from clhines.model.extended import Extended
 from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
-from clhines.model.model import Kind, Model
+from clhines.model.model import Model
 from clhines.model.needs import of_model, of_network, phrases
 from clhines.model.wires import compiled_connections, compiled_events
-from clhines.network.additions import Added, Sources
+from clhines.network.additions import Sources
 from clhines.network.changes import Changes
 from clhines.network.copied import CopiedNetwork
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.rounds import NodeValues
 from clhines.network.times import as_step
-from clhines.network.wiring import Columns, Wiring
+from clhines.network.wiring import Wiring
 
 
 def compile(
@@ -76,8 +75,8 @@ def _compiled(
     wiring, stored = network.wiring(changes), changes.stored
     constant_d, constant_b = constant_sums(groups, structure)
     features = of_network(added, groups, wiring.given)
-    extended = bool(features)
-    if extended and any(columns[5].any() for columns in wiring.given):
+    exact = bool(features)
+    if exact and any(columns[5].any() for columns in wiring.given):
         raise InputError(
             "rule: connections are not plastic where events act at exact times, here for "
             f"{phrases(features - {'exact_times'} or features, 'and')}; expected no rule"
@@ -86,18 +85,23 @@ def _compiled(
     check_temperature(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
-    places = dt, 0 if extended else targets, first, instances
-    own = wiring if not extended else Wiring(network)
+    places = dt, 0 if exact else targets, first, instances
+    own = wiring if not exact else Wiring(network)
     of_nodes = {
         "u": -structure.once("g_axial"),
         "capacitance": structure.once("capacitance"),
         "area": structure.once("area"),
         "constant_d": constant_d,
         "constant_b": constant_b,
+        "constant_g": constant_sums(groups, structure, axial=False)[0],
         "v_init": spread("v_init", times[1], n, own=False, unit="mV"),
     }
-    if extended:
-        of_nodes["constant_g"] = constant_sums(groups, structure, axial=False)[0]
+    cells = Sources(network, 0, network.soma, _threshold(network))
+    at_times = wiring if exact else Wiring(network)
+    added_fields = fields_of(
+        added, cells, kinds, instances, network.area, network.celsius,
+        (at_times.given, at_times.outside), times[2],
+    )  # fmt: skip
     model = Model(
         forest=network.forest,
         soma=network.soma,
@@ -107,16 +111,13 @@ def _compiled(
         num_targets=places[1],
         connections=compiled_connections(own, *places),
         events=compiled_events(own, dt, first, instances),
-        threshold=spread("threshold", network.threshold, network.num_cells),
         dt=dt,
-        secondorder=_second_order(times[2], extended),
+        secondorder=_second_order(times[2], exact),
         seed=as_seed(times[3]),
-        extended=_extended(network, added, (kinds, instances), wiring, times[2])
-        if extended
-        else None,
         stored=frozenset(stored),
+        **added_fields,
     )
-    return replace(model, needs=features | of_model(model))
+    return replace(model, needs=features | of_model(model, exact))
 
 
 def with_values(
@@ -146,7 +147,6 @@ def with_values(
     kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
     check_temperature(kinds, network.celsius)
     constant_d, constant_b = sums.sums(changes)
-    more = {"constant_g": sums.conductances(changes)} if model.extended is not None else {}
     return replace(
         model,
         kinds=kinds,
@@ -154,30 +154,21 @@ def with_values(
             constant_d=constant_d,
             constant_b=constant_b,
             v_init=spread("v_init", v_init, network.forest.num_nodes, own=False, unit="mV"),
-            **more,
+            constant_g=sums.conductances(changes),
         ),
         stored=frozenset(changes.stored),
     )
 
 
-def _extended(
-    network: Network,
-    added: Added,
-    places: tuple[tuple[Kind, ...], Instances],
-    wiring: Wiring,
-    order: object,
-) -> Extended:
-    threshold = spread("threshold", network.threshold, network.num_cells)
-    cells = Sources(network, 0, network.soma, threshold)
-    given: tuple[Columns, Columns] = wiring.given, wiring.outside
-    return extended_of(added, cells, *places, network.area, network.celsius, given, order)
+def _threshold(network: Network) -> np.ndarray:
+    return spread("threshold", network.threshold, network.num_cells)
 
 
-def _second_order(value: object, extended: bool) -> bool:
+def _second_order(value: object, exact: bool) -> bool:
     """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    known = (0, 1, 2) if extended else (0, 2)
+    known = (0, 1, 2) if exact else (0, 2)
     if not isinstance(value, (int, np.integer)) or value not in known:
         raise InputError(f"secondorder is {shown(value)}; expected True or False")
     return bool(value > 0)

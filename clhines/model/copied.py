@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
 from clhines.arrays import shifted
-from clhines.model.extend import extended_of
-from clhines.model.extended import Extended, IonNodes
+from clhines.model.additions import fields_of
+from clhines.model.ions import IonNodes
 from clhines.model.model import Kind, Model
+from clhines.model.sources import NetCons, Played, Sources
 from clhines.model.wires import compiled_connections, compiled_events
-from clhines.network.additions import Sources
+from clhines.network.additions import Sources as GivenSources
 from clhines.network.changes import Changes
 from clhines.network.copied import CopiedNetwork, frozen
 from clhines.network.groups import Group
@@ -176,7 +177,8 @@ class CopiedModel(Model):
         own["instances"] = _Instances(once, network.groups, copies)
         own["num_targets"], own["first_cell"], own["stored"] = 0, 0, once.stored
         own["dt"], own["secondorder"], own["seed"] = once.dt, once.secondorder, once.seed
-        own["threshold"] = np.tile(once.threshold, copies)
+        same = "celsius", "random_index", "bins", "second_order_currents", "remote_v"
+        own.update({name: getattr(once, name) for name in same})
         own["needs"] = once.needs | {"copies"}
         nothing, first = Wiring(network), np.zeros(0, int)
         own["connections"] = compiled_connections(nothing, once.dt, 0, first, ())
@@ -188,8 +190,7 @@ class CopiedModel(Model):
 
     def sources_of_each(self) -> np.ndarray:
         """Return numbers of the sources of each copy, (copies, num_sources) int64."""
-        assert self.once.extended is not None
-        every = np.arange(self.once.extended.num_sources)
+        every = np.arange(self.once.sources.count)
         return self.sources_of(every).reshape(self.copies, -1)
 
     def connections_of(self) -> np.ndarray:
@@ -197,18 +198,45 @@ class CopiedModel(Model):
         return self._network.connections_of()
 
     @cached_property
-    def extended(self) -> Extended:
-        """What only executors of extended networks take."""
-        assert self.once.extended is not None
+    def ions(self) -> tuple[IonNodes, ...]:
+        """See `Model`."""
         n = self.once.forest.num_nodes
-        ions = tuple(CopiedIon(ion, self.copies, n) for ion in self.once.extended.ions)
-        network = self._network
-        cells = Sources(network, 0, self.soma, self.threshold)
+        return tuple(CopiedIon(ion, self.copies, n) for ion in self.once.ions)
+
+    @cached_property
+    def _added(self) -> dict[str, Any]:
+        network, threshold = self._network, np.tile(self.once.threshold, self.copies)
         wiring = network.wiring(Changes())
-        return extended_of(
-            network.added, cells, self.kinds, self.instances, self.area, network.celsius,
-            (wiring.given, wiring.outside), self._order, ions,
+        return fields_of(
+            network.added, GivenSources(network, 0, self.soma, threshold), self.kinds,
+            self.instances, self.area, network.celsius, (wiring.given, wiring.outside),
+            self._order, self.ions,
         )  # fmt: skip
+
+    @cached_property
+    def sources(self) -> Sources:
+        """See `Model`."""
+        return self._added["sources"]
+
+    @cached_property
+    def netcons(self) -> NetCons:
+        """See `Model`."""
+        return self._added["netcons"]
+
+    @cached_property
+    def pointers(self) -> dict[tuple[int, str], np.ndarray]:
+        """See `Model`."""
+        return self._added["pointers"]
+
+    @cached_property
+    def played(self) -> tuple[Played, ...]:
+        """See `Model`."""
+        return self._added["played"]
+
+    @cached_property
+    def random_ids(self) -> dict[tuple[int, str], np.ndarray]:
+        """See `Model`."""
+        return self._added["random_ids"]
 
 
 def are_alike(network: CopiedNetwork, model: Model) -> bool:
@@ -220,16 +248,15 @@ def are_alike(network: CopiedNetwork, model: Model) -> bool:
     """
     kinds = [k for k, _ in model.instances if k >= 0]
     streams = {(model.instances[g][0], name) for g, name, _ in network.once.added.streams}
-    extended = model.extended
     return (
         len(kinds) == len(set(kinds))
-        and extended is not None
+        and model.exact
         and not any(
             a.role == "noise"
             for kind in model.kinds
             for given in kind.mechanism.program.blocks.values()
             for a in given
         )
-        and streams == {*extended.streams}
+        and streams == {*model.random_ids}
         and not network.once.wiring(Changes()).outside
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +12,9 @@ from clhines.arrays import stretch_of
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
-from clhines.model.extended import Extended
+from clhines.model.ions import IonNodes
 from clhines.model.schema import EXACT, PLASTIC, Field, Schema, queue_of
+from clhines.model.sources import NetCons, Played, Sources
 from clhines.network.rounds import NodeValues
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
@@ -85,17 +86,34 @@ class Model:
     num_targets : int
         Instances that take events.
     connections : Connections
-        In the order given; sources are cells of the network, targets are numbered as here.
+        Those delivered in whole steps, in the order given; targets are numbered as here.
     events : Events
-    threshold : (num_cells,) float64, mV
+    sources : Sources
+        The cells' somas first.
     dt : float, ms
     secondorder : bool
     seed : int
         Of the noise.
     first_cell : int
         Number of cell 0 in the network; not 0 in a part of one.
-    extended : Extended or None
-        Where events act at exact times; `connections` and `events` are then empty.
+    netcons : NetCons
+        Connections whose events act at exact times.
+    celsius : float
+    ions : tuple of IonNodes
+    pointers : dict of (kind, name) -> (count,) int64
+        Node whose voltage each instance's pointer points to.
+    played : tuple of Played
+    random_ids : dict of (kind, name) -> (count, 3) uint32
+        Numbers of each instance's stream of Random123.
+    random_index : int
+        The global index of Random123.
+    second_order_currents : bool
+        Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
+    bins : bool
+        Whether connections deliver in bins of a step; see `Additions.bin_events`.
+    remote_v : (r,) float64, mV
+        At the start, of nodes of other ranks at which pointers of this one point; they have the
+        numbers after those of its own nodes.
     stored : frozenset of (str, str)
         Mechanisms and parameters whose values a simulation changes; see `Changes`.
     needs : frozenset of str
@@ -110,14 +128,33 @@ class Model:
     num_targets: int
     connections: Connections
     events: Events
-    threshold: np.ndarray
+    sources: Sources
     dt: float
     secondorder: bool
     seed: int
     first_cell: int = 0
-    extended: Extended | None = None
+    netcons: NetCons = field(default_factory=NetCons.none)
+    celsius: float = 6.3
+    ions: tuple[IonNodes, ...] = ()
+    pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
+    played: tuple[Played, ...] = ()
+    random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
+    random_index: int = 0
+    second_order_currents: bool = False
+    bins: bool = False
+    remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     stored: frozenset[tuple[str, str]] = frozenset()
     needs: frozenset[str] = frozenset()
+
+    @property
+    def exact(self) -> bool:
+        """Whether events act at exact times."""
+        return "exact_times" in self.needs
+
+    @property
+    def threshold(self) -> np.ndarray:
+        """(num_cells,) float64, mV: of the somas."""
+        return self.sources.detector_threshold[: len(self.soma)]
 
     @property
     def u(self) -> np.ndarray:
@@ -180,12 +217,12 @@ class Model:
 
     def _fields(self) -> Iterator[Field]:
         yield from (Field("v", "node"), Field("failed", "cell", "int32"))
-        given, extended = self.connections, self.extended
-        if extended is None:
+        given = self.connections
+        if not self.exact:
             yield Field("incoming", "target", "int64", rows="slot")
         else:
             yield from EXACT
-            if len(extended.remote_v):
+            if len(self.remote_v):
                 yield Field("remote_v", "remote")
         for k, kind in enumerate(self.kinds):
             program = kind.mechanism.program
@@ -193,23 +230,20 @@ class Model:
                 yield from (Field(q.name, "instance", "real", k, what) for q in values)
         if given.rule is not None and given.largest.any():
             yield from PLASTIC
-        if extended is None:
-            return
-        for ion in extended.ions:
+        for ion in self.ions:
             for name in (*ion.variables, f"d{ion.variables[3]}"):
                 yield Field(name, "node", what="ion")
         for k, kind in enumerate(self.kinds):
-            if kind.mechanism.program.net is not None:
+            if self.exact and kind.mechanism.program.net is not None:
                 yield from queue_of(k)
-        for k, name in extended.streams:
+        for k, name in self.random_ids:
             yield Field(name, "instance", "int64", k, "drawn")
-        for played in extended.played:
+        for played in self.played:
             yield Field(played.parameter, "instance", "real", played.kind, "played")
 
     def streams(self) -> Iterator[tuple[int, str, np.ndarray]]:
         """Yield group, name and numbers, (count, 3) uint32, of all streams of random numbers."""
-        given = self.extended.streams if self.extended is not None else {}
-        for (k, name), ids in given.items():
+        for (k, name), ids in self.random_ids.items():
             for number, (of, place) in enumerate(self.instances):
                 if of == k:
                     yield number, name, ids[place]

@@ -133,21 +133,21 @@ def _begins_otherwise(group: Group) -> bool:
     return any(bool(np.any(values.get(name, x) != x)) for name, x in default.items())
 
 
-def of_model(model: Model) -> frozenset[str]:
-    """Return the needs that the arrays of a model show."""
-    extended, kinds = model.extended, model.kinds
+def of_model(model: Model, exact: bool) -> frozenset[str]:
+    """Return the needs that the arrays of a model show; `exact`: its events act at exact times."""
+    kinds = model.kinds
     found: dict[str, object] = {"noise": any(kind.mechanism.uses_noise for kind in kinds)}
-    if extended is None:
+    if not exact:
         found |= {"grid_times": True, "plastic": model.connections.rule is not None}
     else:
-        short = extended.is_emitted[extended.netcons.source] & (extended.netcons.delay < model.dt)
+        short = model.sources.is_emitted[model.netcons.source] & (model.netcons.delay < model.dt)
         artificial = [kind.mechanism.kind == "artificial" for kind in kinds]
         found |= {
             "exact_times": True,
             "instant_events": short.any(),
-            "ion_order": extended.second_order_currents,
+            "ion_order": model.second_order_currents,
             "read_currents": any(_reads_currents(kind) for kind in kinds),
-            "played_artificial": any(artificial[played.kind] for played in extended.played),
+            "played_artificial": any(artificial[played.kind] for played in model.played),
             "no_cells": not model.forest.num_cells,
         }
     return frozenset(word for word, is_so in found.items() if is_so)

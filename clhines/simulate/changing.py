@@ -85,7 +85,7 @@ class Changing:
         self._in_place = False  # parameters are others on the device than in the run's model
         whole = self.ranks is None and isinstance(made.runner, DeviceRun)
         self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
-        self._unit = incoming_scale(model) if model.extended is None else 1.0
+        self._unit = incoming_scale(model) if not model.exact else 1.0
         _protect(model)
 
     @property
@@ -106,7 +106,7 @@ class Changing:
     @property
     def _saved_unit(self) -> float:
         """Unit of events under way in arrays that leave the run: that of a new simulation."""
-        return incoming_scale(self.model) if self._model.extended is None else self._unit
+        return incoming_scale(self.model) if not self._model.exact else self._unit
 
     @property
     def _first(self) -> bool:
@@ -239,14 +239,12 @@ class Changing:
 
     def _checked(self, group: Group, name: str, value: object) -> Value:
         checked = as_value(group, name, value)
-        extended, k = self._model.extended, self._model.instances[group.number][0]
-        if extended is None and name in group.mechanism.begins:
+        model, k = self._model, self._model.instances[group.number][0]
+        if not model.exact and name in group.mechanism.begins:
             raise InputError(
                 f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
             )
-        if extended is not None and any(
-            p.kind == k and p.parameter == name for p in extended.played
-        ):
+        if any(p.kind == k and p.parameter == name for p in model.played):
             raise InputError(
                 f"{group.mechanism.name}: {name} takes values in time, of play(); expected another "
                 "parameter"
@@ -349,7 +347,7 @@ class Changing:
     def _check_spikes_known(self) -> None:
         """Raise InputError where other weights could not act on all events under way."""
         model, spikes = self._model, self._under_way
-        if self._fresh or self._broken or model.extended is not None or spikes.since < 0:
+        if self._fresh or self._broken or model.exact or spikes.since < 0:
             return
         saved = self.runner.save()
         with agreed(self.ranks):
@@ -374,7 +372,7 @@ class Changing:
         with agreed(self.ranks):
             model = self._compiled()
         start_is_old = self._start_is_old
-        run, same = self.runner, model.extended is self._model.extended
+        run, same = self.runner, model.sources is self._model.sources
         if same and isinstance(run, ExtendedSteps) and run.restarts:
             run.restart(model)
             made = Made(self.runner, self.engine, self.chunk)
@@ -393,8 +391,8 @@ class Changing:
             for number, name in begun:
                 _put_state(saved, model, number, name)
             if weight is not None:
-                if model.extended is not None:
-                    weight = model.extended.netcons.weight
+                if model.exact:
+                    weight = model.netcons.weight
                 of_wires = [f.key for f in model.schema if f.name == "weight" and f.kind is None]
                 saved |= {key: weight for key in of_wires if key in saved}
         self.runner.load(saved)

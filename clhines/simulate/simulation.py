@@ -256,7 +256,7 @@ class Simulation(Changing, Recording):
                 )
             failed = int(min(done.failed[done.failed > 0], default=0))
             last = failed - 1 if failed else self.step + count
-            if self._model.extended is None:
+            if not self._model.exact:
                 self._under_way.note(done, self._model, self.step + count)
             self._streamed(records, done, self.step + 1, last)
             return done, failed
@@ -300,11 +300,11 @@ class Simulation(Changing, Recording):
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         self._settle()
-        found, extended = self.runner.weights(), self._model.extended
-        if extended is None:
+        found, model = self.runner.weights(), self._model
+        if not model.exact:
             return found
-        netcons = extended.netcons
-        events = extended.num_sources - self.network.added.num_sources  # from outside come last
+        netcons = model.netcons
+        events = model.sources.count - self.network.added.num_sources  # from outside come last
         return found[: netcons.first_weight[netcons.count - events]]
 
     @exclusive

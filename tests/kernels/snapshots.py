@@ -153,7 +153,7 @@ def extended_specs(dtype):
     net, _ = extended_ranks.network()
     for secondorder in (0, 1, 2):
         model = compile(net, 0.025, secondorder=secondorder, seed=7)
-        variables = Variables(model, model.extended, wires_of(model, model.extended))
+        variables = Variables(model, wires_of(model))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
         spec, _ = spec_of(variables, tables, real, None, vector_bytes=64 * (secondorder == 1))
@@ -167,7 +167,7 @@ def extended_epoch_specs(dtype, limits):
     net = extended_cells.network()[0]
     for secondorder in (0, 1):
         model = compile(net, 0.025, secondorder=secondorder, seed=7)
-        variables = Variables(model, model.extended, wires_of(model, model.extended))
+        variables = Variables(model, wires_of(model))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d)
         functions = spec_of(variables, tables, real_name(dtype), None)[0]

@@ -93,15 +93,15 @@ def test_which_networks(cpu):
     """Pointers tie cells; the steps of a launch are those of the shortest way between blocks."""
     net, _ = with_fire()
     model = compile(net, DT)
-    wires, work = wires_of(model, model.extended), work_of(model)
+    wires, work = wires_of(model), work_of(model)
     assert plan_blocks(model, wires, 2).count == 1  # too little to do for two
     assert blocks_of(model, wires, work, CELLS, np.inf) is None  # an artificial cell sends to two
     found = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
-    assert found.epoch == int(model.extended.netcons.delay[found.crossing].min() / DT + 1e-9)
+    assert found.epoch == int(model.netcons.delay[found.crossing].min() / DT + 1e-9)
     net, _ = network()
     net.point(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
     model = compile(net, DT)
-    wires, work = wires_of(model, model.extended), work_of(model)
+    wires, work = wires_of(model), work_of(model)
     assert blocks_of(model, wires, work, CELLS, 1.0) is None
     assert blocks_of(model, wires, work, 1, 1.0).epoch > STOP / DT
 

@@ -10,7 +10,6 @@ from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123
 from clhines.mechanisms.ir.program import Quantity
-from clhines.model.extended import Extended
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
@@ -52,16 +51,9 @@ class OneCopy:
         self._sim.take_state(step, arrays, unit)
 
 
-def extended_of(sim: Simulation | OneCopy) -> Extended:
-    """Return what is extended in the network of a simulation."""
-    extended = sim.model.extended
-    assert extended is not None
-    return extended
-
-
 def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
     """Return first entry and size of the ring of each source in a state, (sources,) int64."""
-    size = ring_sizes(extended_of(sim), sim.model.dt)
+    size = ring_sizes(sim.model)
     return starts(size), size
 
 
@@ -135,13 +127,13 @@ def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
     for values, variable, instances in _ions(sim, imported, arrays):
         nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
         values[nodes] = np.tile(instances.values(variable), copies)
-    extended = extended_of(sim)
-    arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
+    own = sim.model
+    arrays["above"] = arrays["v"][own.sources.detector_node] > own.sources.detector_threshold
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
     _take_watches(sim, imported, arrays)
-    cells = np.isin(extended.netcons.source, np.concatenate([[-1], *extended.emitted.values()]))
-    sent = arrays["count"][extended.netcons.source]  # by INITIAL; NEURON's queue has those
+    cells = np.isin(own.netcons.source, np.concatenate([[-1], *own.sources.emitted.values()]))
+    sent = arrays["count"][own.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     _take_crossed(sim, imported, arrays)
     sim.take_state(step_of(model.h, sim.model.dt), arrays, 1.0)
@@ -159,12 +151,12 @@ def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
 
 def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Let voltages act now that have crossed their threshold in NEURON's last step."""
-    extended, t = extended_of(sim), imported.model.h.t
+    model, t = sim.model, imported.model.h.t
     first, size = rings_of(sim)
-    found = np.isin(extended.netcons.source, extended.detector_source)
+    found = np.isin(model.netcons.source, model.sources.detector_source)
     count = arrays["count"]
-    arrays["cursor"] = np.where(found, count[extended.netcons.source], arrays["cursor"])
-    above = dict(zip(extended.detector_source.tolist(), arrays["above"].tolist(), strict=True))
+    arrays["cursor"] = np.where(found, count[model.netcons.source], arrays["cursor"])
+    above = dict(zip(model.sources.detector_source.tolist(), arrays["above"].tolist(), strict=True))
     imported.crossed.clear()
     for address, sources in imported.detectors().items():
         if above[int(sources[0])] and not imported.model.memory.above(address):
@@ -186,7 +178,7 @@ def voltages(imported: Imported) -> np.ndarray:
 
 def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
     """(w,) float64: weights of all connections, as NEURON has them now."""
-    netcons = extended_of(sim).netcons
+    netcons = sim.model.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
     known, count = _known_weights(imported)
     number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
@@ -217,8 +209,8 @@ def _take_streams(
         streams = [getattr(thing, name) for thing in instances.things]
         drawn = np.array([stream.get_seq() for stream in streams]).astype(np.int64)
         values[place] = np.tile(drawn, copies)
-        ids = extended_of(sim).streams[k, name][place[: len(streams)]]
-        index = np.full((len(ids), 1), extended_of(sim).random_index, np.uint32)
+        ids = sim.model.random_ids[k, name][place[: len(streams)]]
+        index = np.full((len(ids), 1), sim.model.random_index, np.uint32)
         expected = random123.random_uniform(np.hstack([ids, index]), drawn, 1, 0)
         for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
             known = abs(stream.uniform(0, 1) - x) < 1e-15
@@ -317,7 +309,7 @@ def put_values(sim: Simulation, imported: Imported) -> None:
 
 def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:
     """Write the weights that events have changed."""
-    first, wires = extended_of(sim).netcons.first_weight, imported.model.wires
+    first, wires = sim.model.netcons.first_weight, imported.model.wires
     known, count = _known_weights(imported)
     own = np.flatnonzero(imported.connections >= 0)
     number = imported.connections[own]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.neuron.back.states import Arrays, extended_of, rings_of
+from clhines.neuron.back.states import Arrays, rings_of
 from clhines.neuron.importer import Imported
 from clhines.simulate.events.bins import connection_ranks
 from clhines.simulate.events.sources import SPIKE_LATE
@@ -42,7 +42,7 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
     model.h.t = t
     _move_trains(imported, stims, last)
     _put_watches(sim, imported, arrays)
-    above = dict(zip(extended_of(sim).detector_source.tolist(), arrays["above"], strict=True))
+    above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["above"], strict=True))
     for address, sources in imported.detectors().items():
         number = int(sources[0])
         memory.set_above(address, bool(above[number]) and number not in unseen)
@@ -53,7 +53,7 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
     """Return sources that crossed their threshold in the last step, which NEURON sees later."""
     first, size = rings_of(sim)
-    sources = extended_of(sim).detector_source
+    sources = sim.model.sources.detector_source
     sources = sources[arrays["count"][sources] > 0]
     last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
     return set(sources[last > t - 0.5 * sim.model.dt].tolist())
@@ -91,11 +91,11 @@ def _put_netcons(
     sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
 ) -> None:
     """Send again what sources have sent and no target has taken."""
-    model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
+    model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim)
     trains = _train_numbers(imported)
-    rank = connection_ranks(extended_of(sim)) if model.bins is not None else None
-    crossed = {*extended_of(sim).detector_source.tolist()}
+    rank = connection_ranks(sim.model) if model.bins is not None else None
+    crossed = {*sim.model.sources.detector_source.tolist()}
     binned: list[tuple[float, int, int, float, int]] = []
     waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
     for c in waiting.tolist():

@@ -81,10 +81,9 @@ class ExtendedBlocksSpec(ExtendedSpec):
 
 def make(job: Job) -> ExtendedBlocks:
     """Make a run by blocks; see `Job`."""
-    model, extended = job.model, job.model.extended
-    assert extended is not None
+    model = job.model
     units = devices.limits(job.queue.device).compute_units
-    blocks = plan_blocks(model, wires_of(model, extended), units, always=job.asked)
+    blocks = plan_blocks(model, wires_of(model), units, always=job.asked)
     if blocks is None:
         raise InputError("steps are expected to be faster")
     job.check("nmodl-blocks")
@@ -147,8 +146,8 @@ class ExtendedBlocks(ExtendedSteps):
         ints, wires, bounds = arenas["ints"], self.wires, self.model.forest.cell_offsets
         first = bounds[self.blocks.cells]
         ints.add("event_shown", variables.count)
-        netcons, crossing = self.extended.netcons, self.blocks.crossing
-        longest = np.full(self.extended.num_sources, -np.inf)
+        netcons, crossing = self.model.netcons, self.blocks.crossing
+        longest = np.full(self.model.sources.count, -np.inf)
         np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
         arenas["clock"].add("longest", longest)
         arenas["clock"].add("launch_begin", np.zeros(1))
@@ -156,7 +155,7 @@ class ExtendedBlocks(ExtendedSteps):
         ints.add("block_node", np.searchsorted(active_nodes(self.model), first))
         self._add_lists(ints, "target", *self._targets())
         emitters = [np.zeros((2, 0), np.int64)]
-        for k, sources in self.extended.emitted.items():
+        for k, sources in self.model.sources.emitted.items():
             some = np.flatnonzero(sources >= 0)
             of = self.blocks.target[wires.first_target[k] + some]
             emitters.append(np.stack((sources[some], of)))
@@ -198,7 +197,7 @@ class ExtendedBlocks(ExtendedSteps):
         v_first = offsets(np.bincount(block, minlength=self.blocks.count))
         given = {
             "num_blocks": num(self.blocks.count), "capacity": num(self.max_spikes),
-            "num_sources": num(self.extended.num_sources), "step_begin": self._times.begin,
+            "num_sources": num(self.model.sources.count), "step_begin": self._times.begin,
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
             "half_dt": np.float64(0.5 * self.model.dt), "active": self._active,
             "u": self._u, "base": self._base, "constant_g": self._constant_g,

@@ -119,20 +119,19 @@ def blocks_of(
     tied : float
         Steps: instances and those they send to with a shorter delay are in one block.
     """
-    extended, num_cells = model.extended, len(work)
-    assert extended is not None
+    num_cells = len(work)
     ends = np.cumsum(work)
     inner = np.searchsorted(ends - work / 2, ends[-1] * np.arange(1, count) / count)
     cells = np.unique(np.concatenate(([0], inner, [num_cells])))
     count = len(cells) - 1
     own = _own(model, wires)
     sender = _senders(model, wires, own)
-    netcons = extended.netcons
+    netcons = model.netcons
     first = np.array([wires.first_target.get(k, 0) for k in range(len(model.kinds))], np.int64)
     target = first[netcons.kind] + netcons.instance
-    near = extended.is_emitted[netcons.source] & (netcons.delay < tied * model.dt)
+    near = model.sources.is_emitted[netcons.source] & (netcons.delay < tied * model.dt)
     pairs = [(sender[netcons.source][near], own[target][near])]
-    for (k, _), node in extended.pointers.items():
+    for (k, _), node in model.pointers.items():
         of = stretch_of(model.forest.cell_offsets, np.stack((model.kinds[k].node, node)))
         pairs.append((of[0], of[1]))
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
@@ -167,12 +166,10 @@ def _own(model: Model, wires: Wires) -> np.ndarray:
 
 def _senders(model: Model, wires: Wires, own: np.ndarray) -> np.ndarray:
     """(s,) int64: the cell of each source, or the number of what is at no node; -1 of trains."""
-    extended = model.extended
-    assert extended is not None
-    found = np.full(extended.num_sources, -1)
-    detected = stretch_of(model.forest.cell_offsets, extended.detector_node)
-    found[extended.detector_source] = detected
-    for k, sources in extended.emitted.items():
+    found = np.full(model.sources.count, -1)
+    detected = stretch_of(model.forest.cell_offsets, model.sources.detector_node)
+    found[model.sources.detector_source] = detected
+    for k, sources in model.sources.emitted.items():
         known = np.flatnonzero(sources >= 0)
         found[sources[known]] = own[wires.first_target[k] + known]
     return found

@@ -121,7 +121,7 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
     """
     with agreed(ranks):
         engines = _engines(ranks, model, request)
-    exact = model.extended is not None
+    exact = model.exact
     return (_at_exact_times if exact else _in_whole_steps)(ranks, model, request, overlap, engines)
 
 
@@ -208,7 +208,7 @@ def _in_whole_steps(
 def make_steps(job: Job) -> Run:
     """Make a run by steps; see `Job`."""
     request, model = job.request, job.model
-    if model.extended is None:
+    if not model.exact:
         return DeviceRun(job.state, Steps(job.state, request.method, **request.options))
     options = cast("dict[str, Any]", {**request.options, "method": request.method})
     given = job.queue, job.dtype, job.max_spikes
@@ -219,7 +219,7 @@ def make_steps(job: Job) -> Run:
 
 def make_reference(job: Job) -> Run:
     """Make a run on the host; see `Job`."""
-    if job.model.extended is None:
+    if not job.model.exact:
         return ReferenceRun(job.model, job.decisions)
     return ExtendedReference(job.model)
 

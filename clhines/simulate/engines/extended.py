@@ -212,8 +212,7 @@ class ExtendedSteps:
         self.max_spikes = max_spikes or MAX_SPIKES
         if self.solves:
             self.solver = _solver_of(model, queue, self.dtype, method, whole, options)
-        assert model.extended is not None
-        self.wires, self._times = wires_of(model, model.extended), StepTimes(queue, model.dt)
+        self.wires, self._times = wires_of(model), StepTimes(queue, model.dt)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._wanted: Wanted = tuple(() for _ in model.kinds)
@@ -233,9 +232,8 @@ class ExtendedSteps:
         host : ExtendedReference, optional
             At the start of the model, or of one of its copies.
         """
-        assert model.extended is not None
         host = host or ExtendedReference(model, self.wires, self._wanted)  # may reject values
-        self.model, self.extended, self._host = model, model.extended, host
+        self.model, self._host = model, host
         self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
         self._put_matrix()
         self._failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
@@ -254,7 +252,7 @@ class ExtendedSteps:
         self._constant_b = solver.pack(model.constant_b)
         self._d, self._u = solver.pack(self._base_d), solver.pack(model.u)
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
-        remote = len(self.extended.remote_v)
+        remote = len(self.model.remote_v)
         packed = solver.pack(model.v_init).get(self.queue)
         v = np.append(packed, np.zeros(remote, self.dtype))
         self._v = [cla.to_device(self.queue, v) for _ in range(2)]
@@ -295,7 +293,7 @@ class ExtendedSteps:
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self._emitters = sum(len(s) for s in self.extended.emitted.values())
+        self._emitters = sum(len(s) for s in self.model.sources.emitted.values())
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
         self._times.forget()
         num = np.int32
@@ -482,7 +480,7 @@ class ExtendedSteps:
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `ExtendedReference` have the same names."""
         found = read_back(self._variables, self.arenas)
-        if len(self.extended.remote_v):
+        if len(self.model.remote_v):
             found["remote_v"] = self._v[0][self._places :].get(self.queue)
         return {**found, "v": self.voltages(), "failed": self._failed.get(self.queue)}
 

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from clhines import reference
-from clhines.model.extended import Played
 from clhines.model.model import Model
+from clhines.model.sources import Played
 from clhines.simulate.engines.axial import axial_currents
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.exact import HostEvents
@@ -88,9 +88,8 @@ class ExtendedReference:
     """
 
     def __init__(self, model: Model, wires: Wires | None = None, wanted: Wanted = ()) -> None:
-        assert model.extended is not None
-        self.model, self.extended = model, model.extended
-        self._wires = wires or wires_of(model, model.extended)
+        self.model = model
+        self._wires = wires or wires_of(model)
         self.dtype, self.max_steps = np.dtype(np.float64), 1
         self._taken, self._clock = 0, Clock(model.dt)
         self.variables, self.events = self._started(wanted)
@@ -100,7 +99,7 @@ class ExtendedReference:
         self._rows: list[list[np.ndarray]] = []
 
     def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
-        return started(self.model, self.extended, self._wires, wanted)
+        return started(self.model, self._wires, wanted)
 
     @cached_property
     def _order(self) -> list[np.ndarray]:
@@ -182,8 +181,8 @@ class ExtendedReference:
         d = model.capacitance_over_dt + model.constant_d + g
         b = axial_currents(model.forest, model.u, v) + (model.constant_b - model.constant_g * v - i)
         dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
-        if self.extended.second_order_currents:
-            for ion in self.extended.ions:
+        if self.model.second_order_currents:
+            for ion in self.model.ions:
                 current = ion.variables[3]
                 variables.ions[current] += variables.ions[f"d{current}"] * dv
         variables.v = v + (2 * dv if model.secondorder else dv)
@@ -196,7 +195,7 @@ class ExtendedReference:
         self.events.detect(end)
 
     def _play(self, t: float, is_end: bool = False) -> None:
-        for played in self.extended.played:
+        for played in self.model.played:
             if is_end and not played.continuous:
                 continue  # NEURON sets these by events, after the states
             value = played_at(played, t)

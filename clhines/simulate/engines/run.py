@@ -271,7 +271,7 @@ class Job:
         on the `State`.
         """
         assert callable(self.request.engine)
-        exact = self.model.extended is not None
+        exact = self.model.exact
         made = self.request.engine(self if exact else self.state)
         if not isinstance(made, Executor):
             return made

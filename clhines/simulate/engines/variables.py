@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.ir.program import Argument
-from clhines.model.extended import INITIAL_REVERSAL, Extended, IonNodes
+from clhines.model.ions import INITIAL_REVERSAL, IonNodes
 from clhines.model.model import DENSITY, Model
 from clhines.model.schema import Field
 from clhines.simulate.events.sources import Wires
@@ -92,7 +92,6 @@ class Variables:
     Parameters
     ----------
     model : Model
-    extended : Extended
     wires : Wires
 
     Attributes
@@ -118,10 +117,10 @@ class Variables:
         Numbers that each stream of Random123 has given.
     """
 
-    def __init__(self, model: Model, extended: Extended, wires: Wires) -> None:
-        self.model, self.extended, self.wires = model, extended, wires
+    def __init__(self, model: Model, wires: Wires) -> None:
+        self.model, self.wires = model, wires
         n = model.forest.num_nodes
-        self.v, self.remote_v = model.v_init.copy(), extended.remote_v.copy()
+        self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
         self.failed = np.zeros(model.forest.num_cells, np.int32)
         self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
         self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
@@ -134,22 +133,22 @@ class Variables:
             )
             self.outputs.append({q.name: np.full(kind.count, q.default) for q in program.outputs})
         self.ions = {}
-        self._currents = {ion.variables[3] for ion in extended.ions}
-        for ion in extended.ions:
+        self._currents = {ion.variables[3] for ion in model.ions}
+        for ion in model.ions:
             e, inside, outside, current = ion.variables
             for name, values in ((e, ion.e), (inside, ion.ci), (outside, ion.co)):
                 self.ions[name] = np.zeros(n)
                 self.ions[name][ion.node] = values
             self.ions[current], self.ions[f"d{current}"] = np.zeros(n), np.zeros(n)
-        self.weight = extended.netcons.weight.copy()
-        self.cursor = np.zeros(extended.netcons.count, np.int64)
+        self.weight = model.netcons.weight.copy()
+        self.cursor = np.zeros(model.netcons.count, np.int64)
         self.ring, self.count = wires.ring.copy(), wires.count.copy()
-        self.above = np.zeros(len(extended.detector_node), bool)
+        self.above = np.zeros(len(model.sources.detector_node), bool)
         self.queues = {}
         for k in wires.kinds:
             room, watches = length(model, "event", k), length(model, "watch", k)
             self.queues[k] = Queue.empty(room, watches, model.kinds[k].count)
-        self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in extended.streams.items()}
+        self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in model.random_ids.items()}
         self.tables = [
             {table.name: self._filled(k, table.name, table.n) for table in
              kind.mechanism.program.tables}
@@ -197,7 +196,7 @@ class Variables:
         """Names of a kind's parameters, and whether each is one number for all instances."""
         if k not in self._singles:
             kind = self.model.kinds[k]
-            played = {p.parameter for p in self.extended.played if p.kind == k}
+            played = {p.parameter for p in self.model.played if p.kind == k}
             names = kind.mechanism.parameters
             self._singles[k] = [(n, kind.is_single(n) and n not in played) for n in names]
         return self._singles[k]
@@ -246,7 +245,7 @@ class Variables:
         if role == "table":
             return self.tables[k][name]
         if role == "pointer":
-            return np.append(self.v, self.remote_v)[self.extended.pointers[k, name][some]]
+            return np.append(self.v, self.remote_v)[self.model.pointers[k, name][some]]
         if role in ("weight", "other_weight"):
             return self._weights(k, name, given.weight_at if role == "weight" else given.other_at)
         if role == "noise":
@@ -261,8 +260,8 @@ class Variables:
 
     def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
         """(r, 4) uint32: the names of a stream of random numbers."""
-        ids = self.extended.streams[k, name][some]
-        index = np.full((len(some), 1), self.extended.random_index, np.uint32)
+        ids = self.model.random_ids[k, name][some]
+        index = np.full((len(some), 1), self.model.random_index, np.uint32)
         return np.hstack([ids, index])
 
     def _weights(self, k: int, name: str, at: np.ndarray | None) -> np.ndarray:
@@ -304,7 +303,7 @@ class Variables:
         """Return ions of which a block writes concentrations."""
         program = self.model.kinds[k].mechanism.program
         names = {a.name for a in program.blocks[block] if a.role == "ion" and a.direction != "in"}
-        return [ion for ion in self.extended.ions if names & {*ion.variables[1:3]}]
+        return [ion for ion in self.model.ions if names & {*ion.variables[1:3]}]
 
     def wrote_concentrations(self, k: int, block: str, some: np.ndarray) -> None:
         """Bring the reversal potentials of ions to the concentrations that INITIAL has written."""
@@ -317,7 +316,7 @@ class Variables:
         """Set the reversal potential at nodes to Nernst's."""
         e, inside, outside, _ = ion.variables
         ci, co = self.ions[inside][node], self.ions[outside][node]
-        self.ions[e][node] = nernst(ci, co, ion.valence, self.extended.celsius)
+        self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
 
     def run_block(
         self, k: int, block: str, t: dict[str, float], results: dict | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.model.extended import Extended
+from clhines.model.model import Model
 from clhines.plan.kernel_spec import Word
 
 # Of a connection: its target sees events of the step that sends them; its source is the crossing of
@@ -21,29 +21,29 @@ TOLERANCE = 1e-10  # steps by which NEURON moves what is due at the end of a bin
 _SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together
 
 
-def detected(extended: Extended) -> np.ndarray:
+def detected(model: Model) -> np.ndarray:
     """(m,) bool: connections whose source is the crossing of a threshold."""
-    found = np.zeros(extended.num_sources, bool)
-    found[extended.detector_source] = True
-    return found[extended.netcons.source]
+    found = np.zeros(model.sources.count, bool)
+    found[model.sources.detector_source] = True
+    return found[model.netcons.source]
 
 
-def has_second_round(extended: Extended, dt: float) -> bool:
+def has_second_round(model: Model) -> bool:
     """Whether events sent within a step may come to others in its bin."""
-    return bool((~detected(extended) & (extended.netcons.delay < 0.5 * dt)).any())
+    return bool((~detected(model) & (model.netcons.delay < 0.5 * model.dt)).any())
 
 
-def connection_ranks(extended: Extended) -> np.ndarray:
+def connection_ranks(model: Model) -> np.ndarray:
     """(m,) int64: of events sent at the same time, that of the highest rank is delivered first.
 
     Trains send first, then crossings of thresholds, then instances, each in the order of their
     numbers. A source sends along its connections in their order; three or more of one delay are one
     event of NEURON's, which delivers them in that order.
     """
-    netcons = extended.netcons
+    netcons = model.netcons
     source, m = netcons.source, netcons.count
-    place = np.full(extended.num_sources, 2)
-    place[extended.train_source], place[extended.detector_source] = 0, 1
+    place = np.full(model.sources.count, 2)
+    place[model.sources.train_source], place[model.sources.detector_source] = 0, 1
     least, most = np.full(len(place), np.inf), np.zeros(len(place))
     np.minimum.at(least, source, netcons.delay)
     np.maximum.at(most, source, netcons.delay)

@@ -30,7 +30,7 @@ class HostEvents:
     def __init__(self, variables: Variables) -> None:
         self.variables, self.emitted = variables, Emitted()
         wires = variables.wires
-        connection = variables.extended.netcons
+        connection = variables.model.netcons
         self._delay, self._source = connection.delay, connection.source
         target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
         self._target = np.empty(connection.count, np.int64)
@@ -40,9 +40,9 @@ class HostEvents:
             self._layer[targets] = number
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
         self._early = False  # whether events are sent before thresholds are compared
-        if variables.extended.bins:
-            self._rank = bins.connection_ranks(variables.extended)
-            self._detected = bins.detected(variables.extended)
+        if variables.model.bins:
+            self._rank = bins.connection_ranks(variables.model)
+            self._detected = bins.detected(variables.model)
 
     def net(self, k: int) -> Net:
         """Return what a kind does with events."""
@@ -54,11 +54,11 @@ class HostEvents:
 
     def detect(self, t: float) -> None:
         """Append an event to the source of each detector whose voltage has come to be above."""
-        variables, extended = self.variables, self.variables.extended
-        above = variables.v[extended.detector_node] > extended.detector_threshold
+        variables, model = self.variables, self.variables.model
+        above = variables.v[model.sources.detector_node] > model.sources.detector_threshold
         new = above & ~variables.above
         variables.above = above
-        sources = extended.detector_source[new]
+        sources = model.sources.detector_source[new]
         self.append(sources, np.full(len(sources), t + SPIKE_LATE))
         if len(sources):
             self.emitted.append((sources, np.full(len(sources), t)))
@@ -74,7 +74,7 @@ class HostEvents:
 
     def deliver(self, now: float, until: float) -> None:
         """Deliver what is due up to `now`, check WATCH conditions, deliver up to `until`."""
-        binned = self.variables.extended.bins
+        binned = self.variables.model.bins
         for layer in range(len(self.variables.wires.layers)):
             self._early = binned
             self._deliver(layer, now)
@@ -95,7 +95,7 @@ class HostEvents:
     def _deliver(self, layer: int, until: float) -> None:
         """Deliver, the earliest event of each target first, until nothing is due."""
         variables, wires = self.variables, self.variables.wires
-        while variables.extended.bins:
+        while variables.model.bins:
             none = np.zeros(0, np.int64)
             if not any([self._take(k, layer, until, (none, none, none)) for k in wires.kinds]):
                 return
@@ -130,7 +130,7 @@ class HostEvents:
         variables, wires = self.variables, self.variables.wires
         connection, number, key, then = self._in_bin(layer, begin, every)
         source, target = self._source[connection], self._target[connection]
-        place = np.zeros(self.variables.extended.num_sources)  # order of sources
+        place = np.zeros(self.variables.model.sources.count)  # order of sources
         np.maximum.at(place, self._source, self._rank)
         order = np.lexsort((-self._rank[connection], -number, -place[source], -key, target))
         connection, target = connection[order], target[order]
@@ -208,7 +208,7 @@ class HostEvents:
     ) -> None:
         """Call NET_RECEIVE of instances, and do what it asks for."""
         variables, net = self.variables, self.net(k)
-        first = variables.extended.netcons.first_weight
+        first = variables.model.netcons.first_weight
         at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
         call = self._call(k, some, t, flag, at)
         for n in range(net.for_netcons):
@@ -233,7 +233,7 @@ class HostEvents:
         for turn in range(int(counts.max(initial=0))):
             there = np.flatnonzero(counts > turn)
             connection = wires.order[wires.first[target[there]] + turn]
-            other = variables.extended.netcons.first_weight[connection]
+            other = variables.model.netcons.first_weight[connection]
             t = np.asarray(given.t["now"])[there]
             call = self._call(k, some[there], t, given.flag[there], given.weight_at[there])
             call.other_at = other
@@ -274,7 +274,7 @@ class HostEvents:
         return self.variables.model.kinds[k].mechanism.name
 
     def _emit(self, k: int, some: np.ndarray, time: np.ndarray) -> None:
-        sources = self.variables.extended.emitted.get(k)
+        sources = self.variables.model.sources.emitted.get(k)
         if sources is None:
             return
         self.append(sources[some], np.nextafter(time, -np.inf) if self._early else time)

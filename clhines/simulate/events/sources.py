@@ -13,7 +13,6 @@ import numpy as np
 
 from clhines.arrays import offsets, starts
 from clhines.errors import InputError
-from clhines.model.extended import Extended
 from clhines.model.model import Model
 
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
@@ -55,7 +54,7 @@ class Wires:
     layers: list[np.ndarray]
 
 
-def wires_of(model: Model, extended: Extended) -> Wires:
+def wires_of(model: Model) -> Wires:
     """Return the tables of a model.
 
     Raises
@@ -66,13 +65,13 @@ def wires_of(model: Model, extended: Extended) -> Wires:
     kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
     counts = np.array([model.kinds[k].count for k in kinds], np.int64)
     first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))
-    total, netcons = int(counts.sum()), extended.netcons
+    total, netcons = int(counts.sum()), model.netcons
     begin = np.array([first_target.get(k, -1) for k in range(len(model.kinds))], np.int64)
     target = begin[netcons.kind] + netcons.instance if netcons.count else np.zeros(0, np.int64)
     order = np.argsort(target, kind="stable")
     first = offsets(np.bincount(target, minlength=total)).astype(np.int64)
-    size = ring_sizes(extended, model.dt)
-    ring, count = _rings(extended, size)
+    size = ring_sizes(model)
+    ring, count = _rings(model, size)
     return Wires(
         kinds=kinds,
         first_target=first_target,
@@ -83,31 +82,33 @@ def wires_of(model: Model, extended: Extended) -> Wires:
         ring_size=size,
         ring=ring,
         count=count,
-        layers=_layers(model, extended, first_target, target, total),
+        layers=_layers(model, first_target, target, total),
     )
 
 
-def ring_sizes(extended: Extended, dt: float) -> np.ndarray:
+def ring_sizes(model: Model) -> np.ndarray:
     """(num_sources,) int64: events of each source that its ring has room for."""
-    if extended.ring_size is not None:
-        return extended.ring_size
-    longest = np.zeros(extended.num_sources)
-    np.maximum.at(longest, extended.netcons.source, extended.netcons.delay)
-    steps = np.ceil(longest / dt).astype(np.int64) + 2
-    size = np.ones(extended.num_sources, np.int64)
-    size[extended.detector_source] = steps[extended.detector_source] + 2
-    for sources in extended.emitted.values():
+    if model.sources.ring_size is not None:
+        return model.sources.ring_size
+    longest = np.zeros(model.sources.count)
+    np.maximum.at(longest, model.netcons.source, model.netcons.delay)
+    steps = np.ceil(longest / model.dt).astype(np.int64) + 2
+    size = np.ones(model.sources.count, np.int64)
+    size[model.sources.detector_source] = steps[model.sources.detector_source] + 2
+    for sources in model.sources.emitted.values():
         known = sources[sources >= 0]
         size[known] = EMITTED_PER_STEP * steps[known]
-    size[extended.train_source] = [max(len(t), 1) for t in extended.train_time]
+    size[model.sources.train_source] = [max(len(t), 1) for t in model.sources.train_time]
     return size
 
 
-def _rings(extended: Extended, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _rings(model: Model, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the entries of all rings and the counts of all sources at the start."""
-    ring, count = np.zeros(int(size.sum())), np.zeros(extended.num_sources, np.int64)
+    ring, count = np.zeros(int(size.sum())), np.zeros(model.sources.count, np.int64)
     begin = starts(size)
-    for source, times in zip(extended.train_source.tolist(), extended.train_time, strict=True):
+    for source, times in zip(
+        model.sources.train_source.tolist(), model.sources.train_time, strict=True
+    ):
         ring[begin[source] : begin[source] + len(times)] = times
         count[source] = len(times)
     return ring, count
@@ -115,18 +116,17 @@ def _rings(extended: Extended, size: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def _layers(
     model: Model,
-    extended: Extended,
     first_target: dict[int, int],
     target: np.ndarray,
     total: int,
 ) -> list[np.ndarray]:
     """Targets by the longest path of connections shorter than a step that leads to each."""
-    sender = np.full(extended.num_sources, -1)
-    for k, sources in extended.emitted.items():
+    sender = np.full(model.sources.count, -1)
+    for k, sources in model.sources.emitted.items():
         known = sources >= 0
         sender[sources[known]] = first_target[k] + np.flatnonzero(known)
-    short = (extended.netcons.delay < model.dt) & (sender[extended.netcons.source] >= 0)
-    a, b = sender[extended.netcons.source[short]], target[short]
+    short = (model.netcons.delay < model.dt) & (sender[model.netcons.source] >= 0)
+    a, b = sender[model.netcons.source[short]], target[short]
     layer = np.zeros(total, np.int64)
     for _ in range(total + 1):
         deeper = np.zeros(total, np.int64)

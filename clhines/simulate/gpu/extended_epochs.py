@@ -205,7 +205,7 @@ class ExtendedEpochs(ExtendedSteps):
                 for k, value in zip(launch.numbers, now, strict=True):
                     kernel[k] = np.int32(value)
                 kernel.launch(self.queue, launch.plan.groups * group, group)
-            size, data = 4 * self.extended.num_sources, self._ints.data
+            size, data = 4 * self.model.sources.count, self._ints.data
             live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
             cl.enqueue_copy(
                 self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at
@@ -222,11 +222,9 @@ def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:
 
 def steps_of_epoch(model: Model) -> int:
     """Count the steps of a launch, in which no event of the launch is due."""
-    extended = model.extended
-    assert extended is not None
-    found = extended.is_emitted
-    found[extended.detector_source] = True
-    delays = extended.netcons.delay[found[extended.netcons.source]]
+    found = model.sources.is_emitted
+    found[model.sources.detector_source] = True
+    delays = model.netcons.delay[found[model.netcons.source]]
     if not len(delays):
         return MAX_EPOCH
     return int(np.clip(np.floor(delays.min() / model.dt + 1e-9), 1, MAX_EPOCH))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from clhines.model.extended import ADVANCE_REVERSAL
+from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Model
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu.extended_spec import (
@@ -32,15 +32,13 @@ Given = tuple[tuple[str, str, str], ...]
 
 def node_words(model: Model) -> np.ndarray:
     """(n,) int64: number of each active node in its cell, with `SPECIAL`; -1 of others."""
-    extended = model.extended
-    assert extended is not None
     active, bounds = active_nodes(model), model.forest.cell_offsets
     first = np.searchsorted(active, bounds)
     words = np.full(model.forest.num_nodes, -1)
     words[active] = np.arange(len(active)) - np.repeat(first[:-1], np.diff(first))
     special = np.zeros(len(words), bool)
-    special[extended.detector_node] = True
-    for played in extended.played:
+    special[model.sources.detector_node] = True
+    for played in model.played:
         special[model.kinds[played.kind].node[played.instance]] = True
     return np.where(special, words | SPECIAL, words)
 
@@ -75,7 +73,7 @@ def with_blocks(
     held = held_kinds(functions.kinds, variables)
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
-        played = {p.parameter for p in variables.extended.played if p.kind == k}
+        played = {p.parameter for p in variables.model.played if p.kind == k}
         uniform, given = lists.uniform[k], list(ions)
         varying = [n for n, value in kind.parameters.items() if np.ndim(value)]
         of_lane = [n for n in varying if n not in uniform]
@@ -154,8 +152,8 @@ def _constant_ions(
     kinds: Sequence[KindBlocks], variables: Variables, numbers: list[float]
 ) -> list[tuple[str, str, str]]:
     """Variables of ions that are one number for good, which is added to `numbers`."""
-    written, found = _written(kinds, [i.name for i in variables.extended.ions]), []
-    for ion in variables.extended.ions:
+    written, found = _written(kinds, [i.name for i in variables.model.ions]), []
+    for ion in variables.model.ions:
         advances = ((ion.style & ADVANCE_REVERSAL) > 0).any()
         for name in ion.variables[:3]:
             values = variables.ions[name][ion.node]
@@ -175,13 +173,13 @@ def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
     """
     if any(kind.has(block) for kind in kinds for block in _ENDS):
         return set()
-    names = [ion.name for ion in variables.extended.ions]
+    names = [ion.name for ion in variables.model.ions]
     changed = _written(kinds, names)
-    for ion in variables.extended.ions:
+    for ion in variables.model.ions:
         if ((ion.style & ADVANCE_REVERSAL) > 0).any():
             changed.add(ion.variables[0])
     currents = {f"i{name}" for name in names}
-    played = {p.kind for p in variables.extended.played}
+    played = {p.kind for p in variables.model.played}
     found = set()
     for kind in kinds:
         if kind.kind != "density" or kind.has_net or kind.number in played:

@@ -263,8 +263,8 @@ class NodeLists:
         self._find_uniform([row[p] for p in at], [number for number, _ in instance])
         over_dt = model.capacitance_over_dt[nodes]
         of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes]]
-        of_node += [over_dt] if model.extended is None else []
-        of_node += [model.constant_g[nodes]] if model.extended and self._inflow else []
+        of_node += [over_dt] if not model.exact else []
+        of_node += [model.constant_g[nodes]] if model.exact and self._inflow else []
         of_node += [model.constant_b[nodes]] if self._inflow else []
         zero = np.zeros(len(bits), np.int64)
         members = np.stack([zero, *self._counts], axis=1)

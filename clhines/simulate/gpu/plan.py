@@ -132,7 +132,7 @@ class EpochPlan:
         model, limits, table = self._model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
-        make = EpochSpec if model.extended is None else ExtendedEpochSpec
+        make = EpochSpec if not model.exact else ExtendedEpochSpec
         spec = make(
             real=real_name(self._dtype),
             phase="advance",
@@ -184,10 +184,10 @@ class EpochPlan:
         self.lists = NodeLists(
             model, self.cells, self._forest, self.nodes, table.places_of_all(),
             table.unit_of_cell, table.units, self._decisions.inflow,
-            (model.area, model.constant_g, node_words(model)) if model.extended is not None else (),
-            natural=model.extended is not None,
+            (model.area, model.constant_g, node_words(model)) if model.exact else (),
+            natural=model.exact,
         )  # fmt: skip
-        plain = model.extended is None
+        plain = not model.exact
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
         spec = replace(
             spec,

@@ -13,32 +13,32 @@ from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
 from clhines.model.copied import CopiedModel
-from clhines.model.extended import ADVANCE_REVERSAL, Extended, IonNodes
+from clhines.model.ions import ADVANCE_REVERSAL, IonNodes
 from clhines.model.model import Kind, Model
+from clhines.model.sources import Sources
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
 from clhines.simulate.events import bins
 from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
-_ACTIVE: WeakKeyDictionary[Extended, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
+_ACTIVE: WeakKeyDictionary[Sources, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
 
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
     if isinstance(model, CopiedModel):
         return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
-    extended = model.extended
-    assert extended is not None
-    if extended not in _ACTIVE:  # which models with other values of parameters have, too
-        nodes = [model.soma, extended.detector_node]
-        nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
+    sources = model.sources
+    if sources not in _ACTIVE:  # which models with other values of parameters have, too
+        nodes = [model.soma, model.sources.detector_node]
+        nodes += [k.node for k in model.kinds] + [ion.node for ion in model.ions]
         active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
         for some in nodes:
             active[some] = True
-        _ACTIVE[extended] = np.flatnonzero(active[:-1])
-        _ACTIVE[extended].setflags(write=False)
-    return _ACTIVE[extended]
+        _ACTIVE[sources] = np.flatnonzero(active[:-1])
+        _ACTIVE[sources].setflags(write=False)
+    return _ACTIVE[sources]
 
 
 def one_of(model: Model) -> Model:
@@ -81,7 +81,7 @@ def filled_arenas(
     base_d : (n,) float64, µS
     """
     mem, clock, ints = Arena(dtype), Arena(np.dtype(np.float64)), Arena(np.dtype(np.int32))
-    model, extended = variables.model, variables.extended
+    model = variables.model
     nodes = active_nodes(model)
     mem.add("area", model.area[nodes])
     mem.add("base_d", base_d[nodes])
@@ -90,10 +90,10 @@ def filled_arenas(
     cell[model.soma] = np.arange(model.forest.num_cells)
     ints.add("cell", cell[nodes])
     ints.add("error", np.zeros(1))
-    for ion in extended.ions:
+    for ion in model.ions:
         for name in (*ion.variables, f"d{ion.variables[3]}"):
             mem.add(f"ion_{name}", variables.ions[name][nodes])
-        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(extended, ion)]))
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(model.celsius, ion)]))
         advances = np.zeros(model.forest.num_nodes, bool)
         advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         ints.add(f"advances_{ion.name}", advances[nodes])
@@ -101,16 +101,16 @@ def filled_arenas(
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
     detector = np.append(nodes, np.iinfo(np.int64).max)
     order = detector_order(variables)
-    ints.add("first_detector", np.searchsorted(extended.detector_node[order], detector))
+    ints.add("first_detector", np.searchsorted(model.sources.detector_node[order], detector))
     add_detectors(variables, (mem, ints))
     add_wires(variables, (mem, clock, ints))
     add_played(variables, active_nodes, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
 
-def nernst_scale(extended: Extended, ion: IonNodes) -> float:
+def nernst_scale(celsius: float, ion: IonNodes) -> float:
     """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
-    kelvin = extended.celsius + ABSOLUTE_ZERO
+    kelvin = celsius + ABSOLUTE_ZERO
     return 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
 
 
@@ -148,42 +148,41 @@ def _add_kind(
     first = np.searchsorted(kind.node, np.append(nodes, np.iinfo(np.int64).max))
     ints.add(f"first_{k}", first)
     ints.add(f"active_{k}", np.searchsorted(nodes, kind.node))
-    for (of, name), node in variables.extended.pointers.items():
+    for (of, name), node in variables.model.pointers.items():
         if of == k:
             ints.add(f"pointer_{k}_{name}", place[node])
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
     """Add what only vectors need: lists by active node, and room for v, d and b there."""
-    nodes, extended, ints = active_nodes(model), model.extended, arenas["ints"]
-    assert extended is not None
+    nodes, ints = active_nodes(model), arenas["ints"]
     for name in ("here_v", "here_d", "here_b"):
         arenas["mem"].add(name, np.zeros(len(nodes)))
     ints.add("first_cell", np.searchsorted(model.soma, np.append(nodes, model.forest.num_nodes)))
     ints.add("soma_of", np.searchsorted(nodes, model.soma))
-    ints.add("detector_at", np.searchsorted(nodes, np.sort(extended.detector_node)))
+    ints.add("detector_at", np.searchsorted(nodes, np.sort(model.sources.detector_node)))
 
 
 def add_detectors(variables: Variables, arenas: tuple[Arena, Arena]) -> None:
     """Add detectors by node, but where those of each node begin."""
     mem, ints = arenas
-    extended = variables.extended
+    model = variables.model
     order = detector_order(variables)
-    ints.add("detector_source", extended.detector_source[order])
+    ints.add("detector_source", model.sources.detector_source[order])
     ints.add("detector_above", variables.above[order])
-    mem.add("detector_threshold", extended.detector_threshold[order])
+    mem.add("detector_threshold", model.sources.detector_threshold[order])
 
 
 def detector_order(variables: Variables) -> np.ndarray:
     """(d,) int64: detectors by node."""
-    return np.argsort(variables.extended.detector_node, kind="stable")
+    return np.argsort(variables.model.sources.detector_node, kind="stable")
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     """Add rings, connections and queues."""
     mem, clock, ints = arenas
-    wires, extended = variables.wires, variables.extended
-    order, netcons = wires.order, extended.netcons
+    wires, model = variables.wires, variables.model
+    order, netcons = wires.order, model.netcons
     clock.add("ring", variables.ring)
     clock.add("delay", netcons.delay[order])
     mem.add("weight", variables.weight)
@@ -193,25 +192,25 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     ints.add("event_live", variables.count)
     ints.add("first_connection", wires.first)
     ints.add("connection_source", netcons.source[order])
-    short = extended.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
-    if extended.bins:
-        ints.add("connection_rank", bins.connection_ranks(extended)[order])
+    short = model.sources.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
+    if model.bins:
+        ints.add("connection_rank", bins.connection_ranks(model)[order])
         clock.add("bin_dt", np.array([variables.model.dt]))
-        short = bins.SENDING.pack(short=short, crossed=bins.detected(extended))
+        short = bins.SENDING.pack(short=short, crossed=bins.detected(model))
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.cursor[order])
     target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
     source = netcons.source[order]
     ints.add("fan", target[np.argsort(source, kind="stable")])
-    ints.add("first_fan", offsets(np.bincount(source, minlength=extended.num_sources)))
+    ints.add("first_fan", offsets(np.bincount(source, minlength=model.sources.count)))
     ints.add("stale", np.ones(wires.num_targets))
     clock.add("next_due", np.zeros(wires.num_targets))
     ints.add("first_weight", netcons.first_weight[:-1][order])
     ints.add("targets", np.concatenate([np.zeros(0, int), *wires.layers]))
     ints.add("loose", loose_targets(variables))
-    emitters = [np.zeros(0, np.int64), *extended.emitted.values()]
+    emitters = [np.zeros(0, np.int64), *model.sources.emitted.values()]
     ints.add("emitter_source", np.concatenate(emitters))
-    for k, sources in extended.emitted.items():
+    for k, sources in model.sources.emitted.items():
         ints.add(f"emitted_{k}", sources)
     number = np.append(np.argsort(order), -1)  # connections as kernels number them
     for k, queue in variables.queues.items():
@@ -248,7 +247,7 @@ def add_played(
 
     Where nothing is, and ``first_played`` is there, that stays as it is.
     """
-    kinds, given = variables.model.kinds, variables.extended.played
+    kinds, given = variables.model.kinds, variables.model.played
     nodes = active(variables.model) if given or "first_played" not in ints.offset else None
     owner = [
         len(nodes)
@@ -290,7 +289,7 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
         ):
             rows = mem.get(f"{what}_{k}").reshape(len(names), kind.count)
             kept.update(zip(names, rows, strict=True))
-        for name in {p.parameter for p in now.extended.played if p.kind == k}:
+        for name in {p.parameter for p in now.model.played if p.kind == k}:
             at = now.place_of_parameter(k, name)
             now.parameters[k][name] = mem.get(f"parameters_{k}")[at : at + kind.count]
     for name, values in variables.ions.items():
@@ -325,15 +324,15 @@ def spec_of(
 
     On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0.
     """
-    model, extended = variables.model, variables.extended
+    model = variables.model
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):
         regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
         if k in variables.wires.first_target:
             regions[f"target_{k}"] = variables.wires.first_target[k]
-    regions["num_active"], regions["num_played"] = num_active(model), len(extended.played)
+    regions["num_active"], regions["num_played"] = num_active(model), len(model.played)
     regions["num_loose"] = len(loose_targets(variables))
-    ions = tuple(ion.name for ion in extended.ions)
+    ions = tuple(ion.name for ion in model.ions)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     kinds = tuple(
         _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
@@ -345,16 +344,14 @@ def spec_of(
         ions=ions,
         regions=tuple(regions),
         secondorder=model.secondorder,
-        second_order_currents=extended.second_order_currents,
+        second_order_currents=model.second_order_currents,
         noise=normal_source(real) if noisy else "",
         layered=len(variables.wires.layers) > 1,
-        nernst=tuple(
-            ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()
-        ),
-        bins=(1 + bins.has_second_round(extended, model.dt)) * extended.bins,
+        nernst=tuple(ion.name for ion in model.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()),
+        bins=(1 + bins.has_second_round(model)) * model.bins,
         calls=vector_bytes > 0,
         width=width,
-        played=bool(extended.played),
+        played=bool(model.played),
         constant=has_constants(one_of(model)),
     )
     return spec, np.array([*regions.values()], np.int32)
@@ -400,7 +397,7 @@ def _blocks_of(
         for_netcons=net.for_netcons if net is not None else 0,
         queue=len(variables.queues[k].time) if k in variables.queues else 0,
         has_net=net is not None and "receive" in program.blocks,
-        emits=k in extended_emitters(variables),
+        emits=k in variables.model.sources.emitted,
         ions=ions,
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
         rows=width > 1 and bool(np.diff(kind.node).all()),
@@ -428,11 +425,6 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
     else:
         apart = mechanism.kind == "density" or all(a.direction == "in" for a in ions)
     return apart and mechanism.takes_vectors(block, outputs)
-
-
-def extended_emitters(variables: Variables) -> set[int]:
-    """Kinds whose instances are sources."""
-    return {*variables.extended.emitted}
 
 
 def location(

@@ -7,15 +7,16 @@ rank, which all compute the same of them. All ranks keep the events of all sourc
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
 from clhines.model.connections import Connections
-from clhines.model.extended import Extended, NetCons
 from clhines.model.model import Kind, Model
-from clhines.simulate.events.sources import wires_of
+from clhines.model.sources import NetCons
+from clhines.simulate.events.sources import ring_sizes
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.partition import Part
 
@@ -43,15 +44,14 @@ class ExtendedShare:
     """
 
     def __init__(self, whole: Model, first: int, end: int) -> None:
-        assert whole.extended is not None
-        self.whole, self.extended, self.cells = whole, whole.extended, (first, end)
+        self.whole, self.cells = whole, (first, end)
         low, high = whole.forest.cell_offsets[[first, end]].tolist()
         self.low, self.high, self.nodes = low, high, np.arange(low, high)
         self.instances = [
             np.arange(k.count) if is_artificial(k) else np.flatnonzero(self._here(k.node))
             for k in whole.kinds
         ]
-        netcons = self.extended.netcons
+        netcons = self.whole.netcons
         here = np.zeros(netcons.count, bool)
         for k, instances in enumerate(self.instances):
             known = np.zeros(whole.kinds[k].count, bool)
@@ -61,8 +61,8 @@ class ExtendedShare:
         self.connections = np.flatnonzero(here)
         counts = np.diff(netcons.first_weight)[here]
         self.weights = ranges(netcons.first_weight[:-1][here], counts)
-        self.detectors = np.flatnonzero(self._here(self.extended.detector_node))
-        pointed = [nodes[self.instances[k]] for (k, _), nodes in self.extended.pointers.items()]
+        self.detectors = np.flatnonzero(self._here(self.whole.sources.detector_node))
+        pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         self.remote = every[~self._here(every)]
 
@@ -81,9 +81,8 @@ class ExtendedShare:
             kinds=tuple(self._kind(k) for k in range(len(whole.kinds))),
             instances=(),
             connections=Connections([], [], [], [], 1, 1),
-            threshold=whole.threshold[cells],
             first_cell=first,
-            extended=self._extended(),
+            **self._exact(),
         )
 
     def _kind(self, k: int) -> Kind:
@@ -99,8 +98,9 @@ class ExtendedShare:
             first_instance=kind.first_instance + begin,
         )
 
-    def _extended(self) -> Extended:
-        given = self.extended
+    def _exact(self) -> dict[str, Any]:
+        """Return the fields of ions, sources and everything with exact times."""
+        given = self.whole
         place = [np.full(k.count, -1) for k in self.whole.kinds]
         for known, some in zip(place, self.instances, strict=True):
             known[some] = np.arange(len(some))
@@ -119,13 +119,15 @@ class ExtendedShare:
             netcons.source[some], netcons.kind[some], instance, netcons.delay[some],
             netcons.weight[self.weights], offsets(counts).astype(np.int64),
         )  # fmt: skip
-        return replace(
-            given,
+        emitted = {k: of[self.instances[k]] for k, of in given.sources.emitted.items()}
+        sources = replace(
+            given.sources.at_nodes(self.low, self.high),
+            emitted=emitted,
+            ring_size=ring_sizes(given),
+        )
+        return dict(
             ions=tuple(ions),
-            detector_node=given.detector_node[self.detectors] - self.low,
-            detector_threshold=given.detector_threshold[self.detectors],
-            detector_source=given.detector_source[self.detectors],
-            emitted={k: sources[self.instances[k]] for k, sources in given.emitted.items()},
+            sources=sources,
             netcons=taken,
             pointers={
                 (k, name): self._local(nodes[self.instances[k]])
@@ -136,8 +138,7 @@ class ExtendedShare:
                 for p in given.played
                 if place[p.kind][p.instance] >= 0
             ),
-            streams={key: ids[self.instances[key[0]]] for key, ids in given.streams.items()},
-            ring_size=wires_of(self.whole, given).ring_size,
+            random_ids={key: ids[self.instances[key[0]]] for key, ids in given.random_ids.items()},
             remote_v=self.whole.v_init[self.remote],
         )
 
@@ -169,7 +170,7 @@ def steps_together(shares: list[ExtendedShare]) -> int:
     InputError
         Something on one rank acts within a step on another one.
     """
-    whole, extended = shares[0].whole, shares[0].extended
+    whole = shares[0].whole
     finish = [
         (k, a.name)
         for k, kind in enumerate(whole.kinds)
@@ -185,8 +186,11 @@ def steps_together(shares: list[ExtendedShare]) -> int:
                 "to another rank; expected one process"
             )
         return 1
-    netcons, least = extended.netcons, np.inf
-    for source_kind, sources in [(-1, extended.detector_source), *extended.emitted.items()]:
+    netcons, least = whole.netcons, np.inf
+    for source_kind, sources in [
+        (-1, whole.sources.detector_source),
+        *whole.sources.emitted.items(),
+    ]:
         if source_kind >= 0 and is_artificial(whole.kinds[source_kind]):
             continue
         known = np.isin(netcons.source, sources[sources >= 0])

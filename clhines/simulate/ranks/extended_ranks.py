@@ -38,8 +38,7 @@ class ExtendedSplit:
     def __init__(
         self, ranks: Ranks, whole: Model, bounds: np.ndarray, make: Callable[[Model], PartRun]
     ) -> None:
-        assert whole.extended is not None
-        self.ranks, self.whole, self.extended = ranks, whole, whole.extended
+        self.ranks, self.whole = ranks, whole
         with ranks.agreed():
             self._shares = [ExtendedShare(whole, a, b) for a, b in pairwise(bounds.tolist())]
             self.max_steps = steps_together(self._shares)
@@ -53,16 +52,16 @@ class ExtendedSplit:
 
     def _from_here(self, source: np.ndarray) -> np.ndarray:
         """Whether sources are of cells of this rank, or artificial."""
-        mine = np.zeros(self.extended.num_sources, bool)
-        mine[self.extended.detector_source[self._own.detectors]] = True
-        for k, sources in self.extended.emitted.items():
+        mine = np.zeros(self.whole.sources.count, bool)
+        mine[self.whole.sources.detector_source[self._own.detectors]] = True
+        for k, sources in self.whole.sources.emitted.items():
             mine[sources[self._own.instances[k]]] = True
         return mine[source]
 
     def _artificial(self, source: np.ndarray) -> np.ndarray:
         """Whether sources are artificial cells, which all ranks have."""
-        found = np.zeros(self.extended.num_sources, bool)
-        for k, sources in self.extended.emitted.items():
+        found = np.zeros(self.whole.sources.count, bool)
+        for k, sources in self.whole.sources.emitted.items():
             found[sources[sources >= 0]] |= is_artificial(self.whole.kinds[k])
         return found[source]
 
@@ -79,7 +78,7 @@ class ExtendedSplit:
         source, time = (np.concatenate([one[k] for one in found]) for k in (0, 1))
         self._spikes.append((source, time))
         with self.ranks.agreed():
-            detected = np.isin(source, self.extended.detector_source)
+            detected = np.isin(source, self.whole.sources.detector_source)
             sent = np.where(detected, time + SPIKE_LATE, time)
             order = np.lexsort((sent, source))
             order = order[~self._from_here(source[order])]
@@ -150,7 +149,7 @@ class ExtendedSplit:
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of all connections, on all ranks."""
-        found = self.extended.netcons.weight.copy()
+        found = self.whole.netcons.weight.copy()
         for share, part in zip(
             self._shares, self.ranks.comm.allgather(self.run.weights()), strict=True
         ):

@@ -198,7 +198,7 @@ def part_of(model: Model, first: int, end: int) -> Model:
             targets += own_kind.count
     cells = slice(first, end)
     ours, events = local[model.connections.target] >= 0, local[model.events.target] >= 0
-    given = model.connections
+    given, sources = model.connections, model.sources.at_nodes(low, high)
     return replace(
         model,
         forest=model.forest.take(np.arange(first, end)),
@@ -222,7 +222,7 @@ def part_of(model: Model, first: int, end: int) -> Model:
             model.events.step[events],
             model.events.weight[events],
         ),
-        threshold=model.threshold[cells],
+        sources=replace(sources, detector_source=np.arange(end - first)),
         first_cell=first,
     )
 

@@ -109,14 +109,14 @@ class Membrane:
 
     def _output(self, k: int) -> str:
         """Return the variable that has the current of electrodes of a kind."""
-        mechanism, extended = self._model.kinds[k].mechanism, self._model.extended
+        mechanism, model = self._model.kinds[k].mechanism, self._model
         program = mechanism.program
         if program.electrode and any(a.role == "v" for a in program.blocks["current"]):
             raise InputError(
                 f"i_membrane where {mechanism.name} is, an electrode whose current depends on the "
                 "voltage; expected nodes without it"
             )
-        if extended is not None and program.electrode:
+        if model.exact and program.electrode:
             names = program.electrode_currents
             known = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
             if len(names) != 1 or not known:
@@ -125,8 +125,7 @@ class Membrane:
                     "current, a RANGE variable"
                 )
             return known[0]
-        played = extended.played if extended is not None else ()
-        if program.states or any(p.kind == k for p in played):
+        if program.states or any(p.kind == k for p in model.played):
             what = "states" if program.states else "a parameter that is played"
             raise InputError(
                 f"i_membrane where {mechanism.name} is, an electrode with {what}; expected nodes "

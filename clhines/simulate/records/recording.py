@@ -131,7 +131,7 @@ class Recording:
     def _recorded_in(self, steps: int) -> tuple[list[Record], int]:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
         records = for_run(self._records, self._step, steps, self._model.dt)
-        exchanges = self.ranks is not None or self._model.extended is None
+        exchanges = self.ranks is not None or not self._model.exact
         epoch = self.runner.max_steps if exchanges else 1
         return records, chunk_of(records, steps, self.dtype.itemsize, self.chunk, epoch)
 

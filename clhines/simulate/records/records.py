@@ -22,7 +22,7 @@ from clhines.checks import (
 )
 from clhines.errors import InputError, meant
 from clhines.mechanisms.emit.formula import Formula
-from clhines.model.extended import IonNodes
+from clhines.model.ions import IonNodes
 from clhines.model.model import Model
 from clhines.network.groups import Group
 from clhines.network.network import Network
@@ -131,7 +131,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 def is_current(record: Record, model: Model) -> bool:
     """Whether it is a current of instances, which is no variable of networks not extended."""
-    if record.kind < 0 or model.extended is not None or record.formula is not None:
+    if record.kind < 0 or model.exact or record.formula is not None:
         return False
     return record.name not in model.kinds[record.kind].mechanism.states
 
@@ -254,7 +254,7 @@ def find_record(
             nodes = _nodes(model, where)
             Membrane(model, nodes)  # rejects what it cannot
             return Record(what, MEMBRANE, nodes)
-        ions = model.extended.ions if model.extended is not None else ()
+        ions = model.ions if model.exact else ()
         known = {name: ion for ion in ions for name in ion.variables}
         if isinstance(what, str) and what in known:
             return _ion_record(known[what], what, where)
@@ -276,11 +276,11 @@ def find_record(
     if isinstance(what, str) and ("=" in what or what in where.mechanism.parameters):
         if "=" in what or not _is_played(model, where, what):
             return _formula_record(model, where, chosen, what)
-    if model.extended is None and what == "i" and "i" not in names:
+    if not model.exact and what == "i" and "i" not in names:
         return _current_record(model, where, chosen)
-    if model.extended is not None:
+    if model.exact:
         program = where.mechanism.program
-        played = [p.parameter for p in model.extended.played]
+        played = [p.parameter for p in model.played]
         names = (*names, *(q.name for q in (*program.states, *program.outputs)), *played)
         public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
         what = public.get(str(what), what)
@@ -294,7 +294,7 @@ def find_record(
 def _is_played(model: Model, where: Group, name: str) -> bool:
     """Whether a parameter takes values in time."""
     kind = model.instances[where.number][0]
-    played = model.extended.played if model.extended is not None else ()
+    played = model.played if model.exact else ()
     return any(p.kind == kind and p.parameter == name for p in played)
 
 
@@ -304,7 +304,7 @@ def _formula_record(model: Model, where: Group, chosen: np.ndarray, text: str) -
     if kind < 0:
         raise InputError(f"{mechanism.name} is part of the matrix; expected another group")
     names = [*mechanism.states, *mechanism.parameters, "v"]
-    if model.extended is not None:
+    if model.exact:
         program = mechanism.program
         names += [q.name for q in (*program.states, *program.outputs)]
     formula = Formula(text if "=" in text else f"{text} = {text}", names)

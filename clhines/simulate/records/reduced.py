@@ -129,7 +129,7 @@ class Reducer:
         """Sample the states and voltages that a formula needs; voltages, if it needs nothing."""
         kind = model.kinds[record.kind]
         constant = kind.arrays()
-        played = model.extended.played if model.extended is not None else ()
+        played = model.played if model.exact else ()
         moving = {p.parameter for p in played if model.kinds[p.kind] is kind}
         self._constants = {
             name: constant[name][record.index]

@@ -35,10 +35,10 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
         The network of all copies, as `network_of_copies` gives it, and its model.
     """
     count, cells, known = copies.num_cells // network.num_cells, network.num_cells, network.added
-    extended, given = model.extended, model.connections
+    given = model.connections
     total, wires = known.num_sources, len(given.source)
-    if extended is not None:
-        total, wires = extended.num_sources, extended.netcons.count
+    if model.exact:
+        total, wires = model.sources.count, model.netcons.count
     events = total - known.num_sources  # from outside: a source and a connection each
     begins = [(0, cells, 0), (known.num_sources, events, copies.added.num_sources)]
     pairs = zip(known.sources, copies.added.sources, strict=True)
@@ -93,18 +93,17 @@ class Copies:
         if per == "target":
             sizes = [k.count for k in self._once.kinds if k.first_target >= 0]
             return in_blocks(sizes, self.count)
-        once, whole = self._once.extended, self._whole.extended
+        once, whole = self._once, self._whole
         sources, connections = self._known["source", None], self._known["connection", None]
-        assert once is not None and whole is not None
         assert sources is not None and connections is not None
         if per == "detector":
-            number = np.zeros(whole.num_sources, np.int64)
-            number[whole.detector_source] = np.arange(len(whole.detector_source))
-            return number[sources[:, once.detector_source]]
+            number = np.zeros(whole.sources.count, np.int64)
+            number[whole.sources.detector_source] = np.arange(len(whole.sources.detector_source))
+            return number[sources[:, once.sources.detector_source]]
         if per == "weight":
             return _entries(once.netcons.first_weight, whole.netcons.first_weight[connections])
         assert per == "ring"
-        old, new = ring_sizes(once, self._once.dt), ring_sizes(whole, self._whole.dt)
+        old, new = ring_sizes(once), ring_sizes(whole)
         assert (new[sources] == old).all()
         return _entries(offsets(old), starts(new)[sources])
 

@@ -12,7 +12,6 @@ from clhines.arrays import starts
 from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, check_values, write_npz
-from clhines.model.extended import Extended
 from clhines.model.model import Model
 from clhines.model.schema import Field
 from clhines.network.times import LAST_STEP
@@ -40,13 +39,13 @@ def signature(model: Model) -> str:
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
-    if model.extended is not None:
-        digest.update(_described(model.extended))
+    if model.exact:
+        digest.update(_described(model))
     return digest.hexdigest()
 
 
-def _described(extended: Extended) -> bytes:
-    """Return a digest of everything in an extended network."""
+def _described(model: Model) -> bytes:
+    """Return a digest of ions, sources and everything with exact times."""
     digest = hashlib.sha256()
 
     def add(value: object) -> None:
@@ -65,7 +64,11 @@ def _described(extended: Extended) -> bytes:
         else:
             digest.update(repr(value).encode())
 
-    add(extended)
+    sources = model.sources
+    of_sources = [getattr(sources, one.name) for one in fields(sources)]
+    add((model.celsius, model.ions, *of_sources[:-1], model.netcons, model.pointers, model.played))
+    add((model.random_ids, model.random_index, model.second_order_currents, model.bins))
+    add((sources.ring_size, model.remote_v))
     return digest.digest()
 
 
@@ -215,7 +218,7 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
     arrays : dict of name -> array
         Of the state.
     """
-    if model.extended is None:
+    if not model.exact:
         return
     least = (step - 1) * model.dt  # those due before the middle of the last step were delivered
     for k, kind in enumerate(model.kinds):
@@ -232,18 +235,17 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
                 f"{where}queue{k}_time[{q}, {j}] is {time[q, j]:g} ms; expected no self event of "
                 f"{kind.mechanism.name} before {least:g} ms"
             )
-    _check_rings(where, arrays, model, model.extended, least)
+    _check_rings(where, arrays, model, least)
 
 
 def _check_rings(
     where: str,
     arrays: Mapping[str, np.ndarray],
     model: Model,
-    extended: Extended,
     least: float,
 ) -> None:
     """Raise InputError for cursors that are not within their rings, or events due before."""
-    netcons, size = extended.netcons, ring_sizes(extended, model.dt)
+    netcons, size = model.netcons, ring_sizes(model)
     source, cursor = netcons.source, arrays["cursor"]
     lag = arrays["count"][source] - cursor
     wrong = np.flatnonzero((lag < 0) | (lag > size[source]))

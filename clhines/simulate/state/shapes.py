@@ -16,7 +16,7 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
     """Count what an axis of an array counts; see `Field`."""
-    extended, given = model.extended, model.connections
+    given = model.connections
     if per in ("event", "watch"):
         assert kind is not None
         net = model.kinds[kind].mechanism.program.net
@@ -30,15 +30,15 @@ def length(model: Model, per: str, kind: int | None = None) -> int:
     if per in ("node", "cell", "target"):
         forest = model.forest
         return {"node": forest.num_nodes, "cell": forest.num_cells}.get(per, model.num_targets)
-    if extended is None:
+    if not model.exact:
         sizes = {"connection": len(given.weight), "source": given.num_sources}
         return sizes[per] if per in sizes else ring_slots(model)
     if per == "ring":
-        return int(ring_sizes(extended, model.dt).sum())
+        return int(ring_sizes(model).sum())
     return {
-        "connection": extended.netcons.count,
-        "weight": len(extended.netcons.weight),
-        "source": extended.num_sources,
-        "detector": len(extended.detector_node),
-        "remote": len(extended.remote_v),
+        "connection": model.netcons.count,
+        "weight": len(model.netcons.weight),
+        "source": model.sources.count,
+        "detector": len(model.sources.detector_node),
+        "remote": len(model.remote_v),
     }[per]

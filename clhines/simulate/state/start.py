@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.model.extended import ADVANCE_REVERSAL, INITIAL_REVERSAL, Extended
+from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
 from clhines.model.model import DENSITY, Model
 from clhines.simulate.engines.variables import Call, Variables
 from clhines.simulate.events.exact import HostEvents
@@ -15,14 +15,14 @@ from clhines.simulate.events.sources import Wires
 
 
 def started(
-    model: Model, extended: Extended, wires: Wires, wanted: Sequence[tuple[str, ...]] = ()
+    model: Model, wires: Wires, wanted: Sequence[tuple[str, ...]] = ()
 ) -> tuple[Variables, HostEvents]:
     """Return all variables at t = 0, events due then delivered, spikes of then found."""
-    variables = Variables(model, extended, wires)
+    variables = Variables(model, wires)
     if wanted:
         variables.wanted = list(wanted)
     events = HostEvents(variables)
-    for ion in extended.ions:
+    for ion in model.ions:
         variables.to_nernst(ion, ion.node[(ion.style & INITIAL_REVERSAL) > 0])
     kinds, begin = range(len(model.kinds)), {"begin": 0.0, "now": 0.0, "end": 0.0}
     for k in kinds:
@@ -78,7 +78,7 @@ def _check_globals(variables: Variables, k: int) -> None:
 def _connections(events: HostEvents, k: int) -> None:
     """Run INITIAL of NET_RECEIVE for each connection; without it weights after the first are 0."""
     variables, wires = events.variables, events.variables.wires
-    kind, netcons = variables.model.kinds[k], variables.extended.netcons
+    kind, netcons = variables.model.kinds[k], variables.model.netcons
     of_kind = np.flatnonzero(netcons.kind == k)
     program = kind.mechanism.program
     if "net_initial" not in program.blocks:
@@ -99,12 +99,12 @@ def _connections(events: HostEvents, k: int) -> None:
 
 def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
     """(n,) sums of conductance, µS, and current, nA, of all kinds at each node."""
-    model, extended = variables.model, variables.extended
+    model = variables.model
     n = model.forest.num_nodes
     g_sum, i_sum = np.zeros(n), np.zeros(n)
     for k in range(len(model.kinds)):
         variables.run_block(k, "before_breakpoint", t)
-    for ion in extended.ions:
+    for ion in model.ions:
         current = ion.variables[3]
         variables.ions[current][:] = 0.0
         variables.ions[f"d{current}"][:] = 0.0

@@ -18,7 +18,7 @@ from clhines.arrays import shifted
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
 from clhines.model.copied import CopiedModel
-from clhines.model.extended import ADVANCE_REVERSAL
+from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Kind
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
@@ -262,7 +262,7 @@ class Tiled(Variables):
     def __init__(self, once: Variables, model: CopiedModel, wires: Wires) -> None:
         vars(self).update(vars(once.copy()))
         self.once, self.copied = once, model
-        self.model, self.extended, self.wires = model, model.extended, wires
+        self.model, self.wires = model, wires
         copies = Copies(once.model, model, model.sources_of_each(), model.connections_of())
         for field in once.model.schema:
             if field.what in ("queue", "drawn") or field.per not in ("node", "cell", "instance"):
@@ -303,7 +303,7 @@ def tiled_arenas(
     """
     mem, ints = TiledArena(tiler, tiler.dtype), TiledArena(tiler, np.dtype(np.int32))
     clock, model = TiledArena(tiler, np.dtype(np.float64)), variables.once.model
-    extended, copies, n = variables.once.extended, tiler.copies, model.forest.num_nodes
+    copies, n = tiler.copies, model.forest.num_nodes
     nodes = active_nodes(model)
     mem.tile("area", model.area[nodes][None])
     mem.tile("base_d", base_d[nodes][None])
@@ -312,20 +312,20 @@ def tiled_arenas(
     cell[model.soma] = np.arange(model.forest.num_cells)
     ints.tile("cell", cell[nodes][None], model.forest.num_cells)
     ints.add("error", np.zeros(1))
-    for ion in extended.ions:
+    for ion in model.ions:
         for name in (*ion.variables, f"d{ion.variables[3]}"):
             mem.tile(f"ion_{name}", variables.ions[name][nodes][None])
-        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(extended, ion)]))
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(model.celsius, ion)]))
         advances = np.zeros(n, bool)
         advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         ints.tile(f"advances_{ion.name}", advances[nodes][None])
     for k, kind in enumerate(model.kinds):
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
-    detectors = extended.detector_node[detector_order(variables.once)]
+    detectors = model.sources.detector_node[detector_order(variables.once)]
     _tile_first(ints, "first_detector", detectors, nodes, copies)
     add_detectors(variables, (mem, ints))
     add_wires(variables, (mem, clock, ints))
-    if not extended.played:
+    if not model.played:
         none = np.zeros((1, len(nodes)))
         ints.tile("first_played", none, after=np.zeros(1))
     add_played(variables, active_nodes, mem, clock, ints)
@@ -367,6 +367,6 @@ def _add_kind(
         return
     _tile_first(ints, f"first_{k}", kind.node, nodes, copies)
     ints.tile(f"active_{k}", np.searchsorted(nodes, kind.node)[None], len(nodes))
-    for (of, name), node in variables.extended.pointers.items():
+    for (of, name), node in variables.model.pointers.items():
         if of == k:
             ints.add(f"pointer_{k}_{name}", place()[node])

@@ -1,8 +1,9 @@
-"""Extending: from what a network was given to what executors of extended networks take."""
+"""Ions, sources, exact connections, pointers and more: from what a network was given."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,25 +11,19 @@ from clhines.arrays import offsets
 from clhines.checks import as_finite
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import IonUse
-from clhines.model.extended import (
-    KNOWN_IONS,
-    OTHER_ION,
-    Extended,
-    IonNodes,
-    NetCons,
-    Played,
-    promoted,
-)
+from clhines.model.ions import KNOWN_IONS, OTHER_ION, IonNodes, promoted
 from clhines.model.model import Kind
-from clhines.network.additions import Added, Sources
+from clhines.model.sources import NetCons, Played, Sources
+from clhines.network.additions import Added
+from clhines.network.additions import Sources as GivenSources
 
 Instances = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
 Columns = list[tuple[np.ndarray, ...]]
 
 
-def extended_of(
+def fields_of(
     added: Added,
-    cells: Sources,
+    cells: GivenSources,
     kinds: Sequence[Kind],
     instances: Instances,
     area: np.ndarray,
@@ -36,13 +31,13 @@ def extended_of(
     wiring: tuple[Columns, Columns],
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
-) -> Extended:
-    """Return what executors of an extended network take.
+) -> dict[str, Any]:
+    """Return fields of a `Model` that what was added to a network becomes.
 
     Parameters
     ----------
     added : Added
-    cells : Sources
+    cells : clhines.network.additions.Sources
         The somas of all cells.
     kinds : sequence of Kind
     instances
@@ -67,24 +62,26 @@ def extended_of(
     for rows in events:
         source.append(rows[0])
         times += [np.array([t]) for t in rows[6].tolist()]
-    return Extended(
-        celsius=degrees,
-        ions=tuple(_ions(added, kinds, area)) if ions is None else ions,
-        num_sources=added.num_sources + sum(len(rows[0]) for rows in events),
-        detector_node=np.concatenate([s.node for s in detectors]),
-        detector_threshold=np.concatenate([s.threshold for s in detectors]),
-        detector_source=np.concatenate([s.first + np.arange(len(s)) for s in detectors]),
-        train_source=np.concatenate([np.zeros(0, np.int64), *source]),
-        train_time=tuple(times),
-        emitted=_emitted(added, kinds, instances),
-        netcons=netcons,
-        pointers=_pointers(added, kinds, instances),
-        played=_played(added, instances),
-        streams=_streams(added, kinds, instances),
-        random_index=added.random_index,
-        bins=added.bins,
-        second_order_currents=bool(secondorder) and (secondorder is True or secondorder == 2),
-    )
+    return {
+        "celsius": degrees,
+        "ions": tuple(_ions(added, kinds, area)) if ions is None else ions,
+        "sources": Sources(
+            count=added.num_sources + sum(len(rows[0]) for rows in events),
+            detector_node=np.concatenate([s.node for s in detectors]),
+            detector_threshold=np.concatenate([s.threshold for s in detectors]),
+            detector_source=np.concatenate([s.first + np.arange(len(s)) for s in detectors]),
+            train_source=np.concatenate([np.zeros(0, np.int64), *source]),
+            train_time=tuple(times),
+            emitted=_emitted(added, kinds, instances),
+        ),
+        "netcons": netcons,
+        "pointers": _pointers(added, kinds, instances),
+        "played": _played(added, instances),
+        "random_ids": _streams(added, kinds, instances),
+        "random_index": added.random_index,
+        "bins": added.bins,
+        "second_order_currents": bool(secondorder) and (secondorder is True or secondorder == 2),
+    }
 
 
 def _played(added: Added, instances: Instances) -> tuple[Played, ...]:

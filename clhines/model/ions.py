@@ -1,0 +1,67 @@
+"""Ions of a network: where they are, their values at the start, and NEURON's styles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# what NEURON gives ions: charge, mV, mM inside and outside
+KNOWN_IONS = {
+    "na": (1.0, 50.0, 10.0, 140.0),
+    "k": (1.0, -77.0, 54.4, 2.5),
+    "ca": (2.0, 12.5 * np.log(2.0 / 5e-5), 5e-5, 2.0),
+}
+OTHER_ION = (0.0, 0.0, 1.0, 1.0)
+# bits of an ion's style, NEURON's
+CONCENTRATION, REVERSAL = 0o3, 0o30
+INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
+
+
+@dataclass(frozen=True, eq=False)
+class IonNodes:
+    """An ion where it is.
+
+    Attributes
+    ----------
+    name : str
+        As ``ca``.
+    valence : float
+    node : (count,) int64
+        Ascending.
+    e, ci, co : (count,) float64, mV and mM
+        At the start; `e` is replaced where the style says so.
+    style : (count,) int64
+        NEURON's bits: 0o40 the reversal potential is Nernst's at the start, 0o100 in every step.
+    """
+
+    name: str
+    valence: float
+    node: np.ndarray
+    e: np.ndarray
+    ci: np.ndarray
+    co: np.ndarray
+    style: np.ndarray
+
+    @property
+    def variables(self) -> tuple[str, str, str, str]:
+        """Names of the reversal potential, inside and outside concentration, and current."""
+        return f"e{self.name}", f"{self.name}i", f"{self.name}o", f"i{self.name}"
+
+
+def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
+    """Return the styles of an ion at nodes that get a mechanism that uses it, as NEURON does.
+
+    Parameters
+    ----------
+    style : (count,) int64
+    concentration, reversal : int
+        1 where it is read, 3 where it is written, 0 where neither.
+    """
+    conc = np.maximum(style & CONCENTRATION, concentration)
+    rev = np.maximum((style & REVERSAL) >> 3, reversal)
+    rev = np.where((conc > 0) & (rev < 2), 2, rev)
+    found = conc + 8 * rev
+    found += np.where(conc == 3, INITIAL_CONCENTRATION, 0)
+    found += np.where((conc == 3) & (rev == 2), ADVANCE_REVERSAL, 0)
+    return found + np.where((conc > 0) & (rev == 2), INITIAL_REVERSAL, 0)

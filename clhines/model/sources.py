@@ -1,0 +1,114 @@
+"""Sources of events, connections whose events act at exact times, and values played in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """Everything that sends events.
+
+    Sources are numbered: first the cells (their somas), then in the order in which they were made
+    detectors, trains, and groups whose instances send events.
+
+    Attributes
+    ----------
+    count : int
+    detector_node : (d,) int64
+        Of the cells first.
+    detector_threshold : (d,) float64, mV
+    detector_source : (d,) int64
+    train_source : (r,) int64
+    train_time : tuple of (k,) float64, ms
+        Ascending.
+    emitted : dict of kind -> (count,) int64
+        Source of each instance of a kind that sends events to others.
+    ring_size : (count,) int64, or None
+        Room for events of each source, where this is a rank's share of a network.
+    """
+
+    count: int
+    detector_node: np.ndarray
+    detector_threshold: np.ndarray
+    detector_source: np.ndarray
+    train_source: np.ndarray
+    train_time: tuple[np.ndarray, ...]
+    emitted: dict[int, np.ndarray]
+    ring_size: np.ndarray | None = None
+
+    def at_nodes(self, low: int, high: int) -> Sources:
+        """Return the detectors of some nodes, numbered from there; all else as it is."""
+        here = np.flatnonzero((self.detector_node >= low) & (self.detector_node < high))
+        return replace(
+            self,
+            detector_node=self.detector_node[here] - low,
+            detector_threshold=self.detector_threshold[here],
+            detector_source=self.detector_source[here],
+        )
+
+    @property
+    def is_emitted(self) -> np.ndarray:
+        """(count,) bool: sources that are instances."""
+        found = np.zeros(self.count, bool)
+        for sources in self.emitted.values():
+            found[sources[sources >= 0]] = True
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class NetCons:
+    """Connections to instances, each with its delay and weights, in the order given.
+
+    Attributes
+    ----------
+    source : (m,) int64
+    kind, instance : (m,) int64
+    delay : (m,) float64, ms
+    weight : (w,) float64
+    first_weight : (m + 1,) int64
+        Weights of connection c are ``weight[first_weight[c]:first_weight[c + 1]]``.
+    """
+
+    source: np.ndarray
+    kind: np.ndarray
+    instance: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray
+    first_weight: np.ndarray
+
+    @classmethod
+    def none(cls) -> NetCons:
+        """Return no connections."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, none, np.zeros(0), np.zeros(0), np.zeros(1, np.int64))
+
+    @property
+    def count(self) -> int:
+        """Number of connections."""
+        return len(self.source)
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Values that a parameter of an instance takes in time.
+
+    Attributes
+    ----------
+    kind, instance : int
+    parameter : str
+    t : (m,) float64, ms
+        Ascending.
+    y : (m,) float64
+    continuous : bool
+        Whether it is interpolated; else ``y[k]`` holds from ``t[k]`` on.
+    """
+
+    kind: int
+    instance: int
+    parameter: str
+    t: np.ndarray
+    y: np.ndarray
+    continuous: bool
