@@ -15,8 +15,8 @@ from clhines.model.constant import ConstantSums
 from clhines.model.copied import CopiedModel, are_alike
 from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
 from clhines.model.model import Model
-from clhines.model.needs import of_model, of_network, phrases
-from clhines.model.wires import compiled_connections, compiled_events
+from clhines.model.needs import GRID, of_model, of_network, phrases
+from clhines.model.wires import compiled_connections, compiled_events, given_weights, has_short
 from clhines.network.additions import Sources
 from clhines.network.changes import Changes
 from clhines.network.copied import CopiedNetwork
@@ -75,11 +75,11 @@ def _compiled(
     wiring, stored = network.wiring(changes), changes.stored
     constant_d, constant_b = constant_sums(groups, structure)
     features = of_network(added, groups, wiring.given)
-    exact = bool(features)
+    exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
     if exact and any(columns[5].any() for columns in wiring.given):
         raise InputError(
             "rule: connections are not plastic where events act at exact times, here for "
-            f"{phrases(features - {'exact_times'} or features, 'and')}; expected no rule"
+            f"{phrases(features - {'exact_times'} or {'exact_times'}, 'and')}; expected no rule"
         )
     kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
     check_temperature(kinds, network.celsius)
@@ -96,6 +96,7 @@ def _compiled(
         "constant_g": constant_sums(groups, structure, axial=False)[0],
         "v_init": spread("v_init", times[1], n, own=False, unit="mV"),
     }
+    connections, numbers = compiled_connections(own, added, *places)
     cells = Sources(network, 0, network.soma, _threshold(network))
     at_times = wiring if exact else Wiring(network)
     added_fields = fields_of(
@@ -109,8 +110,10 @@ def _compiled(
         kinds=kinds,
         instances=instances,
         num_targets=places[1],
-        connections=compiled_connections(own, *places),
-        events=compiled_events(own, dt, first, instances),
+        connections=connections,
+        numbers=numbers,
+        given_weights=given_weights(wiring),
+        events=compiled_events(own, added, dt, first, instances),
         dt=dt,
         secondorder=_second_order(times[2], exact),
         seed=as_seed(times[3]),

@@ -13,7 +13,7 @@ from clhines.model.additions import fields_of
 from clhines.model.ions import IonNodes
 from clhines.model.model import Kind, Model
 from clhines.model.sources import NetCons, Played, Sources
-from clhines.model.wires import compiled_connections, compiled_events
+from clhines.model.wires import compiled_connections, compiled_events, given_weights
 from clhines.network.additions import Sources as GivenSources
 from clhines.network.changes import Changes
 from clhines.network.copied import CopiedNetwork, frozen
@@ -181,8 +181,10 @@ class CopiedModel(Model):
         own.update({name: getattr(once, name) for name in same})
         own["needs"] = once.needs | {"copies"}
         nothing, first = Wiring(network), np.zeros(0, int)
-        own["connections"] = compiled_connections(nothing, once.dt, 0, first, ())
-        own["events"] = compiled_events(nothing, once.dt, first, ())
+        own["connections"], own["numbers"] = compiled_connections(
+            nothing, network.added, once.dt, 0, first, ()
+        )
+        own["events"] = compiled_events(nothing, network.added, once.dt, first, ())
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
         """Return the numbers of sources of one copy in all copies, copy after copy."""
@@ -212,6 +214,11 @@ class CopiedModel(Model):
             self.instances, self.area, network.celsius, (wiring.given, wiring.outside),
             self._order, self.ions,
         )  # fmt: skip
+
+    @cached_property
+    def given_weights(self) -> np.ndarray:
+        """See `Model`."""
+        return given_weights(self._network.wiring(Changes()))
 
     @cached_property
     def sources(self) -> Sources:

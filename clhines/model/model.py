@@ -87,6 +87,10 @@ class Model:
         Instances that take events.
     connections : Connections
         Those delivered in whole steps, in the order given; targets are numbered as here.
+    numbers : (k,) int64
+        Of these connections, places of their weights in `given_weights`.
+    given_weights : (w,) float64
+        Of all connections in the order given.
     events : Events
     sources : Sources
         The cells' somas first.
@@ -127,6 +131,8 @@ class Model:
     instances: Sequence[tuple[int, np.ndarray]]
     num_targets: int
     connections: Connections
+    numbers: np.ndarray
+    given_weights: np.ndarray
     events: Events
     sources: Sources
     dt: float

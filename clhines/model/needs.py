@@ -45,7 +45,8 @@ NEEDS = {  # what users call them
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }
-EXACT = frozenset(NEEDS) - {"grid_times", "plastic", "noise", "ranks", "solver"}
+GRID = frozenset({"grid_times", "plastic", "noise", "trains", "ranks", "solver"})
+EXACT = frozenset(NEEDS) - GRID  # of these any has events act at exact times
 _PLAIN = {"initial", "current", "advance", "receive"}
 
 
@@ -111,7 +112,7 @@ def of_network(
         `Wiring.given`.
     """
     found = {
-        "exact_times": added.any,
+        "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),
         "trains": any(s.times for s in added.sources),
         "played": added.plays,

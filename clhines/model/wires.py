@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,23 +10,49 @@ from clhines.arrays import starts
 from clhines.errors import InputError
 from clhines.model.connections import Connections
 from clhines.model.model import Events
+from clhines.network.additions import Added
 from clhines.network.plasticity import STDP
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
 from clhines.network.wiring import Wiring
 
+_COLUMNS: tuple[np.ndarray, ...] = tuple(
+    np.zeros(0, t) for t in (int, int, int, float, float, bool)
+)
+
+
+def given_weights(wiring: Wiring) -> np.ndarray:
+    """(w,) float64: weights of all connections, in the order given."""
+    return np.concatenate([np.zeros(0), *(rows[3].ravel() for rows in wiring.given)])
+
+
+def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
+    """Whether a connection of a cell or a detector has a delay shorter than a step."""
+    train, short = _trains(added), dt * (1 - ROUNDING)
+    return any((~train[c[0]] & (c[4] < short)).any() for c in wiring.columns)
+
+
+def _trains(added: Added) -> np.ndarray:
+    """Return which sources are trains, (sources,) bool."""
+    found = np.zeros(added.num_sources, bool)
+    for sources in added.sources:
+        found[sources.first : sources.first + len(sources)] = bool(sources.times)
+    return found
+
 
 def compiled_connections(
     wiring: Wiring,
+    added: Added,
     dt: float,
     num_targets: int,
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
-) -> Connections:
-    """Return the connections in steps and numbers of targets.
+) -> tuple[Connections, np.ndarray]:
+    """Return the connections of cells and detectors, and their places among those given.
 
     Parameters
     ----------
     wiring : Wiring
+    added : Added
     dt : float, ms
     num_targets : int
     first : (number of groups,) int64
@@ -37,31 +63,41 @@ def compiled_connections(
     Raises
     ------
     InputError
-        A delay shorter than a step or too long, or a weight outside the bounds of its rule.
+        A delay shorter than a step or too long, a weight outside the bounds of its rule, or a
+        plastic connection of a train.
     """
-    empty: tuple[np.ndarray, ...] = tuple(
-        np.zeros(0, t) for t in (int, int, int, float, float, bool)
+    source, group, index, weight, delay, plastic = joined_columns(wiring.columns, _COLUMNS)
+    of_train = _trains(added)[source]
+    if (of_train & plastic).any():
+        k = int(np.argmax(of_train & plastic))
+        raise InputError(
+            f"rule: connection {k} comes from a train of given times, and is not plastic; "
+            "expected a cell or a detector"
+        )
+    numbers = np.flatnonzero(~of_train)
+    source, group, index, weight, delay, plastic = (
+        a[numbers] for a in (source, group, index, weight, delay, plastic)
     )
-    source, group, index, weight, delay, plastic = joined_columns(wiring.columns, empty)
     short = np.flatnonzero(delay < dt * (1 - ROUNDING))
     if len(short):
         k = int(short[0])
         raise InputError(
-            f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
-            f"at least one step, dt = {dt:g} ms"
+            f"delay of connection {numbers[k]}, from cell {source[k]}, is {delay[k]:g} ms; "
+            f"expected at least one step, dt = {dt:g} ms"
         )
     long = np.flatnonzero(delay / dt >= LAST_STEP)
     if len(long):
         k = int(long[0])
         raise InputError(
-            f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
-            f"less than {LAST_STEP} steps of {dt:g} ms"
+            f"delay of connection {numbers[k]}, from cell {source[k]}, is {delay[k]:g} ms; "
+            f"expected less than {LAST_STEP} steps of {dt:g} ms"
         )
     steps = np.maximum(delay_steps(delay, dt), 1)
     target = targets_of(group, index, first, instances)
     _check_bounds(wiring.rule, source, weight, plastic)
-    sizes = wiring.num_cells, max(num_targets, 1)
-    return Connections(source, target, weight, steps, *sizes, plastic, wiring.rule)
+    sizes = added.num_sources, max(num_targets, 1)
+    found = Connections(source, target, weight, steps, *sizes, plastic, wiring.rule)
+    return found, numbers
 
 
 def _check_bounds(
@@ -80,17 +116,35 @@ def _check_bounds(
 
 
 def compiled_events(
-    wiring: Wiring, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
+    wiring: Wiring,
+    added: Added,
+    dt: float,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
 ) -> Events:
     """Return the events in steps and numbers of targets; as `compiled_connections`."""
     empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
-    group, index, time, weight = joined_columns(wiring.outside, empty)
+    outside = [*wiring.outside, *_of_trains(wiring, added)]
+    group, index, time, weight = joined_columns(outside, empty)
     soon = time / dt < LAST_STEP
     group, index, time, weight = (a[soon] for a in (group, index, time, weight))
     step = event_steps(time, dt)
     order = np.argsort(step, kind="stable")
     target = targets_of(group, index, first, instances)
     return Events(target[order], step[order], weight[order])
+
+
+def _of_trains(wiring: Wiring, added: Added) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield group, instance, time and weight of all events of trains, by connection."""
+    trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
+    if not trains:
+        return
+    source, group, index, weight, delay, _ = joined_columns(wiring.columns, _COLUMNS)
+    for k in np.flatnonzero(_trains(added)[source]).tolist():
+        times = trains[int(source[k])] + delay[k]
+        same = (np.full(len(times), a[k]) for a in (group, index, weight))
+        of_group, of_instance, of_weight = same
+        yield of_group, of_instance, times, of_weight
 
 
 def joined_columns(

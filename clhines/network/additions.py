@@ -100,6 +100,8 @@ class Added:
     random_index : int
     bins : bool
         Whether `Additions.bin_events` was called.
+    exact : bool
+        Whether all events act at exact times, as those of imported models do.
     """
 
     num_sources: int
@@ -111,12 +113,7 @@ class Added:
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
     bins: bool = False
-
-    @property
-    def any(self) -> bool:
-        """Whether there is anything."""
-        parts = (self.sources, self.emitters, self.ions, self.pointers, self.plays, self.streams)
-        return self.bins or any(parts)
+    exact: bool = False
 
 
 class Additions:

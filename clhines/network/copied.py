@@ -146,6 +146,7 @@ class CopiedNetwork(Network):
             streams=[(k, name, np.tile(ids, (copies, 1))) for k, name, ids in added.streams],
             random_index=added.random_index,
             bins=added.bins,
+            exact=added.exact,
         )  # fmt: skip
 
     def _copied_sources(self, one: Sources) -> Sources:

@@ -186,6 +186,7 @@ class _Filling:
     def additions(self) -> None:
         """Put in ions, pointers, played values and streams of random numbers."""
         added, copies, count = self.network.added, self.copies, self.count
+        copies.added.exact = added.exact
         if added.bins:
             copies.bin_events()
         for ion in added.ions:

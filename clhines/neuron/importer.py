@@ -74,7 +74,7 @@ def network_of(model: Model) -> Imported:
     columns = tree.area, tree.g_axial, tree.capacitance
     network = Network.from_arrays(tree.parent, tree.cell_offsets, *columns)
     network.celsius = float(model.h.celsius)
-    network.trains([])  # events act at exact times, whatever is in it
+    network.added.exact = True
     if model.bins is not None:
         network.bin_events()
     groups = {}

@@ -212,7 +212,7 @@ class Changing:
         if not self._fresh:
             of_all = copies_of(self.network, model, net, found.model)
             saved = of_all.state(self.runner.save())
-            spikes = self._under_way.copies(count, self.network.num_cells)
+            spikes = self._under_way.copies(of_all.sources)
             found.take_state(self._step, saved, self._unit, spikes)
         return found
 
@@ -326,9 +326,9 @@ class Changing:
         again = [name for name in ("weight", "events") if name in values]
         if isinstance(weight, np.ndarray):
             if weight.shape == (1,):
-                weight = np.repeat(weight, len(self._model.connections.weight) or 1)
+                weight = np.repeat(weight, len(self._model.given_weights) or 1)
             changes.weight, self._model_is_old, self._wiring_is_old = weight, True, True
-            good = weight.shape == self._model.connections.weight.shape
+            good = weight.shape == self._model.connections.weight.shape  # none of trains
             good &= "events" not in values  # which may be wrong, and then nothing changes
             if device is not None and good and device.set_weights(weight):
                 again.remove("weight")
@@ -391,8 +391,7 @@ class Changing:
             for number, name in begun:
                 _put_state(saved, model, number, name)
             if weight is not None:
-                if model.exact:
-                    weight = model.netcons.weight
+                weight = model.netcons.weight if model.exact else weight[model.numbers]
                 of_wires = [f.key for f in model.schema if f.name == "weight" and f.kind is None]
                 saved |= {key: weight for key in of_wires if key in saved}
         self.runner.load(saved)

@@ -302,7 +302,9 @@ class Simulation(Changing, Recording):
         self._settle()
         found, model = self.runner.weights(), self._model
         if not model.exact:
-            return found
+            given = model.given_weights.copy()
+            given[model.numbers] = found
+            return given
         netcons = model.netcons
         events = model.sources.count - self.network.added.num_sources  # from outside come last
         return found[: netcons.first_weight[netcons.count - events]]

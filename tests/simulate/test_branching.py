@@ -168,7 +168,7 @@ def test_parameters_that_blocks_set(fast_queue, needs):
         net.insert("pas", [0, 1], g=1e-4)
         text_of = text.replace("TAU", str(default))
         group = net.add(Mechanism.from_nmodl(text_of), at=[0, 1], **given)
-        net.trains([])
+        net.added.exact = True
         return Simulation(net, DT, queue=fast_queue, engine=engine), group
 
     for engine in ("reference", "steps"):

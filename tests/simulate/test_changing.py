@@ -440,7 +440,7 @@ def test_weights_are_the_same_in_extended_networks(engine, fast_queue):
     for extended in (False, True):
         net = delayed(0.004)
         if extended:
-            net.trains([])
+            net.added.exact = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         assert sim.model.exact == extended
         number = sim.record("v", net.soma)

@@ -45,10 +45,10 @@ class UnderWay:
         """Go on at a step before which no spikes are known."""
         self.since, self._step, self._cell = step, self._step[:0], self._cell[:0]
 
-    def copies(self, count: int, num_cells: int) -> UnderWay:
-        """Return those of copies of a network, one after another."""
-        cells = self._cell + num_cells * np.arange(count)[:, None]
-        return UnderWay(self.since, np.tile(self._step, count), cells.reshape(-1))
+    def copies(self, sources: np.ndarray) -> UnderWay:
+        """Return those of copies of a network, whose sources have these numbers, (copies, s)."""
+        steps = np.tile(self._step, len(sources))
+        return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
         """Raise InputError where sums at the begin of `step` may be of spikes that are not known.
@@ -72,7 +72,7 @@ class UnderWay:
         Parameters
         ----------
         weight : (m,) float64
-            Of all connections.
+            Of all connections, in the order given.
         model : Model
         unit : float
             Of the sums.
@@ -88,6 +88,6 @@ class UnderWay:
         due = np.repeat(self._step, count) + 1 + given.delay[sent]
         waits = due >= step
         sent, due = sent[waits], due[waits]
-        numbers = np.rint(weight[sent] / unit).astype(np.int64)
+        numbers = np.rint(weight[model.numbers[sent]] / unit).astype(np.int64)
         np.add.at(found, (due % len(found), given.target[sent]), numbers)
         return found

@@ -196,13 +196,12 @@ def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.nd
 
 
 def decoded(
-    codes: Sequence[np.ndarray], bounds: np.ndarray, first: int, count: int
+    codes: Sequence[np.ndarray], sources: Sequence[np.ndarray], first: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cells, by their numbers in the network, and steps of the spikes of all ranks."""
-    found = np.concatenate(codes).astype(np.int64)
-    begin = np.repeat(bounds[: len(codes)], [len(some) for some in codes])
-    source, late = np.divmod(found, count)
-    return source + begin, late + first
+    """Return sources and steps of the spikes of all ranks; `sources` are those of detectors."""
+    split = [np.divmod(some.astype(np.int64), count) for some in codes]
+    found = [of_rank[own] for of_rank, (own, _) in zip(sources, split, strict=True)]
+    return np.concatenate(found), np.concatenate([late for _, late in split]) + first
 
 
 def one_line(error: BaseException) -> str:

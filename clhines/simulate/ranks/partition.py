@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -222,7 +224,7 @@ def part_of(model: Model, first: int, end: int) -> Model:
             model.events.step[events],
             model.events.weight[events],
         ),
-        sources=replace(sources, detector_source=np.arange(end - first)),
+        sources=replace(sources, detector_source=np.arange(len(sources.detector_node))),
         first_cell=first,
     )
 
@@ -332,6 +334,12 @@ class Share:
         self.instances = [np.searchsorted(kind.node, self.nodes) for kind in whole.kinds]
         cell = whole.cell_of_target()[whole.connections.target]
         self.rank_of_connection = np.searchsorted(bounds, cell, side="right") - 1
+
+    @cached_property
+    def detectors(self) -> list[np.ndarray]:
+        """Sources of the detectors of each rank, by its own numbers."""
+        spans = pairwise(self.nodes.tolist())
+        return [self.whole.sources.at_nodes(*span).detector_source for span in spans]
 
     def kinds(self, rank: int) -> list[int]:
         """Kinds of the network that have instances on a rank, in the order of its own."""

@@ -44,10 +44,10 @@ class SplitRun:
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
         self._error: Exception | None = None
-        most = int(np.diff(share.bounds).max()) * self.max_steps
+        most = max(len(own) for own in share.detectors) * self.max_steps
         if most >= 2**32:
             raise InputError(
-                f"{most} cells times steps of an epoch on a rank; expected below 2**32"
+                f"{most} detectors times steps of an epoch on a rank; expected below 2**32"
             )
 
     @property
@@ -95,7 +95,7 @@ class SplitRun:
         code = encoded(cell, step, first, count)
         error, self._error = self._error, None
         codes = self.ranks.exchange(code, error)
-        source, step = decoded(codes, self.share.bounds, first, count)
+        source, step = decoded(codes, self.share.detectors, first, count)
         if len(source):
             self._spikes.append((step, source))
             self._try(self.run.send, source, step, first, count)

@@ -61,12 +61,14 @@ class Copies:
     sources : (copies, num_sources) int64
         Numbers of the sources of events.
     connections : (copies, m) int64
+        Numbers of the connections.
     """
 
     def __init__(
         self, once: Model, whole: Model, sources: np.ndarray, connections: np.ndarray
     ) -> None:
         self._once, self._whole, self.count = once, whole, len(sources)
+        self.sources = sources
         self._known: dict[tuple[str, int | None], np.ndarray | None] = {
             ("source", None): sources, ("connection", None): connections,
             ("node", None): None, ("cell", None): None,

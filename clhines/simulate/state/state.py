@@ -191,7 +191,8 @@ class State:
         self.connections = model.connections
         self.slots, self.incoming_scale = decisions.slots, decisions.scale
         self.epoch, cells = decisions.epoch, model.forest.num_cells
-        most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
+        detectors = len(model.sources.detector_node)
+        most = min(detectors * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
         size, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
         if size > most:
