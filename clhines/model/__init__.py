@@ -4,8 +4,8 @@ Who owns what
     `compiling`: `compile`, from a `Network` to its `Model`. `model`: `Model` and `Kind`, all
     instances of one mechanism; `instances` makes kinds of groups; `constant` sums mechanisms that
     are constant. `connections`: from sources to targets, `wires` makes them. `needs`: what a
-    network asks of an engine. `extend`, `extended`: ions, sources and connections with exact
-    delays. `copied`: the model of copies of a network. `schema`: the fields of a saved state, which
+    network asks of an engine. `ions`, `sources`: ions, everything that sends events, connections with
+    exact delays; `additions` makes them. `copied`: the model of copies of a network. `schema`: the fields of a saved state, which
     files, ranks, copies and NEURON's values go through; a field more is an array more in all.
 
 >>> import clhines
