@@ -9,8 +9,8 @@ writes one.
 Who owns what
     `devices`: lists and chooses devices, makes queues, and states a device's `Limits`.
     `templates`: renders a spec; the only caller of Mako. `program`: builds and caches kernels,
-    `BoundKernel`, readable build errors, ``CLHINES_DUMP``. `copies`: `Pinned`, `Direct`
-    and mapped copies. `arrays`: checks of arrays and events on devices. `timing`: medians,
+    `bind` for arguments by name, readable build errors, ``CLHINES_DUMP``. `copies`: `Pinned`,
+    `Direct` and mapped copies. `arrays`: checks of arrays and events on devices. `timing`: medians,
     candidates that take turns, the floor. `guard`: one thread at a time, and no use of OpenCL after
     a fork. `pocl`: the processor that PoCL should name to its compiler. `trust`: known answers
     before a family of kernels is used, and the `Limits` that follow from them. `watch`: reports

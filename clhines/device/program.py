@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,6 +24,7 @@ from clhines.device.pocl import name_processor, warns_of_vectors
 from clhines.device.templates import Spec, render
 from clhines.device.watch import first_launch, watching
 from clhines.errors import BuildError, DeviceError, InputError
+from clhines.plan.kernel_spec import TemplateSpec
 
 Argument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
@@ -140,17 +141,31 @@ class BoundKernel:
     name : str
     arguments : sequence of pyopencl arrays and NumPy scalars
         Of the types that the kernel has; they are kept, which a kernel does not do.
+    changing : sequence of int
+        Numbers of the arguments that `change` sets.
     """
 
-    def __init__(self, built: cl.Program, name: str, arguments: Sequence[Argument]) -> None:
+    def __init__(
+        self,
+        built: cl.Program,
+        name: str,
+        arguments: Sequence[Argument],
+        changing: Sequence[int] = (),
+    ) -> None:
         letters = {scalar: letter for letter, scalar in _SCALARS.items()}
         types = "".join(letters.get(type(a), "b") for a in arguments)
         self._kernel = typed_kernel(built, name, types)
-        self._arguments = list(arguments)
+        self._arguments, self._changing = list(arguments), tuple(changing)
         self._bound = False
 
     def __setitem__(self, index: int, argument: Argument) -> None:
         self._arguments[index] = argument
+        self._bound = False
+
+    def change(self, *arguments: Argument) -> None:
+        """Set the arguments that change, all of them, in the order in which they were named."""
+        for index, argument in zip(self._changing, arguments, strict=True):
+            self._arguments[index] = argument
         self._bound = False
 
     def launch(
@@ -175,6 +190,32 @@ class BoundKernel:
         if self._kernel.fresh:
             self._kernel.launched(event)
         return event
+
+
+def bind(
+    built: cl.Program,
+    spec: TemplateSpec,
+    name: str,
+    given: Mapping[str, Argument],
+    changes: Sequence[str] = (),
+) -> BoundKernel:
+    """Bind the arguments of a kernel by the names of its spec's parameters.
+
+    Parameters
+    ----------
+    built : pyopencl.Program
+        Of the spec.
+    spec : TemplateSpec
+    name : str
+        One of its kernels.
+    given : mapping
+        Arguments by name, the first ones of those that change too; there may be others.
+    changes : sequence of str
+        Those that `BoundKernel.change` sets, in its order.
+    """
+    names = [p.name for p in spec.parameters(name)]
+    changing = [names.index(n) for n in changes]
+    return BoundKernel(built, name, [given[n] for n in names], changing)
 
 
 def _dump(source: str, spec: Spec) -> None:

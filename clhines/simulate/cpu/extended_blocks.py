@@ -212,12 +212,8 @@ class ExtendedBlocks(ExtendedSteps):
             **{name: num(0) for name in _CHANGES[:4]}, **recorded,
         }  # fmt: skip
         built, spec = self._built
-        names = {k: [p.name for p in spec.parameters(k)] for k in ("publish", "advance")}
-        self._publish, self._kernel = (
-            program.BoundKernel(built, k, [given[n] for n in names[k]]) for k in names
-        )
-        self._time_at = names["publish"].index("first_time")
-        self._changing = [names["advance"].index(name) for name in _CHANGES]
+        self._publish = program.bind(built, spec, "publish", given, ("first_time",))
+        self._kernel = program.bind(built, spec, "advance", given, _CHANGES)
 
     def _blocks_of_loose(self) -> np.ndarray:
         """Block of each variable that is recorded and at no node, in the order of records."""
@@ -243,10 +239,9 @@ class ExtendedBlocks(ExtendedSteps):
         for done in range(0, count, self.blocks.epoch):
             some = min(self.blocks.epoch, count - done)
             numbers = first + done, some, first + done - self._times.steps.start, row + done
-            for k, value in zip(self._changing, (*map(np.int32, numbers), *self._v), strict=True):
-                self._kernel[k] = value
+            self._kernel.change(*map(np.int32, numbers), *self._v)
             if self.blocks.crossing.any():
-                self._publish[self._time_at] = np.int32(numbers[2])
+                self._publish.change(np.int32(numbers[2]))
                 self._publish.launch(self.queue, 1, 1)
             self._kernel.launch(self.queue, self.blocks.count, 1)
             if some % 2:

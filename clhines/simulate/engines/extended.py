@@ -50,20 +50,20 @@ from clhines.solve.solver import Solver
 MOST_STEPS = 1024  # whose times are on the device at once
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
 MAX_SPIKES = 1 << 22
+_OF_EVENTS = ("num_taken", "source", "time")  # arguments that change with the events of other ranks
 
 
 class Bound(NamedTuple):
     """A kernel with its arguments and its number of work-items."""
 
     kernel: program.BoundKernel
-    names: list[str]
     items: int
     group: int
 
-    def launch(self, queue: cl.CommandQueue, **given: Any) -> None:
-        """Enqueue it, with some of its arguments changed."""
-        for name, value in given.items():
-            self.kernel[self.names.index(name)] = value
+    def launch(self, queue: cl.CommandQueue, *changed: program.Argument) -> None:
+        """Enqueue it, with the arguments that change."""
+        if changed:
+            self.kernel.change(*changed)
         self.kernel.launch(queue, self.items, self.group)
 
 
@@ -74,12 +74,12 @@ def bound(
     given: dict[str, Any],
     items: int,
     alone: bool = False,
+    changes: Sequence[str] = (),
 ) -> Bound:
     """Bind the arguments of a kernel by name; `alone` are work-items in groups of their own."""
-    known = [p.name for p in built[1].parameters(name)]
-    kernel = program.BoundKernel(built[0], name, [given[n] for n in known])
+    kernel = program.bind(*built, name, given, changes)
     (total,), (group,) = devices.small_groups(queue.device, items)
-    return Bound(kernel, known, items if alone else total, 1 if alone else group)
+    return Bound(kernel, items if alone else total, 1 if alone else group)
 
 
 def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
@@ -312,7 +312,9 @@ class ExtendedSteps:
             "num_taken": num(0), "source": self._at, "time": self._clocks, **self._recorded_at,
         }  # fmt: skip
         self._launches = [self._launches_of(*pair) for pair in (self._v, self._v[::-1])]
-        self._take = bound(self.queue, self._built, "take_events", self._given, 1)
+        self._take = bound(
+            self.queue, self._built, "take_events", self._given, 1, changes=_OF_EVENTS
+        )
 
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Bound], Bound]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
@@ -433,8 +435,8 @@ class ExtendedSteps:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
             whose = cla.to_device(self.queue, source.astype(np.int32))
-            given = {"source": whose, "time": cla.to_device(self.queue, time)}
-            self._take.launch(self.queue, num_taken=np.int32(len(source)), **given)
+            when = cla.to_device(self.queue, time)
+            self._take.launch(self.queue, np.int32(len(source)), whose, when)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""

@@ -22,13 +22,14 @@ from clhines.plan.plan import Limits
 from clhines.simulate.engines.run import DeviceRun, Job
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
-from clhines.simulate.gpu.spec import WARP
+from clhines.simulate.gpu.spec import WARP, varying
 from clhines.simulate.kinds.spec import place_of
 from clhines.simulate.records.sampling import Sample, arguments
 from clhines.simulate.state.spread import Spread, Storage, each_instance
 from clhines.simulate.state.state import State
 
-_VALUES = 6  # of `_Launch._lists`: the values of nodes and instances
+_RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_records")
+_CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 
 
 def make(job: Job) -> DeviceRun:
@@ -112,7 +113,7 @@ class BlockEpochs:
         if single:
             return []
         if not self.launches[0].spec.by_node:
-            array = self._shared.of_kinds[k][1][-self._shared.num_varying[k] + index]
+            array = self._shared.parameters[k][index]
             return [Storage(array, 0, k, lambda: each_instance(kind))]
         if (kind.mechanism.name, name) not in self.model.stored:
             return []
@@ -151,13 +152,15 @@ class _Shared:
 
     def __init__(self, model: Model, state: State, plan: EpochPlan) -> None:
         self.queue, self.state = state.queue, state
-        self.of_kinds = []  # states, number of instances; factor and parameters that vary
-        self.num_varying: list[int] = []
+        self.of_kinds: dict[str, program.Argument] = {}
+        self.parameters = list[list[cla.Array]]()  # of each kind, those that vary
         for kind, spec, states in zip(model.kinds, plan.spec.kinds, state.states, strict=True):
-            varying = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
-            self.num_varying.append(len(varying))
+            values = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
+            self.parameters.append(values)
             factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
-            self.of_kinds.append((states, [np.int32(kind.count), *factor, *varying]))
+            count = np.int32(kind.count)
+            self.of_kinds |= {f"{spec.name}__states": states, f"{spec.name}__count": count}
+            self.of_kinds |= zip(varying(spec), [*factor, *values], strict=True)
         self.threshold = self.reals(model.threshold)
         self.set_records(np.zeros(model.forest.num_cells + 1), np.zeros((0, 2)))
 
@@ -176,8 +179,8 @@ class _Shared:
         self._records = [self.integers(starts), self.integers(entries)]
         self._num_records = np.int32(len(entries))
 
-    def record_arguments(self, row: int) -> list[object]:
-        """Return the arguments of a kernel that writes records from a row on."""
+    def record_arguments(self, row: int) -> list[program.Argument]:
+        """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
         return [*self._records, self.state.record_v, np.int32(row), self._num_records]
 
 
@@ -190,10 +193,13 @@ class _Launch:
         self._spread: Spread | None = None
         self._upload()
         if self.spec.constant:
-            self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
             dense, lanes = max(1, self.spec.of_factors.dense**2), max(1, 3 * plan.table.num_lanes)
-            self._tree = cla.zeros(self.queue, lanes, state.dtype)
-            self._tree_inverses = cla.zeros(self.queue, len(plan.cells) * dense, state.dtype)
+            self._arrays |= {
+                n: cla.zeros_like(self._d) for n in ("all_f1", "all_f2", "all_inverse")
+            }
+            self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, state.dtype)
+            size = len(plan.cells) * dense
+            self._arrays["tree_inverses"] = cla.zeros(self.queue, size, state.dtype)
             self._factor()
         self._samples = False
         self._kernel = self._bound([])
@@ -217,16 +223,18 @@ class _Launch:
     def _upload(self) -> None:
         model, plan = self.model, self.plan
         table, integers = plan.table, self._shared.integers
-        self._tables = [
-            integers(plan.units),
-            integers(table.rows.rows),
-            integers(table.lanes.links),
-            integers(table.lanes.children),
-        ]
         values, dt = model.of_nodes, model.solved_dt
         u, v = partial(values.at, "u"), partial(values.at, "v_init")
-        self._tie, self._up = (self._packed(u, name) for name in ("tie", "up"))
         self.v = self._packed(v)
+        self._arrays = {
+            "units": integers(plan.units),
+            "rows": integers(table.rows.rows),
+            "links": integers(table.lanes.links),
+            "children": integers(table.lanes.children),
+            "all_tie": self._packed(u, "tie"),
+            "all_up": self._packed(u, "up"),
+            "all_v": self.v,
+        }
         if plan.lists is not None:
             self._upload_lists(plan.lists)
             return
@@ -237,40 +245,42 @@ class _Launch:
         self._d = self._packed(
             lambda nodes: over_dt(nodes) + values.at("constant_d", nodes), padding=1.0
         )
-        self._c = self._packed(over_dt)
         self._k = self._packed(partial(values.at, "constant_b"))
-        self._instances = [[integers(a) for a in each] for each in plan.instances]
-        self._slots = integers(plan.slots)
+        self._arrays |= {"all_d": self._d, "all_c": self._packed(over_dt), "all_k": self._k}
+        for kind, (start, instances) in zip(self.spec.kinds, plan.instances, strict=True):
+            self._arrays[f"{kind.name}__start"] = integers(start)
+            self._arrays[f"{kind.name}__list"] = integers(instances)
+        self._arrays["slots"] = integers(plan.slots)
 
     def _upload_lists(self, lists: NodeLists) -> None:
         integers, reals = self._shared.integers, self._shared.reals
-        tables = lists.homes, lists.instances, lists.rows, lists.places, lists.members
         size, held = max(1, lists.state_lines * self.spec.warp), 3 * self.spec.capacity
-        far = [held * len(self.plan.cells)] if self.spec.far else []
-        self._far = [cla.empty(self.queue, n, self._state.dtype) for n in far]
-        self._lists = [
-            *(integers(a) for a in tables),
-            reals(lists.scalars),
-            reals(lists.values),
-            cla.empty(self.queue, size, self._state.dtype),
-        ]
+        self._values = reals(lists.values)
+        self._arrays |= {
+            "homes": integers(lists.homes),
+            "instances": integers(lists.instances),
+            "node_lists": integers(lists.rows),
+            "node_places": integers(lists.places),
+            "node_members": integers(lists.members),
+            "node_scalars": reals(lists.scalars),
+            "node_values": self._values,
+            "node_states": cla.empty(self.queue, size, self._state.dtype),
+        }
+        if self.spec.far:
+            size = held * len(self.plan.cells)
+            self._arrays["far_held"] = cla.empty(self.queue, size, self._state.dtype)
 
     def _factor(self) -> None:
         """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
         spec = self.spec.of_factors
-        kernel = program.Kernel(program.build(self.queue.context, spec), "advance")
-        cells = len(self.plan.cells)
-        arrays = [self._d, self._tie, self._up, self._f1, self._f2, self._inverse, self._tree]
-        arrays.append(self._tree_inverses)
-        kernel(
-            self.queue,
-            (self.plan.groups * spec.work_group,),
-            (spec.work_group,),
-            np.int32(0),
-            np.int32(0),
-            np.int32(cells),
-            *(a.data for a in self._tables + arrays),
-        )
+        built = program.build(self.queue.context, spec)
+        kernel = program.bind(built, spec, "advance", {**self._arrays, **self._numbers()})
+        kernel.launch(self.queue, self.plan.groups * spec.work_group, spec.work_group)
+
+    def _numbers(self) -> dict[str, program.Argument]:
+        """Return the first arguments of both kernels."""
+        num = np.int32
+        return {"first_step": num(0), "num_steps": num(0), "num_units": num(len(self.plan.cells))}
 
     def bind(self, samples: list[cla.Array | np.int32]) -> None:
         """Take the arguments for samples; none: record no states and currents."""
@@ -278,43 +288,32 @@ class _Launch:
             self._kernel, self._samples = self._bound(samples), bool(samples)
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
-        """Return the kernel with its arguments; those of records and samples are the last."""
+        """Return the kernel with its arguments, of which `advance` changes some."""
         state, model, shared = self._state, self.model, self._shared
-        real = state.dtype.type
-        given: list[object] = [np.int32(0), np.int32(0), np.int32(len(self.plan.cells))]
-        by_node = self.spec.by_node
-        given += [*self._tables, *([] if by_node else [self._d]), self._tie, self._up]
-        if self.spec.constant:
-            given += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
-        numbers = self.spec.numbers if self.spec.takes_series else {}
-        series = [real(c) for c in numbers.values()]
-        if by_node:
-            given += [self.v, *self._lists, *self._far, *series]
-            given += [a for states, values in shared.of_kinds for a in (states, values[0])]
-        else:
-            given += [self._c, self._k, self.v, *series]
-            for lists, (states, values) in zip(self._instances, shared.of_kinds, strict=True):
-                given += [*lists, states, *values]
-        if self.spec.has_slots:
-            given.append(self._slots)
-        given += [
-            state.incoming,
-            np.int32(state.slots),
-            np.int32(model.num_targets),
-            real(state.incoming_scale),
-            real(model.dt),
-            np.uint64(model.seed & (1 << 64) - 1),
-            shared.threshold,
-            state.spike_source,
-            state.spike_step,
-            state.spike_count,
-            np.int32(state.spike_source.size),
-            state.failed,
-        ]
-        self._record_argument = len(given)
-        given += [*shared.record_arguments(0), *samples]
-        built = program.build(self.queue.context, replace(self.spec, samples=bool(samples)))
-        return program.BoundKernel(built, "advance", given)
+        real, spec = state.dtype.type, replace(self.spec, samples=bool(samples))
+        series = spec.numbers if spec.takes_series else {}
+        given: dict[str, program.Argument] = {
+            **self._numbers(),
+            **self._arrays,
+            **shared.of_kinds,
+            **{name: real(value) for name, value in series.items()},
+            "incoming": state.incoming,
+            "ring": np.int32(state.slots),
+            "num_targets": np.int32(model.num_targets),
+            "scale": real(state.incoming_scale),
+            "dt": real(model.dt),
+            "seed": np.uint64(model.seed & (1 << 64) - 1),
+            "threshold": shared.threshold,
+            "spike_source": state.spike_source,
+            "spike_step": state.spike_step,
+            "spike_count": state.spike_count,
+            "spike_capacity": np.int32(state.spike_source.size),
+            "failed": state.failed,
+            **dict(zip(_RECORDS, shared.record_arguments(0), strict=True)),
+            **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
+        }
+        built = program.build(self.queue.context, spec)
+        return program.bind(built, spec, "advance", given, _CHANGES)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -328,10 +327,8 @@ class _Launch:
     ) -> cl.Event:
         """Enqueue steps on a queue; see `BlockEpochs.advance`."""
         kernel, group = self._kernel, self.spec.work_group
-        kernel[0], kernel[1] = np.int32(first_step), np.int32(count)
         records = self._shared.record_arguments(record_row)
-        for k, argument in enumerate(records, self._record_argument):
-            kernel[k] = argument
+        kernel.change(np.int32(first_step), np.int32(count), *records)
         return kernel.launch(queue, self.plan.groups * group, group, wait_for)
 
     # -- changes -------------------------------------------------------------------------------
@@ -340,11 +337,10 @@ class _Launch:
         """Where the values of a parameter of kind `k` are in the lists; see `BlockEpochs`."""
         lists = self.plan.lists
         assert lists is not None
-        kind, array = self.model.kinds[k], self._lists[_VALUES]
+        kind = self.model.kinds[k]
         name = [n for n, v in kind.parameters.items() if np.ndim(v)][index]
         offset, places = lists.places_of(k, name)
-        assert isinstance(array, cla.Array)
-        return Storage(array, offset, (k, id(self)), lambda: places)
+        return Storage(self._values, offset, (k, id(self)), lambda: places)
 
     def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
         """Take other constant conductances and currents, (n,) float64 in natural order."""
@@ -360,15 +356,13 @@ class _Launch:
         return True
 
     def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray) -> bool:
-        array = self._lists[_VALUES]
-        assert isinstance(array, cla.Array)
         if self._spread is None:
             self._spread = Spread(self.queue, self._state.dtype, self.model)
             self._of_nodes = [self._shared.integers(a) for a in lists.places_of_nodes]
         put, (at, node) = self._spread.values, self._of_nodes
-        put(array, at, node, total, WARP)
+        put(self._values, at, node, total, WARP)
         if self._state.decisions.inflow:
-            put(array, at, node, b, 3 * WARP)
+            put(self._values, at, node, b, 3 * WARP)
         return True
 
     def get_voltages(self, v: np.ndarray) -> None:

@@ -44,7 +44,6 @@ class _Launch:
     given: dict[str, Any]
     spec: ExtendedEpochSpec | None = None
     kernel: program.BoundKernel | None = None
-    numbers: tuple[int, ...] = ()  # of the arguments that change
 
 
 def make(job: Job) -> ExtendedEpochs:
@@ -183,10 +182,8 @@ class ExtendedEpochs(ExtendedSteps):
         if launch.kernel is None:
             spec, known = launch.spec, {**self._arguments, **launch.given}
             assert spec is not None
-            names = [p.name for p in spec.parameters("advance")]
             built = program.build(self.queue.context, spec)
-            launch.kernel = program.BoundKernel(built, "advance", [known[n] for n in names])
-            launch.numbers = tuple(names.index(name) for name in _CHANGES)
+            launch.kernel = program.bind(built, spec, "advance", known, _CHANGES)
         return launch.kernel
 
     # -- steps ---------------------------------------------------------------------------------
@@ -202,8 +199,7 @@ class ExtendedEpochs(ExtendedSteps):
             now = first + done, some, self._times.steps.start, row + done
             for launch in self._tables:
                 kernel, group = self._kernel(launch), launch.plan.spec.work_group
-                for k, value in zip(launch.numbers, now, strict=True):
-                    kernel[k] = np.int32(value)
+                kernel.change(*map(np.int32, now))
                 kernel.launch(self.queue, launch.plan.groups * group, group)
             size, data = 4 * self.model.sources.count, self._ints.data
             live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]

@@ -24,6 +24,13 @@ LIST_HEAD = 5  # numbers of a list of nodes before those of the point kinds
 MAX_DENSITIES = 31  # kinds of the membrane, a bit each
 
 
+def varying(kind: MechanismSpec) -> list[str]:
+    """Names of the arrays of a kind's numbers that differ: its factor, then parameters."""
+    found = [f"{kind.name}__factor"] if kind.density and not kind.factor else []
+    values = zip(kind.parameters, kind.literals, strict=True)
+    return found + [f"{kind.name}__p_{name}" for name, literal in values if not literal]
+
+
 @dataclass(frozen=True)
 class EpochSpec(TemplateSpec):
     """Numbers and switches of ``epoch.mako``: one work-item a segment of a branch.
@@ -165,16 +172,15 @@ class EpochSpec(TemplateSpec):
                 found += of_each_kind(self.of_kind[1:], (kind,))
                 continue
             found += of_each_kind(self.of_kind, (kind,))
-            varying = [
-                f"p_{p}" for p, v in zip(kind.parameters, kind.literals, strict=True) if not v
-            ]
-            if kind.density and not kind.factor:
-                varying.insert(0, "factor")
-            found += [Parameter(f"{kind.name}__{v}", "const real *restrict") for v in varying]
-        found += super().parameters("rest")
-        if self.samples:
-            found += [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
-        return found
+            found += [Parameter(name, "const real *restrict") for name in varying(kind)]
+        return [*found, *super().parameters("rest"), *self.of_samples]
+
+    @property
+    def of_samples(self) -> list[Parameter]:
+        """Parameters for states and currents that are recorded, in the order of `sampling`."""
+        if not self.samples:
+            return []
+        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
 
     def sampled_states(self, kind: MechanismSpec, row: str) -> str:
         """Source that writes the states of an instance that are recorded."""
