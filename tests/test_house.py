@@ -177,7 +177,7 @@ def test_private_names_are_left_alone():
 
 
 def specs():
-    """Template -> modules with a class that names it."""
+    """Template -> modules with a class that names it, alone or among others."""
     found = {}
     for name, tree in modules().items():
         for node in ast.walk(tree):
@@ -187,9 +187,11 @@ def specs():
                 target = line.target if isinstance(line, ast.AnnAssign) else None
                 if isinstance(line, ast.Assign):
                     target = line.targets[0]
-                if isinstance(target, ast.Name) and target.id == "template":
-                    if isinstance(line.value, ast.Constant) and line.value.value:
-                        found.setdefault(line.value.value, []).append(name)
+                if isinstance(target, ast.Name) and target.id in ("template", "templates"):
+                    values = getattr(line.value, "elts", [line.value])
+                    for value in values:
+                        if isinstance(value, ast.Constant) and value.value:
+                            found.setdefault(value.value, []).append(name)
     return found
 
 

@@ -75,12 +75,17 @@ FINE = [
 ]
 CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
 CALLS = ["clhines/solve/hosted.py", "clhines/device/copies.py"]
-STATES = [
-    "kernels/common/rates.mako",
-    "kernels/common/node_lists.mako",
-    "kernels/common/node_states.mako",
+GPU_EPOCHS = [
+    "kernels/simulate/epoch_*.mako",
+    ":!kernels/simulate/epoch_vector.mako",
+    "kernels/common/epoch_*",
+    "kernels/common/instances_*",
+    "kernels/common/segment_*",
+    ":!kernels/common/segment_registers.mako",
+    "kernels/common/node_*",
+    "kernels/common/rate*",
+    "kernels/common/table_rows.mako",
 ]
-GPU_EPOCHS = ["kernels/simulate/epoch.mako", *STATES]
 CPU_EPOCHS = ["kernels/simulate/epoch_vector.mako"]
 STEPS = ["kernels/simulate/steps.mako", "kernels/simulate/currents.mako"]
 FILES = ["kernels/simulate/extended.mako", "kernels/common/extended_*", ":!*/extended_vectors.mako"]

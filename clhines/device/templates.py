@@ -6,7 +6,8 @@ import hashlib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from textwrap import indent
+from typing import TYPE_CHECKING, Protocol
 
 from mako.template import Template
 
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 class Spec(Protocol):
     """Everything that a template needs: a frozen dataclass, the key of what is built from it."""
 
-    template: ClassVar[str]
+    @property
+    def template(self) -> str:
+        """Name of the template, without its ending."""
 
     def __hash__(self) -> int:
         """Of all its values."""
@@ -59,11 +62,13 @@ def _sorted(folder: Traversable) -> list[Traversable]:
 def render(spec: Spec) -> str:
     """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
 
-    A template includes another one, for the same spec, by ``${part("its name")}``, and prints the
-    parameters of its kernel by ``${signature(spec)}``; see `kernel_spec.signature`.
+    A template includes another one, for the same spec, by ``${part("its name")}``, or with so many
+    spaces before each line by ``${part("its name", 4)}``. It prints the parameters of its kernel by
+    ``${signature(spec)}``; see `kernel_spec.signature`.
     """
 
-    def part(name: str) -> str:
-        return str(_template(name).render(spec=spec, part=part, signature=signature))
+    def part(name: str, spaces: int = 0) -> str:
+        text = str(_template(name).render(spec=spec, part=part, signature=signature))
+        return indent(text, " " * spaces)
 
     return part(spec.template)

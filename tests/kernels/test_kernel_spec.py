@@ -23,12 +23,11 @@ OWN_BITS = {  # reading a float as an int, a bit a step or a turn, the halves of
     "by_segment/contraction": {">> 32"},
     "by_branch/fine_vector": {">> 31"},  # the sign of an index
     "common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
-    "simulate/epoch": {"& 1"},
+    "common/instances_step": {"& 1"},
     "simulate/delivery": {"& 1"},
 }
 OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
     "by_branch/fine_vector": {128},  # alignment of local memory
-    "simulate/epoch": {32},  # bits of a uint
 }
 
 

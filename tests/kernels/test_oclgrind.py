@@ -27,6 +27,7 @@ from oclgrind_faults import FAULTS, fault_case, planted_faults
 from clhines import make_plan
 from clhines.device import devices
 from clhines.plan.by_branch import fine_vector
+from clhines.simulate.gpu.spec import EpochSpec
 
 pytestmark = pytest.mark.oclgrind
 
@@ -134,7 +135,7 @@ def test_every_template_is_covered():
     networks = {
         "simulate/steps",
         "simulate/epoch_vector",
-        "simulate/epoch",
+        *EpochSpec.templates,
         "simulate/events",
         "simulate/currents",
         "simulate/record",
@@ -145,10 +146,18 @@ def test_every_template_is_covered():
         "simulate/spread",
         "simulate/tiled",
     }
-    taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}
-    taken_in |= {f"common/extended_{part}" for part in ("functions", "lists", "states", "vectors")}
-    taken_in |= {"common/segment_registers"}
-    assert templates == planned | alone | networks | taken_in
+    taken_in = {
+        "common/epoch": ("functions", "lane", "local", "macros", "records", "title"),
+        "common/extended": ("functions", "lists", "states", "vectors"),
+        "common/instances": ("begin", "end", "step"),
+        "common/node": ("lists", "states"),
+        "common/segment": ("back", "lane", "places", "registers", "root", "rounds", "sweep"),
+    }
+    included = {f"{name}_{part}" for name, parts in taken_in.items() for part in parts}
+    included |= {
+        f"common/{name}" for name in ("rate_constants", "rates", "reciprocal", "table_rows")
+    }
+    assert templates == planned | alone | networks | included
 
 
 def test_planted_faults_are_reported():

@@ -2,8 +2,8 @@
 
 The state is that of `ExtendedSteps`, in the same arenas. A work-group has one cell or some; a lane
 does for its node what the kernels of `ExtendedSteps` do, and segments are eliminated in local
-memory, see ``epoch.mako``. Events of a launch are seen by the next one: a launch is no longer than
-the smallest delay.
+memory, see ``epoch_by_node.mako``. Events of a launch are seen by the next one: a launch is no
+longer than the smallest delay.
 """
 
 from __future__ import annotations

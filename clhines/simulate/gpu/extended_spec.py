@@ -1,4 +1,4 @@
-"""The kernel that advances whole cells of an extended network: ``epoch.mako`` by nodes.
+"""The kernel that advances whole cells of an extended network, node by node.
 
 The elimination is that of `EpochSpec`; mechanisms are those of `ExtendedSpec`, whose functions and
 arenas it takes as they are. A lane does everything for its node that `ExtendedSteps` does in two
@@ -101,7 +101,7 @@ class EpochBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class ExtendedEpochSpec(EpochSpec):
-    """Numbers and switches of ``epoch.mako`` for an extended network.
+    """Numbers and switches of ``epoch_by_node.mako`` for an extended network.
 
     Attributes
     ----------

@@ -79,7 +79,7 @@ class EpochPlan:
     cells : (m,) int64
     lists : NodeLists or None
     units : (m, 8) int64
-        Of each cell what ``epoch.mako`` takes, in the order of the plan.
+        Of each cell what the kernels take, in the order of the plan.
     spec : EpochSpec
     instances : list of two integer arrays
         For each kind where the instances of each work-group begin, and number and `SITE` of each.

@@ -1,4 +1,4 @@
-"""Specs of the kernel of an epoch."""
+"""Specs of the kernels of epochs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,104 @@ def varying(kind: MechanismSpec) -> list[str]:
 
 
 @dataclass(frozen=True)
+class InstanceCalls:
+    """Expressions and calls for one `instance` of a kind, the `q`-th of the work-group's.
+
+    Parameters
+    ----------
+    spec : EpochSpec
+    kind : MechanismSpec
+    """
+
+    spec: EpochSpec
+    kind: MechanismSpec
+
+    @property
+    def needs_instance(self) -> bool:
+        """Whether a step needs the number of the instance."""
+        kind = self.kind
+        given = all(kind.literals) and kind.local and (not kind.density or bool(kind.factor))
+        return not given or kind.takes_events or kind.uses_noise or self.spec.samples
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether weights are polynomials; where one will not do, an instance comes later."""
+        kind = self.kind
+        has_weights = not kind.takes_events and "node_weight_(" in kind.source
+        room = kind.most <= 32 * self.spec.work_group  # a bit of a uint for each turn of a lane
+        return self.spec.quick_weights and has_weights and room
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether each lane has one instance at most: its event is read one step ahead."""
+        return self.kind.takes_events and self.kind.most <= self.spec.step_of_active
+
+    def state(self, s: int) -> str:
+        """Return the expression of a state."""
+        kind = self.kind
+        if kind.local:
+            return f"{kind.name}__local[{s * kind.most} + q]"
+        return f"{kind.name}__states[{s} * {kind.name}__count + instance]"
+
+    def _of_node(self, array: int) -> str:
+        """Return the value of an array of `EpochSpec.held` at the node of a `site`."""
+        cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
+        each = len(self.spec.held)
+        first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
+        return f"all_held[{first} * CAPACITY + ({place})]"
+
+    @property
+    def voltage(self) -> str:
+        """Voltage of the node; with constant factors that is a root."""
+        if self.spec.constant:
+            return f"root_v[{SITE.read('cell', 'site')}]"
+        return self._of_node(len(self.spec.held) - 1)
+
+    @property
+    def factor(self) -> str:
+        """Factor of current and conductance."""
+        kind = self.kind
+        if kind.factor:
+            return f"{self._of_node(0)} * {kind.factor}"
+        return f"{kind.name}__factor[instance]"
+
+    @property
+    def _values(self) -> list[str]:
+        """Parameters."""
+        kind = self.kind
+        pairs = zip(kind.parameters, kind.literals, strict=True)
+        return [literal or f"{kind.name}__p_{name}[instance]" for name, literal in pairs]
+
+    @property
+    def _by_address(self) -> list[str]:
+        """States, to be changed."""
+        return [f"&s_{name}" for name in self.kind.states]
+
+    def advance(self, series: str) -> str:
+        """Return the call that advances the states over the step before; `series` comes first."""
+        constants = self.spec.of_constants(self.kind)
+        given = ["v", "(real)(step - 1) * dt", "dt", *self._values, *constants, *self._by_address]
+        return f"{self.kind.name}_advance({series}{', '.join(given)});"
+
+    @property
+    def event(self) -> str:
+        """Call for the event that is due."""
+        given = ["(real)weight * scale", *self._values, *self._by_address]
+        return f"{self.kind.name}_event({self.spec.series}{', '.join(given)});"
+
+    @property
+    def current(self) -> str:
+        """Call for current and conductance."""
+        kind = self.kind
+        states = [f"s_{name}" for name in kind.states]
+        given = ["v", "(step + (real)0.5) * dt", "dt", *self._values, *self.spec.of_constants(kind)]
+        given += [*states, *["noise"] * kind.uses_noise, "&i", "&g"]
+        return f"{kind.name}_current({self.spec.series}{', '.join(given)});"
+
+
+@dataclass(frozen=True)
 class EpochSpec(TemplateSpec):
-    """Numbers and switches of ``epoch.mako``: one work-item a segment of a branch.
+    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch.
 
     Attributes
     ----------
@@ -83,7 +179,12 @@ class EpochSpec(TemplateSpec):
         local memory; only `by_node`, with one cell a work-group.
     """
 
-    template: ClassVar[str] = "simulate/epoch"
+    templates: ClassVar[tuple[str, ...]] = (
+        "simulate/epoch_factors",
+        "simulate/epoch_constant",
+        "simulate/epoch_by_instance",
+        "simulate/epoch_by_node",
+    )
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "advance": (
             "int first_step, int num_steps, int num_units, const int *restrict units",
@@ -159,6 +260,14 @@ class EpochSpec(TemplateSpec):
     side_by_side: bool = field(default=False, repr=False)
     samples: bool = field(default=False, repr=False)
     far: bool = field(default=False, repr=False)
+
+    @property
+    def template(self) -> str:  # type: ignore[override]
+        """The one of `templates` that the numbers ask for."""
+        factors, constant, by_instance, by_node = self.templates
+        if self.makes_factors:
+            return factors
+        return constant if self.constant else by_node if self.by_node else by_instance
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
@@ -285,13 +394,108 @@ class EpochSpec(TemplateSpec):
         """Work-items of a group."""
         return self.lanes * self.units + self.extra
 
+    # -- what templates print --------------------------------------------------------------------
+
+    @property
+    def required_size(self) -> str:
+        """Attribute of the kernel; with `registers`, NVIDIA's compiler wants the size left open."""
+        if self.registers:
+            return ""
+        return " __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))"
+
+    @property
+    def eliminates(self) -> bool:
+        """Whether `d` is eliminated in the kernel."""
+        return self.makes_factors or not self.constant
+
+    @property
+    def whole(self) -> bool:
+        """Whether each step eliminates `d`, and solves."""
+        return self.advances and not self.constant
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Arrays of the nodes of a cell that stay on the chip."""
+        if self.makes_factors:
+            return "d", "tie"
+        if self.by_node:
+            return "w", "a", "v"
+        inflow = ("k",) * self.inflow
+        return ("c", "f1", "inverse", *inflow) if self.constant else ("c", "d", "tie", *inflow, "v")
+
+    def begin_of(self, name: str) -> str:
+        """Return the first value of place k of an array of `held`."""
+        if self.by_node and name != "v":
+            return "0"
+        past = "k >= mine.s1 ? 0 : " if self.advances else ""
+        return f"{past}all_{name}[mine.s0 + k]"
+
+    @property
+    def tree_values(self) -> int:
+        """Arrays of values of the tree of segments, besides what segments leave to it."""
+        return 4 if self.eliminates else 2
+
+    @property
+    def tree_rounds(self) -> int:
+        """Most rounds in which the tree of segments is contracted."""
+        return self.rounds if self.makes_factors or not self.dense else self.before
+
+    @property
+    def in_warp(self) -> bool:
+        """Whether the lanes of a cell are those of a warp."""
+        return self.ptx and self.lanes == self.warp
+
+    @property
+    def last_round(self) -> str:
+        """Number of a cell's rounds: its own where no lane of another cell waits for these."""
+        own = self.in_warp or (self.ptx and self.whole)
+        return "mine.s5" if own and not self.dense else str(self.tree_rounds)
+
+    @property
+    def alone(self) -> bool:
+        """Whether a work-group has one cell and a lane for each work-item."""
+        return self.by_node and self.units == 1
+
+    @property
+    def series(self) -> str:
+        """First argument of the rate functions."""
+        return "series__, " if self.takes_series else ""
+
+    @property
+    def apart(self) -> int:
+        """Work-items for the mechanisms alone, after those of the cells."""
+        return self.extra if self.constant else 0
+
+    @property
+    def splits(self) -> bool:
+        """Whether these have a loop over steps of their own."""
+        return self.ptx and self.uses_factors and bool(self.instances)
+
+    @property
+    def step_of_active(self) -> int:
+        """Work-items that take instances."""
+        return self.apart or self.work_group
+
+    @property
+    def instances(self) -> tuple[InstanceCalls, ...]:
+        """Kinds whose instances are taken one by one."""
+        return () if self.by_node else tuple(InstanceCalls(self, kind) for kind in self.kinds)
+
+    def of_constants(self, kind: MechanismSpec) -> list[str]:
+        """Variables with the results of a kind's function of constants."""
+        return [f"{kind.name}__c{k}" for k in range(kind.num_constants)]
+
+    def constants_call(self, kind: MechanismSpec) -> str:
+        """Return the call of a kind's function of constants."""
+        literals = filter(None, kind.literals)
+        given = [f"{self.series}dt", *literals, *(f"&{name}" for name in self.of_constants(kind))]
+        return f"{kind.name}_constants({', '.join(given)});"
+
     @property
     def local_bytes(self) -> int:
         """Local memory that the kernel takes, at most."""
         factor = self.phase == "factor"
-        held = 2 if factor else 3 + (not self.constant) + self.inflow
-        if self.by_node:
-            held = 0 if self.far else 3
+        held = 0 if self.far else len(self.held)
         tree = 7 if factor or not self.constant else 3
         reals = self.units * (held * self.capacity + tree * self.lanes)
         ints = self.units * 2 * self.segment

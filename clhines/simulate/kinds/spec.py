@@ -43,7 +43,7 @@ class MechanismSpec:
     num_constants : int
         Of epochs: results of the mechanism's function of constants.
     number : int
-        Of ``epoch.mako``, as all below: number of instance 0 among all instances, which noise is
+        Of epochs on GPUs, as all below: number of instance 0 among all instances, which noise is
         drawn by.
     literals : tuple of str
         Value of each parameter where it is one number, else empty.

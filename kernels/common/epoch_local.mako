@@ -1,0 +1,56 @@
+<%page args="spec"/>\
+<%
+    M, I = spec.segment, spec.dense   # nodes of a segment; of the tree's last part, solved by its inverse
+    held, tree = len(spec.held), spec.tree_values
+%>\
+## What stays on the chip for a launch, read here: values of the cells by place (`held`; of cells that are too
+## large in global memory), rows of segments, and values of the tree of segments by lane. With `dense`, the
+## lanes of the tree's last part get ranks, and the inverse of its matrix. It ends with a barrier: all is there.
+    // what stays on chip
+% if not spec.far:
+    __local real all_held[UNITS * ${held} * CAPACITY];
+% endif
+    __local int row_start[UNITS * ${2 * M}];
+    __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
+% if spec.eliminates:
+    __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
+% endif
+    const int at = ${"0" if spec.alone else "min(unit, UNITS - 1)"};
+% if spec.far:   # cells too large for local memory
+    __global real *held = far_held + (long)number * ${held} * CAPACITY;
+% else:
+    __local real *held = all_held + at * ${held} * CAPACITY;
+% endif
+    __local int *rows_here = row_start + at * ${2 * M};
+    __local real *tree_b = all_tree + at * ${tree} * LANES;
+    __local real *above_b = tree_b + LANES;
+    __local real *lost_b = all_lost + at * LANES;
+% if I:
+    // the last ones of the tree, ranked by lane: those of rounds from ${spec.before} on, and the root
+    const bool is_late = is_inner && my_round >= ${spec.before};
+    __local int all_late[UNITS * LANES], root_rank[UNITS];
+    if (unit < UNITS) all_late[lid] = is_late;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int rank = 0;
+    for (int k = 0; is_late && k < lane; ++k) rank += all_late[unit * LANES + k];
+    if (is_root) root_rank[at] = rank;
+% endif
+% if I and spec.advances:
+    __local real all_inverse_tree[UNITS * ${I * I}], all_late_b[UNITS * ${I}], root_x[UNITS];
+    __local real *inverse_tree = all_inverse_tree + at * ${I * I}, *late_b = all_late_b + at * ${I};
+    for (int k = lane; present && k < ${I * I}; k += LANES)
+        inverse_tree[k] = tree_inverses[(long)number * ${I * I} + k];
+    for (int k = lane; present && k < ${I}; k += LANES) late_b[k] = 0;
+% endif
+% if spec.eliminates:
+    __local real *tree_d = above_b + LANES, *above_d = tree_d + LANES;
+    __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
+% endif
+    for (int k = lane; present && k < ${2 * M}; k += LANES) rows_here[k] = rows[mine.s4 + k];
+    for (int k = lane; present && k < ${"CAPACITY" if spec.advances else "mine.s1"}; k += LANES) {
+% for name in spec.held:
+        ${name.upper()}(k) = ${spec.begin_of(name)};
+% endfor
+    }
+    barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""});
+

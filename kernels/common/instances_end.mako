@@ -1,0 +1,36 @@
+<%page args="spec"/>\
+## After the last step of a launch: states advance over it, and go back to global memory, where the next
+## launch and whoever reads them finds them.
+% for calls in spec.instances:
+<% kind = calls.kind %>\
+% if kind.states:
+    if (active >= 0) {
+        for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+            const uint site = ${kind.name}__site[q];
+            const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
+            const real v = ${calls.voltage};
+% for s, name in enumerate(kind.states):
+            real s_${name} = ${calls.state(s)};
+% endfor
+% if calls.is_quick:
+            ${calls.advance("quick__, ")}
+            if (TOO_FAR(largest__)) {
+                largest__ = 0;
+% for s, name in enumerate(kind.states):
+                s_${name} = ${calls.state(s)};
+% endfor
+                ${calls.advance(spec.series)}
+            }
+% else:
+            ${calls.advance(spec.series)}
+% endif
+% if spec.samples:
+            ${spec.sampled_states(kind, "step - 1")}
+% endif
+% for s, name in enumerate(kind.states):
+            ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
+% endfor
+        }
+    }
+% endif
+% endfor

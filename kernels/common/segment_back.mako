@@ -1,0 +1,37 @@
+<%page args="spec"/>\
+## Back from the root: the rounds of the tree in the other order, so that a lane's parent and child of the
+## moment have their x; then each segment from its last node to its first. Leaves v of all nodes where the
+## kernel keeps it: in registers a (constant factors), else in V.
+% if spec.tree_rounds:
+        do {
+            --r;
+            if (my_round == r) {
+% if spec.whole:
+                const real above_x = tree_b[above], below_x = below != NONE ? tree_b[child] : (real)0;
+                my_x = g * tree_inverse - tree_f1 * above_x - tree_f2 * below_x;
+% else:
+                my_x = g * tree_inverse - tree_f1 * tree_b[above];
+                if (below != NONE) my_x -= tree_f2 * tree_b[below];
+% endif
+                tree_b[lane] = my_x;
+            }
+            MEET();
+        } while (r > 0);
+% endif
+
+        // segments, back to their first nodes
+        const real top = parent == NONE ? (real)0 : tree_b[parent];
+        real x = my_x;
+% for j in reversed(range(spec.segment)):
+% if spec.constant:
+        x = a${j} * INVERSE(place${j}) - F1(place${j}) * top - e${j} * x;
+        a${j} = ${f"2 * x - v{j}" if spec.secondorder else "x"};
+% else:
+        x = a${j} - w${j} * top - e${j} * x;
+% if spec.extended:
+        if (length > ${j}) V(place${j}) += ${"2 * x" if spec.secondorder else "x"};
+% else:
+        if (length > ${j}) V(place${j}) = ${f"2 * x - V(place{j})" if spec.secondorder else "x"};
+% endif
+% endif
+% endfor

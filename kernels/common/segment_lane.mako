@@ -1,0 +1,14 @@
+<%page args="spec"/>\
+## What a lane knows of its segment, unpacked from `counts` and `me`: its length, the lane of its parent and
+## where it leaves what it takes from that, its round, and the lanes above and below it at its elimination.
+## Inner segments have the first lanes of a cell, and are its tree; leaf segments have the others.
+const int inner = ${spec.lane_counts.read("inner_lanes", "counts")};
+const bool is_inner = lane < inner, is_leaf = used && !is_inner;
+const int length = ${spec.link.read("length", "me.x")};
+const int parent = ${spec.link.read("parent", "me.x", "NONE")}, mailbox = ${spec.link.read("mailbox", "me.x", "NONE")};
+const int my_round = is_inner ? ${spec.at_elimination.read("round", "me.y", "NONE")} : NONE - 1;
+const int above = ${spec.at_elimination.read("parent", "me.y", "NONE")}, below = is_inner ? ${spec.at_elimination.read("child", "me.y", "NONE")} : NONE;
+const bool is_root = is_inner && my_round == NONE;
+% if spec.whole:
+const int child = below != NONE ? below : 0;   // one that can be read
+% endif

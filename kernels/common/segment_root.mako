@@ -1,0 +1,60 @@
+<%page args="spec"/>\
+## The root (the soma), and its threshold: x from the root's row, v from x, and a spike where v comes to the
+## threshold from below. With constant factors conductances and currents of the soma's mechanisms are added
+## to the row here. With `dense`, the late nodes get their x from the root's. All lanes of the cell meet after
+## it: tree_b has x of the root, and of the late nodes.
+<% I, slots = spec.dense, spec.constant and spec.has_slots %>\
+% if slots:
+        GATHER();   // conductances and currents are there
+% endif
+
+        // the root, and back
+        real my_x = 0;
+        if (is_root) {
+            real pivot = ${"tree_inverse" if spec.constant else "tree_d[lane] - above_d[lane]"};
+% if not I:
+            g = tree_b[lane] - above_b[lane];
+% endif
+% if slots:
+            for (int q = my_slots; q < end_slots; ++q) {
+                pivot += slot_g[q];
+                g += slot_h[q];
+            }
+% endif
+            my_x = g * reciprocal(pivot);
+            const real before = ${"root_v[unit]" if spec.constant else "old_root"};
+% if spec.extended:
+            const real after = before + ${"2 * my_x" if spec.secondorder else "my_x"};
+% else:
+            const real after = ${"2 * my_x - before" if spec.secondorder else "my_x"};
+% endif
+            tree_b[lane] = my_x;
+% if I:
+            root_x[unit] = my_x;
+% endif
+% if spec.constant:
+            root_v[unit] = after;
+% endif
+% if not spec.extended:
+            if (before < my_threshold && after >= my_threshold) {
+                const int k = atomic_inc(spike_count);
+                if (k < spike_capacity) {
+                    spike_source[k] = mine.s6;
+                    spike_step[k] = step;
+                }
+            }
+% endif
+            if (!isfinite(after) && !fault) fault = step + 1;
+        }
+% if spec.constant:
+        GATHER();
+% else:
+        MEET();
+% endif
+% if I:
+        if (is_late && !is_root) {
+            my_x = g + inverse_tree[root_rank[at] * ${I} + rank] * root_x[at];
+            tree_b[lane] = my_x;
+        }
+        MEET();
+% endif

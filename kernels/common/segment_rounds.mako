@@ -1,0 +1,100 @@
+<%page args="spec"/>\
+## The tree of the segments' last nodes, towards the root. Each lane leaves what its segment takes from its
+## parent in a mailbox of its own; the parent adds its mailboxes up. Then the tree is contracted in rounds:
+## a lane whose round it is hands its row to the parent and child that it has then. Lanes of one round are
+## not neighbours, so nothing is written by two. At the end the root has its row, and every other lane
+## x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x).
+## Values by lane: tree_d and tree_b less above_d and above_b are pivot and right-hand side of the moment,
+## tree_up the entry with the parent of the moment.
+<% I, eliminates, solves, whole = spec.dense, spec.eliminates, spec.advances, spec.whole %>\
+        if (used) {
+% if eliminates:
+            lost_d[mailbox] = sum_d;
+% endif
+% if solves:
+            lost_b[mailbox] = sum_b;
+% endif
+        }
+        MEET();
+
+        // the tree of last nodes, towards the root
+        if (is_inner) {
+            for (int k = ${spec.family.read("first_mailbox", "family")}; k < (${spec.family.read("first_mailbox", "family")}) + (${spec.family.read("number", "family")}); ++k) {
+% if eliminates:
+                my_d -= lost_d[k];
+% endif
+% if solves:
+                my_b -= lost_b[k];
+% endif
+            }
+% if eliminates:
+            tree_d[lane] = my_d;
+            above_d[lane] = 0;
+            tree_up[lane] = my_up;
+% endif
+% if solves:
+            tree_b[lane] = my_b;
+            above_b[lane] = 0;
+% endif
+        }
+        MEET();
+% if eliminates:
+        real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;
+% endif
+% if solves:
+        real g = 0;
+% endif
+% if spec.tree_rounds:
+        int r = 0;
+        do {
+            if (my_round == r) {
+% if whole:   # all is read before something is written, so that no read waits for the one before
+                const real up = tree_up[lane], next = below != NONE ? tree_up[child] : (real)0;
+                const real above_now = tree_d[above], above_right = tree_b[above];
+                const real below_now = above_d[child], below_right = above_b[child];
+                g = tree_b[lane] - above_b[lane];
+                tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
+                tree_f1 = up * tree_inverse;
+                tree_f2 = next * tree_inverse;
+                tree_d[above] = above_now - up * tree_f1;
+                tree_b[above] = above_right - tree_f1 * g;
+                if (below != NONE) {
+                    tree_up[below] = -up * tree_f2;
+                    above_d[below] = below_now + next * tree_f2;
+                    above_b[below] = below_right + tree_f2 * g;
+                }
+% elif eliminates:
+                const real up = tree_up[lane];
+                tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
+                tree_f1 = up * tree_inverse;
+                tree_d[above] -= up * tree_f1;
+                if (below != NONE) {
+                    const real next = tree_up[below];
+                    tree_f2 = next * tree_inverse;
+                    tree_up[below] = -up * tree_f2;
+                    above_d[below] += next * tree_f2;
+                }
+% endif
+% if solves and not whole:
+                g = tree_b[lane] - above_b[lane];
+                tree_b[above] -= tree_f1 * g;
+                if (below != NONE) above_b[below] += tree_f2 * g;
+% endif
+            }
+            MEET();
+        } while (++r < ${spec.last_round});
+% endif
+% if I and solves:
+        // the late ones but the root by the inverse of their matrix; the root's b without what they leave
+        const real my_rest = is_late ? tree_b[lane] - above_b[lane] : (real)0;
+        if (is_late) late_b[rank] = is_root ? (real)0 : my_rest;
+        MEET();
+        if (is_late) {
+            real ${", ".join(f"part{k} = 0" for k in range(4))};
+% for j in range(I):
+            part${j % 4} += inverse_tree[${j * I} + rank] * late_b[${j}];
+% endfor
+            g = (part0 + part1) + (part2 + part3);
+            if (is_root) g += my_rest;
+        }
+% endif

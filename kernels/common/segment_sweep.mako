@@ -1,0 +1,80 @@
+<%page args="spec"/>\
+## The segments, towards their last nodes: a lane eliminates the nodes of its segment in registers, a leaf's
+## all, an inner segment's all but the last. It leaves in a, w and e what gives x from the last node back,
+##     x[j] = a[j] - w[j] * (the parent's x) - e[j] * (the next node's x),
+## in my_d, my_b and my_up the row of the last node, and in sum_d and sum_b what the parent loses. Past the
+## end of a segment a = w = 0 and e = -1: x is handed on. Takes d, b and ties of all nodes of the cell.
+<% M = spec.segment %>\
+
+        // segments, towards their last nodes
+% if spec.extended:
+        // the current from the parent, which the parent loses
+        real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
+        if (used) A(tied_place) += sum_b;
+% else:
+        real sum_b = 0, my_b = 0;
+% endif
+        real sum_d = 0, my_d = 1, my_up = is_leaf ? (real)0 : my_tie;
+        real less_d = 0;
+        real less_b = 0;
+        real old_root = 0;
+        // what the nodes have before the elimination
+% for j in range(M):
+% if spec.by_node:
+        w${j} = W(place${j});
+        a${j} = A(place${j});
+% else:
+        w${j} = D(place${j});
+        a${j} = C(place${j}) * V(place${j})${f" + K(place{j})" if spec.inflow else ""};
+% endif
+% if spec.has_slots:
+        w${j} += slot_g[${spec.slot_run.read("first", f"s{j}")}];
+        a${j} += slot_h[${spec.slot_run.read("first", f"s{j}")}];
+% endif
+% endfor
+% if spec.has_slots:
+        if (has_more) {
+% for j in range(M):
+            for (int q = (${spec.slot_run.read("first", f"s{j}")}) + 1, end = q - 1 + (${spec.slot_run.read("number", f"s{j}")}); q < end; ++q) {
+                w${j} += slot_g[q];
+                a${j} += slot_h[q];
+            }
+% endfor
+        }
+% endif
+        old_root = V(place0);
+% for j in range(M):
+        {   // past the last that is eliminated nothing changes but x, which is handed on
+            const bool goes = ${j} < num_eliminated;
+% if spec.extended and j + 1 < M:   # the last node's tie is 0
+            const real tie = length > ${j} ? tie_of[place${j}] : (real)0;
+            const real flow = tie * (V(place${j}) - V(place${j + 1}));
+            const real d = w${j} - less_d, b = a${j} + flow - less_b;
+% else:
+            const real d = w${j} - less_d, b = a${j} - less_b, tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if spec.by_node else f"TIE(place{j})"};
+% endif
+            my_d = length > ${j} ? d : my_d;
+            my_b = length > ${j} ? b : my_b;
+            my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
+% if spec.ptx and spec.real == "double":   # as `reciprocal`; the next pivot waits for no product
+            real y;
+            __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(d));
+            const real rest = fma(-d, y, (real)1), more = fma(rest, rest, rest), square = tie * tie * y;
+            const real up = goes ? my_up : (real)0, inverse = goes ? fma(y, more, y) : (real)0;
+            less_d = fma(square, more, square);
+% else:
+            const real up = goes ? my_up : (real)0, inverse = goes ? reciprocal(d) : (real)0;
+% endif
+            const real f1 = up * inverse, f2 = tie * inverse;
+            sum_d += up * f1;
+            sum_b += f1 * b;
+% if not (spec.ptx and spec.real == "double"):
+            less_d = tie * f2;
+% endif
+            less_b = f2 * b${" + flow" if spec.extended and j + 1 < M else ""};
+            my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
+            a${j} = b * inverse;
+            w${j} = f1;
+            e${j} = goes ? f2 : (real)-1;
+        }
+% endfor

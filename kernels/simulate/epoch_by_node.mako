@@ -1,0 +1,91 @@
+<%page args="spec"/>\
+<%
+    M = spec.segment
+    lists = "common/extended_lists" if spec.extended else "common/node_lists"
+    states = "common/extended_states" if spec.extended else "common/node_states"
+%>\
+## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
+## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
+## currents, and leaves the node's d and b in W and A; then a lane a segment eliminates, and goes back. States
+## are in lines of the lists, in global memory or where there is room in local memory. A launch takes the lists
+## once more than it takes steps, which ends the last step. Extended networks solve for the change of v.
+${part("common/epoch_title")}\
+// Lists of nodes with the same density mechanisms, a warp each, see epoch_nodes.py: a lane advances the
+// states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
+${part("common/epoch_functions")}
+${part("common/epoch_macros")}\
+__kernel${spec.required_size}
+void advance(${signature(spec, "advance")})
+{
+${part("common/epoch_lane")}\
+    const bool used = lane < (${spec.lane_counts.read("lanes", "mine.s3")});
+    // what a lane knows of its segment stays packed while mechanisms need registers
+    int counts = mine.s3, family = lane < (${spec.lane_counts.read("inner_lanes", "mine.s3")}) ? children[mine.s2 + lane] : 0;
+    int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(${spec.link.write(parent="NONE")}, ${spec.at_elimination.write(round="NONE")});
+
+${part("common/rate_constants")}\
+    const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
+${part("common/epoch_local")}\
+% if spec.extended:
+    // where the last node of the segment's parent is, less the parent
+    const int over = ${spec.link.read("parent", "me.x", "NONE")};
+    const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
+% endif
+% for j in range(M):
+    real a${j} = 0, w${j} = 0, e${j} = 0;
+% endfor
+    // first place and first lane of equal cells' ties, first and end of the lists, first line of states
+    const int8 home = present ? vload8(number, homes) : (int8)(0);
+    __global const real *restrict tie_of = all_tie + home.s0;
+% if spec.local_lines:
+    __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
+% endif
+    const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
+% if not spec.extended:
+    const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
+    const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
+% endif
+    const int first_record = used ? record_start[mine.s6] : 0;
+    const int end_record = used ? record_start[mine.s6 + 1] : 0;
+    int fault = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // states of the cell's instances, from where all have theirs
+#define MOVE(held, kept) held = kept
+${part(states)}\
+#undef MOVE
+
+    int step = first_step;
+    // steps of the launch begin here
+    do {
+${part(lists)}\
+        if (step == first_step + num_steps) break;
+        MEET();
+% if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time
+        __asm__ volatile("" : "+r"(me.x), "+r"(me.y), "+r"(family), "+r"(counts));
+% endif
+${part("common/segment_lane", 8)}\
+        const int column = is_inner ? lane : lane - inner;
+        __local const int *row = rows_here + (is_inner ? 0 : ${M});
+% if spec.extended:
+        // the node that is tied to the parent's last one: that a step solves for changes of v, currents
+        // between neighbours are of v before it
+        const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
+        const int top_place = parent == NONE ? tied_place : parent + top_row;
+% endif
+${part("common/segment_places", 8)}\
+${part("common/segment_sweep")}\
+${part("common/segment_rounds")}\
+${part("common/segment_root")}\
+${part("common/segment_back")}\
+${part("common/epoch_records")}\
+        MEET();
+    } while (++step <= first_step + num_steps);
+
+    // back to memory
+    for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
+    if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
+#define MOVE(held, kept) kept = held
+${part(states)}\
+#undef MOVE
+}
