@@ -2,13 +2,13 @@
 ## Which lane of which cell a work-item is, and where the cell's numbers begin (`mine`, of the table of
 ## units). Lanes past the last cell are not `present`, but go on to every barrier. By place
 ## the lane's segment is unpacked here; by node in each step, since mechanisms need the registers.
-% if spec.alone:   # known when the kernel is compiled, so that no register holds it
+% if spec.chip.alone:   # known when the kernel is compiled, so that no register holds it
     const int lid = get_local_id(0), unit = 0, lane = lid;
 % else:
     const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
 % endif
     const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
-    const bool present = ${"true" if spec.alone else "unit < UNITS && number < num_units"};
+    const bool present = ${"true" if spec.chip.alone else "unit < UNITS && number < num_units"};
     // start of the values, their number, first lane, ${spec.lane_counts}, rows, rounds, cell, root slots
     const int8 mine = present ? vload8(number, units) : (int8)(0);
 % if spec.by_place:

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 <%
     M, I = spec.segment, spec.dense   # nodes of a segment; of the tree's last part, solved by its inverse
-    held, tree = len(spec.held), spec.tree_values
+    held, tree = len(spec.chip.held), spec.chip.tree_values
 %>\
 ## What stays on the chip for a launch, read here: values of the cells by place (`held`; of cells that are too
 ## large in global memory), rows of segments, and values of the tree of segments by lane. With `dense`, the
@@ -12,10 +12,10 @@
 % endif
     __local int row_start[UNITS * ${2 * M}];
     __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
-% if spec.eliminates:
+% if spec.chip.eliminates:
     __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
 % endif
-    const int at = ${"0" if spec.alone else "min(unit, UNITS - 1)"};
+    const int at = ${"0" if spec.chip.alone else "min(unit, UNITS - 1)"};
 % if spec.far:   # cells too large for local memory
     __global real *held = far_held + (long)number * ${held} * CAPACITY;
 % else:
@@ -42,14 +42,14 @@
         inverse_tree[k] = tree_inverses[(long)number * ${I * I} + k];
     for (int k = lane; present && k < ${I}; k += LANES) late_b[k] = 0;
 % endif
-% if spec.eliminates:
+% if spec.chip.eliminates:
     __local real *tree_d = above_b + LANES, *above_d = tree_d + LANES;
     __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
 % endif
     for (int k = lane; present && k < ${2 * M}; k += LANES) rows_here[k] = rows[mine.s4 + k];
     for (int k = lane; present && k < ${"CAPACITY" if spec.advances else "mine.s1"}; k += LANES) {
-% for name in spec.held:
-        ${name.upper()}(k) = ${spec.begin_of(name)};
+% for name in spec.chip.held:
+        ${name.upper()}(k) = ${spec.chip.begin_of(name)};
 % endfor
     }
     barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""});

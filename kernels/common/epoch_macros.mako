@@ -7,15 +7,15 @@
 #define UNITS ${spec.units}             // cells of a work-group
 #define CAPACITY ${spec.capacity}       // values of the largest cell
 #define NONE ${hex(spec.link.most("parent"))}       // no such lane
-% for i, name in enumerate(spec.held):
+% for i, name in enumerate(spec.chip.held):
 #define ${name.upper()}(place) held[${i} * CAPACITY + (place)]
 % endfor
 
 // All lanes of a cell meet.
-% if spec.in_warp:
+% if spec.chip.in_warp:
 #define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
 % elif spec.ptx and spec.units == 1:   # a number that is no constant takes all barriers of a group
-#define MEET() ${"" if spec.alone else "if (unit < UNITS) "}__asm__ volatile("bar.sync 1, ${spec.lanes};" ::: "memory")
+#define MEET() ${"" if spec.chip.alone else "if (unit < UNITS) "}__asm__ volatile("bar.sync 1, ${spec.lanes};" ::: "memory")
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${spec.lanes};" :: "r"(unit + 1) : "memory")
 % else:

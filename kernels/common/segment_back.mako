@@ -2,11 +2,11 @@
 ## Back from the root: the rounds of the tree in the other order, so that a lane's parent and child of the
 ## moment have their x; then each segment from its last node to its first. Leaves v of all nodes where the
 ## kernel keeps it: in registers a (constant factors), else in V.
-% if spec.tree_rounds:
+% if spec.chip.tree_rounds:
         do {
             --r;
             if (my_round == r) {
-% if spec.whole:
+% if spec.chip.whole:
                 const real above_x = tree_b[above], below_x = below != NONE ? tree_b[child] : (real)0;
                 my_x = g * tree_inverse - tree_f1 * above_x - tree_f2 * below_x;
 % else:

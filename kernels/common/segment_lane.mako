@@ -9,6 +9,6 @@ const int parent = ${spec.link.read("parent", "me.x", "NONE")}, mailbox = ${spec
 const int my_round = is_inner ? ${spec.at_elimination.read("round", "me.y", "NONE")} : NONE - 1;
 const int above = ${spec.at_elimination.read("parent", "me.y", "NONE")}, below = is_inner ? ${spec.at_elimination.read("child", "me.y", "NONE")} : NONE;
 const bool is_root = is_inner && my_round == NONE;
-% if spec.whole:
+% if spec.chip.whole:
 const int child = below != NONE ? below : 0;   // one that can be read
 % endif

@@ -5,6 +5,6 @@
 % for j in range(spec.segment):
 const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
 % endfor
-% if spec.whole:
+% if spec.chip.whole:
 const int num_eliminated = is_leaf ? length : length - 1;
 % endif

@@ -6,7 +6,7 @@
 ## x = g * tree_inverse - tree_f1 * (above's x) - tree_f2 * (below's x).
 ## Values by lane: tree_d and tree_b less above_d and above_b are pivot and right-hand side of the moment,
 ## tree_up the entry with the parent of the moment.
-<% I, eliminates, solves, whole = spec.dense, spec.eliminates, spec.advances, spec.whole %>\
+<% I, eliminates, solves, whole = spec.dense, spec.chip.eliminates, spec.advances, spec.chip.whole %>\
         if (used) {
 % if eliminates:
             lost_d[mailbox] = sum_d;
@@ -44,7 +44,7 @@
 % if solves:
         real g = 0;
 % endif
-% if spec.tree_rounds:
+% if spec.chip.tree_rounds:
         int r = 0;
         do {
             if (my_round == r) {
@@ -82,7 +82,7 @@
 % endif
             }
             MEET();
-        } while (++r < ${spec.last_round});
+        } while (++r < ${spec.chip.last_round});
 % endif
 % if I and solves:
         // the late ones but the root by the inverse of their matrix; the root's b without what they leave

@@ -7,7 +7,7 @@
 ${part("common/epoch_title")}\
 // f1, f2 and 1 / d are constants of the run; only b moves, and the root's pivot.
 % if spec.instances:
-// Lanes from ${spec.lanes * spec.units if spec.apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
+// Lanes from ${spec.lanes * spec.units if spec.chip.apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
 // those of a node lie side by side and are added up in that order.
 % endif
 ${part("common/epoch_functions")}

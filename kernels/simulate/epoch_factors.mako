@@ -69,7 +69,7 @@ ${part("common/segment_rounds")}\
                     if (below != NONE) above_b[below] += tree_f2 * g;
                 }
                 MEET();
-            } while (++r < ${spec.last_round});
+            } while (++r < ${spec.chip.last_round});
             real x = 0;
             if (is_root) {
                 g = tree_b[lane] - above_b[lane];

@@ -10,5 +10,6 @@ out constant factors and ``epoch_constant`` takes steps with them; otherwise mec
 instance by instance (``epoch_by_instance``) or node by node (``epoch_by_node``). They include, from
 ``kernels/common``: ``epoch_*``, what a group has on the chip; ``segment_*``, the elimination
 (``sweep`` of segments, ``rounds`` of their tree, the ``root``, ``back``); ``instances_*``,
-mechanisms by instance; ``node_*`` or ``extended_*``, mechanisms by node.
+mechanisms by instance; ``node_*`` or ``extended_*``, mechanisms by node. What they print beyond
+numbers is in `EpochSpec`, `OnChip` and `InstanceCalls`.
 """

@@ -32,6 +32,84 @@ def varying(kind: MechanismSpec) -> list[str]:
 
 
 @dataclass(frozen=True)
+class OnChip:
+    """What stays on the chip of a group's cells during a launch, and how their lanes work together.
+
+    Parameters
+    ----------
+    spec : EpochSpec
+    """
+
+    spec: EpochSpec
+
+    @property
+    def eliminates(self) -> bool:
+        """Whether `d` is eliminated in the kernel."""
+        return self.spec.makes_factors or not self.spec.constant
+
+    @property
+    def whole(self) -> bool:
+        """Whether each step eliminates `d`, and solves."""
+        return self.spec.advances and not self.spec.constant
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Arrays of the nodes of a cell that stay on the chip."""
+        if self.spec.makes_factors:
+            return "d", "tie"
+        if self.spec.by_node:
+            return "w", "a", "v"
+        inflow = ("k",) * self.spec.inflow
+        if self.spec.constant:
+            return "c", "f1", "inverse", *inflow
+        return "c", "d", "tie", *inflow, "v"
+
+    def begin_of(self, name: str) -> str:
+        """Return the first value of place k of an array of `held`."""
+        if self.spec.by_node and name != "v":
+            return "0"
+        past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
+        return f"{past}all_{name}[mine.s0 + k]"
+
+    @property
+    def tree_values(self) -> int:
+        """Numbers that a lane has in the arrays ``all_tree``."""
+        return 4 if self.eliminates else 2
+
+    @property
+    def tree_rounds(self) -> int:
+        """Most rounds in which the tree of segments is contracted."""
+        all_of_them = self.spec.makes_factors or not self.spec.dense
+        return self.spec.rounds if all_of_them else self.spec.before
+
+    @property
+    def in_warp(self) -> bool:
+        """Whether the lanes of a cell are those of a warp."""
+        return self.spec.ptx and self.spec.lanes == self.spec.warp
+
+    @property
+    def last_round(self) -> str:
+        """Number of a cell's rounds: its own where no lane of another cell waits for these."""
+        own = self.in_warp or (self.spec.ptx and self.whole)
+        return "mine.s5" if own and not self.spec.dense else str(self.tree_rounds)
+
+    @property
+    def alone(self) -> bool:
+        """Whether a work-group has one cell and a lane for each work-item."""
+        return self.spec.by_node and self.spec.units == 1
+
+    @property
+    def apart(self) -> int:
+        """Work-items for the mechanisms alone, after those of the cells."""
+        return self.spec.extra if self.spec.constant else 0
+
+    @property
+    def step_of_active(self) -> int:
+        """Work-items that take instances."""
+        return self.apart or self.spec.work_group
+
+
+@dataclass(frozen=True)
 class InstanceCalls:
     """Expressions and calls for one `instance` of a kind, the `q`-th of the work-group's.
 
@@ -62,7 +140,7 @@ class InstanceCalls:
     @property
     def is_ahead(self) -> bool:
         """Whether each lane has one instance at most: its event is read one step ahead."""
-        return self.kind.takes_events and self.kind.most <= self.spec.step_of_active
+        return self.kind.takes_events and self.kind.most <= self.spec.chip.step_of_active
 
     def state(self, s: int) -> str:
         """Return the expression of a state."""
@@ -72,9 +150,9 @@ class InstanceCalls:
         return f"{kind.name}__states[{s} * {kind.name}__count + instance]"
 
     def _of_node(self, array: int) -> str:
-        """Return the value of an array of `EpochSpec.held` at the node of a `site`."""
+        """Return the value of an array of `OnChip.held` at the node of a `site`."""
         cell, place = SITE.read("cell", "site"), SITE.read("place", "site")
-        each = len(self.spec.held)
+        each = len(self.spec.chip.held)
         first = f"({cell}) * {each}" if not array else f"(({cell}) * {each} + {array})"
         return f"all_held[{first} * CAPACITY + ({place})]"
 
@@ -83,7 +161,7 @@ class InstanceCalls:
         """Voltage of the node; with constant factors that is a root."""
         if self.spec.constant:
             return f"root_v[{SITE.read('cell', 'site')}]"
-        return self._of_node(len(self.spec.held) - 1)
+        return self._of_node(len(self.spec.chip.held) - 1)
 
     @property
     def factor(self) -> str:
@@ -397,6 +475,11 @@ class EpochSpec(TemplateSpec):
     # -- what templates print --------------------------------------------------------------------
 
     @property
+    def chip(self) -> OnChip:
+        """What stays on the chip."""
+        return OnChip(self)
+
+    @property
     def required_size(self) -> str:
         """Attribute of the kernel; with `registers`, NVIDIA's compiler wants the size left open."""
         if self.registers:
@@ -404,77 +487,14 @@ class EpochSpec(TemplateSpec):
         return " __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))"
 
     @property
-    def eliminates(self) -> bool:
-        """Whether `d` is eliminated in the kernel."""
-        return self.makes_factors or not self.constant
-
-    @property
-    def whole(self) -> bool:
-        """Whether each step eliminates `d`, and solves."""
-        return self.advances and not self.constant
-
-    @property
-    def held(self) -> tuple[str, ...]:
-        """Arrays of the nodes of a cell that stay on the chip."""
-        if self.makes_factors:
-            return "d", "tie"
-        if self.by_node:
-            return "w", "a", "v"
-        inflow = ("k",) * self.inflow
-        return ("c", "f1", "inverse", *inflow) if self.constant else ("c", "d", "tie", *inflow, "v")
-
-    def begin_of(self, name: str) -> str:
-        """Return the first value of place k of an array of `held`."""
-        if self.by_node and name != "v":
-            return "0"
-        past = "k >= mine.s1 ? 0 : " if self.advances else ""
-        return f"{past}all_{name}[mine.s0 + k]"
-
-    @property
-    def tree_values(self) -> int:
-        """Arrays of values of the tree of segments, besides what segments leave to it."""
-        return 4 if self.eliminates else 2
-
-    @property
-    def tree_rounds(self) -> int:
-        """Most rounds in which the tree of segments is contracted."""
-        return self.rounds if self.makes_factors or not self.dense else self.before
-
-    @property
-    def in_warp(self) -> bool:
-        """Whether the lanes of a cell are those of a warp."""
-        return self.ptx and self.lanes == self.warp
-
-    @property
-    def last_round(self) -> str:
-        """Number of a cell's rounds: its own where no lane of another cell waits for these."""
-        own = self.in_warp or (self.ptx and self.whole)
-        return "mine.s5" if own and not self.dense else str(self.tree_rounds)
-
-    @property
-    def alone(self) -> bool:
-        """Whether a work-group has one cell and a lane for each work-item."""
-        return self.by_node and self.units == 1
-
-    @property
     def series(self) -> str:
         """First argument of the rate functions."""
         return "series__, " if self.takes_series else ""
 
     @property
-    def apart(self) -> int:
-        """Work-items for the mechanisms alone, after those of the cells."""
-        return self.extra if self.constant else 0
-
-    @property
     def splits(self) -> bool:
-        """Whether these have a loop over steps of their own."""
+        """Whether the work-items for mechanisms alone have a loop over steps of their own."""
         return self.ptx and self.uses_factors and bool(self.instances)
-
-    @property
-    def step_of_active(self) -> int:
-        """Work-items that take instances."""
-        return self.apart or self.work_group
 
     @property
     def instances(self) -> tuple[InstanceCalls, ...]:
@@ -495,7 +515,7 @@ class EpochSpec(TemplateSpec):
     def local_bytes(self) -> int:
         """Local memory that the kernel takes, at most."""
         factor = self.phase == "factor"
-        held = 0 if self.far else len(self.held)
+        held = 0 if self.far else len(self.chip.held)
         tree = 7 if factor or not self.constant else 3
         reals = self.units * (held * self.capacity + tree * self.lanes)
         ints = self.units * 2 * self.segment
