@@ -9,7 +9,7 @@
 // Entry k of the list: cell spike_source[k] spiked in step spike_step[k]. Delivered are the entries
 // since the last launch, as far as they are of the steps first_step to first_step + steps - 1.
 // incoming: slot (step modulo slots) after slot, in each a sum for every target. Executors read and
-// clear the slot of a step when they come to it: epoch.mako, epoch_vector.mako, steps.mako.
+// clear the slot of a step when they come to it: epoch_*.mako and steps.mako.
 % if pulled:
 // Algorithm: pull. A work-item is a target and looks whether its sources have spiked.
 % elif staged:

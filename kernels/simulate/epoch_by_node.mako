@@ -10,7 +10,7 @@
 ## are in lines of the lists, in global memory or where there is room in local memory. A launch takes the lists
 ## once more than it takes steps, which ends the last step. Extended networks solve for the change of v.
 ${part("common/epoch_title")}\
-// Lists of nodes with the same density mechanisms, a warp each, see epoch_nodes.py: a lane advances the
+// Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
 ${part("common/epoch_functions")}
 ${part("common/epoch_macros")}\
