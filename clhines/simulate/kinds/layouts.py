@@ -417,8 +417,6 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False
-    if isinstance(mechanism.language, Text):
-        return False
     ions = [a for a in arguments if a.role == "ion"]
     if block == "current":
         apart = all(a.direction != "inout" for a in ions)
