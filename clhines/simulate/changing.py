@@ -412,7 +412,7 @@ class Changing:
             return
         if not self._start_is_old and self._kept and device.reset():
             return
-        model = self.model if self._start_is_old or device.run.plasticity else self._model
+        model = self.model if self._start_is_old or device.run.grid.plasticity else self._model
         device.run.load(from_start(model, device.state.dtype))
         device.keep_start()
         self._kept, self._start_is_old = True, False

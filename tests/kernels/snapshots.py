@@ -32,7 +32,7 @@ from clhines.simulate.cpu.extended_blocks import ExtendedBlocksSpec
 from clhines.simulate.engines.steps import StepSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
-from clhines.simulate.events import plasticity
+from clhines.simulate.events import grid_run, plasticity
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.gpu import plan as epoch_plan
 from clhines.simulate.gpu.extended_lists import with_blocks
@@ -184,7 +184,7 @@ def other_specs(dtype):
     yield spread.SpreadSpec(real)
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
-    yield state.EventsSpec()
+    yield grid_run.EventsSpec()
     yield plasticity.PlasticSpec(16)
     yield from (ResidualSpec(symmetric, 16) for symmetric in (True, False))
     for algorithm, exclusive in itertools.product(delivery.ALGORITHMS, (True, False)):

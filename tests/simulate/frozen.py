@@ -281,7 +281,7 @@ def simulation(run, device, comm=None):
         given["engine"] = networks.blocks(devices.limits(device), **run.executor)
     sim = Simulation(MODELS[run.model](), run.dt, **given)
     if run.delivery:
-        sim.runner.delivery.use(run.delivery)
+        sim.runner.grid.delivery.use(run.delivery)
     return sim
 
 

@@ -16,7 +16,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/epoch_factors": "simulate.gpu.spec",
     "simulate/extended": "simulate.kinds.calls",
     "simulate/delivery": "simulate.events.grid_spec",
-    "simulate/events": "simulate.state.state",
+    "simulate/events": "simulate.events.grid_run",
     "simulate/record": "simulate.state.state",
     "around/permute": "solve.loaded",
     "around/residual": "solve.mixed",

@@ -14,17 +14,14 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import trust
-from clhines.device.arrays import set_zero
 from clhines.errors import DeviceMemoryError, InputError
 from clhines.forest import Forest
 from clhines.model.model import Model
-from clhines.simulate.events.grid import Delivery
-from clhines.simulate.events.plasticity import Plasticity
-from clhines.simulate.ranks.exchange import Received, Spikes
+from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.records.currents import current_now
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.sampling import Sampling
-from clhines.simulate.state.decisions import Decisions, external_sums
+from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
 from clhines.simulate.state.state import Chunk, State
 
@@ -341,31 +338,9 @@ class DeviceRun:
         self.max_steps = executor.max_steps
         self._sampling = executor if isinstance(executor, Sampling) else None
         state.sampling = self._sampling is not None
-        self.delivery: Delivery | None = None
-        self.plasticity: Plasticity | None = None
-        self._set, self.weight = False, state.connections.weight
-        timed = cl.command_queue_properties.PROFILING_ENABLE
+        self._set, timed = False, cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
-        self._received = Received(state) if state.decisions.split else None
-        largest = state.connections.largest
-        if not largest.any():
-            return
-        self.delivery = Delivery(
-            state.queue,
-            state.connections,
-            state.model.num_targets,
-            state.slots,
-            state.max_spikes if self._received is None else self._received.capacity,
-            steps=self.max_steps,
-            external=external_sums(state.model),
-            largest=largest,
-            scale=state.incoming_scale,
-        )
-        given = state.model.connections
-        if given.rule is not None:
-            cells = state.model.cell_of_target()
-            dt = state.model.dt
-            self.plasticity = Plasticity(self.delivery, given.rule, dt, cells, given.plastic)
+        self.grid = state.grid
 
     @property
     def device(self) -> cl.Device:
@@ -388,12 +363,7 @@ class DeviceRun:
             nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
             self.executor.set_records(nodes.astype(np.int64))
             self._set = True
-        if self._received is not None:
-            self._received.begin()
-        elif self.delivery is None:
-            set_zero(self.state.spike_count, self.state.queue)
-        else:
-            self.delivery.reset(self.state.spike_count)
+        self.grid.empty()
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take `count` steps; records go to `row` and after it."""
@@ -401,7 +371,7 @@ class DeviceRun:
             self.state.first_step = first
             if self.state.record_currents:
                 self.state.begin_currents(self.executor.voltages())
-        self.state.add_events(first, count)
+        self.grid.add_events(first, count)
         between = self.state.record_states or self.state.record_currents
         each = 1 if between else count  # these are recorded between launches
         for k in range(0, count, each):
@@ -411,24 +381,15 @@ class DeviceRun:
 
     def deliver(self, first: int, count: int) -> None:
         """Deliver the spikes of `count` steps."""
-        state = self.state
-        change = self.plasticity or self.delivery
-        if change is not None:
-            found = state.spike_source, state.spike_step, state.spike_count
-            change.enqueue(*found, state.incoming, first, count)
+        self.grid.deliver(first, count)
 
     def note_spikes(self) -> Callable[[], Spikes]:
         """Enqueue a read of the spikes; see `PartRun`."""
-        assert self._received is not None
-        return self._received.note()
+        return self.grid.note_spikes()
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         """Enqueue the delivery of spikes of the whole network, of which this is a part."""
-        change = self.plasticity or self.delivery
-        if change is None or self.delivery is None or self._received is None:
-            return
-        found = self._received.put(source, step, self.delivery)
-        change.enqueue(*found, self.state.incoming, first, count)
+        self.grid.send(source, step, first, count)
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
@@ -455,20 +416,13 @@ class DeviceRun:
 
     def save(self) -> dict[str, np.ndarray]:
         """Return the state."""
-        saved = {"v": self.voltages(), **self.state.save()}
-        if self.plasticity is not None:
-            saved |= self.plasticity.state()
-        return saved
+        return {"v": self.voltages(), **self.state.save()}
 
     def weights(self) -> np.ndarray:
         """Return the weights as they are now."""
-        if self.plasticity is not None:
-            return self.plasticity.weight
-        return self.weight.copy()
+        return self.grid.weights()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Restore a state that `save` returned."""
-        if self.plasticity is not None:
-            self.plasticity.restore(saved)
         self.executor.set_voltages(saved["v"])
         self.state.load(saved)

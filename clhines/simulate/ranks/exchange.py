@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -13,12 +14,38 @@ import pyopencl.array as cla
 from clhines.device import devices
 from clhines.device.arrays import set_zero
 from clhines.simulate.events.grid import Delivery
-from clhines.simulate.state.state import State
 
 _COMPLETE = cl.command_execution_status.COMPLETE
 _READ, _LIST = 256, 1024  # spikes that a CPU's look reads, that a list to deliver holds, at first
 
 Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
+
+
+@dataclass
+class SpikeList:
+    """Spikes found on a device, in any order, up to a capacity.
+
+    Attributes
+    ----------
+    source, step : (capacity,) int32
+        Appended by `atomic_inc` of `count`.
+    count : (1,) int32
+        Those beyond the capacity too.
+    """
+
+    source: cla.Array
+    step: cla.Array
+    count: cla.Array
+
+    @classmethod
+    def on(cls, queue: cl.CommandQueue, capacity: int) -> SpikeList:
+        """Return an empty list."""
+        return cls(*(cla.zeros(queue, n, np.int32) for n in (capacity, capacity, 1)))
+
+    @property
+    def capacity(self) -> int:
+        """Spikes that there is room for."""
+        return int(self.source.size)
 
 
 class Received:
@@ -30,8 +57,8 @@ class Received:
         Capacity of the list to deliver, in spikes.
     """
 
-    def __init__(self, state: State) -> None:
-        self.state, self.queue = state, state.queue
+    def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
+        self.spikes, self.queue = spikes, queue
         self._count = cla.zeros(self.queue, 1, np.int32)
         self._begin, self._width = 0, _READ
         self._sent: deque[cl.Event] = deque()
@@ -39,8 +66,8 @@ class Received:
         # that is under way. A CPU's cores are busy with that: there as many spikes as usual are
         # read between two epochs.
         self._side = None
-        if not devices.is_cpu(state.queue.device):
-            self._side = cl.CommandQueue(state.queue.context, state.queue.device)
+        if not devices.is_cpu(queue.device):
+            self._side = cl.CommandQueue(queue.context, queue.device)
         self._noted = cla.zeros(self.queue, 1, np.int32)
         self._make_room(_LIST)
 
@@ -50,7 +77,7 @@ class Received:
 
     def begin(self) -> None:
         """Empty the list of spikes found here."""
-        set_zero(self.state.spike_count, self.state.queue)
+        set_zero(self.spikes.count, self.queue)
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:
@@ -61,12 +88,12 @@ class Received:
         callable
             Waits for the look, and returns cells and steps of the spikes since the last one.
         """
-        count, source = np.zeros(1, np.int32), self.state.spike_count
+        count, source = np.zeros(1, np.int32), self.spikes.count
         if self._side is not None:
             size = source.nbytes
             event = cl.enqueue_copy(self.queue, self._noted.data, source.data, byte_count=size)
             return partial(self._noted_after, event, count, np.zeros((2, 0), np.int32))
-        early = np.zeros((2, min(self._width, self.state.max_spikes - self._begin)), np.int32)
+        early = np.zeros((2, min(self._width, self.spikes.capacity - self._begin)), np.int32)
         for row, a in zip(early, self._found) if early.size else ():
             offset = 4 * self._begin
             self._keep(
@@ -77,14 +104,14 @@ class Received:
 
     @property
     def _found(self) -> tuple[cla.Array, cla.Array]:
-        return self.state.spike_source, self.state.spike_step
+        return self.spikes.source, self.spikes.step
 
     def _noted_after(self, event: cl.Event, count: np.ndarray, early: np.ndarray) -> Spikes:
         self.queue.flush()
         event.wait()
         if self._side is not None:
             cl.enqueue_copy(self._side, count, self._noted.data)
-        begin, end = self._begin, min(int(count[0]), self.state.max_spikes)  # `end` tells of more
+        begin, end = self._begin, min(int(count[0]), self.spikes.capacity)  # `end` tells of more
         self._begin = end
         if end - begin <= early.shape[1]:
             return early[0, : end - begin], early[1, : end - begin]

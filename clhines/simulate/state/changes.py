@@ -59,7 +59,7 @@ class DeviceChanges:
 
     def set_weights(self, weight: np.ndarray) -> bool:
         """Take other weights of all connections, if the integers in which they are kept do."""
-        delivery, given = self.run.delivery, self.model.connections
+        delivery, given = self.run.grid.delivery, self.model.connections
         if delivery is None or given.rule is not None:
             return False
         unit, external = delivery.incoming_scale, external_sums(self.model)
@@ -68,7 +68,7 @@ class DeviceChanges:
         if not unit / 2**_SPARE_BITS <= finest <= unit:
             return False
         delivery.weights.set(delivery.quantise(weight[given.order]), self.queue)
-        self.run.weight = weight.copy()
+        self.run.grid.weight = weight.copy()
         return True
 
     def keep_start(self) -> None:
@@ -80,7 +80,7 @@ class DeviceChanges:
 
     def reset(self) -> bool:
         """Go back to what `keep_start` has kept; nothing is under way."""
-        if not self._start or self.run.plasticity is not None:
+        if not self._start or self.run.grid.plasticity is not None:
             return False
         for array, first in self._start:
             cl.enqueue_copy(self.queue, array.data, first.data)

@@ -11,10 +11,12 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.errors import DeviceMemoryError, SpikeOverflowError
+from clhines.errors import SpikeOverflowError
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
+from clhines.simulate.events.grid_run import Grid
+from clhines.simulate.ranks.exchange import SpikeList
 from clhines.simulate.records.currents import Currents
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import DeviceReducer, Reducers, View
@@ -22,19 +24,6 @@ from clhines.simulate.records.sampling import Sample
 from clhines.simulate.state.decisions import Decisions
 
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
-
-
-@dataclass(frozen=True)
-class EventsSpec(TemplateSpec):
-    """``events.mako``."""
-
-    template: ClassVar[str] = "simulate/events"
-    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "add_events": (
-            "int first, int count, int num_targets, int slots, const int *restrict step",
-            "const int *restrict target, const long *restrict weight, long *restrict incoming",
-        ),
-    }
 
 
 @dataclass(frozen=True)
@@ -97,24 +86,6 @@ class TimedChunk(Chunk):
         t, source = t[order], source[order].astype(np.int64)
         step = np.maximum(np.ceil(t / dt - 0.5).astype(np.int64) - 1, 0)
         return cls(step, source, failed, values, t)
-
-
-def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum the events from outside that reach the same target in the same step.
-
-    Returns
-    -------
-    step, target : (m,) int64
-        By step, then target; no pair comes twice.
-    weight : (m,) int64
-        In units of `scale`.
-    """
-    given, targets = model.events, max(model.num_targets, 1)
-    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
-    weight = np.zeros(len(key), np.int64)
-    np.add.at(weight, where.reshape(-1), np.rint(given.weight / scale).astype(np.int64))
-    step, target = np.divmod(key, targets)
-    return step, target, weight
 
 
 def by_time(step: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -194,24 +165,17 @@ class State:
         detectors = len(model.sources.detector_node)
         most = min(detectors * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
-        size, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
-        if size > most:
-            raise DeviceMemoryError(
-                f"events on their way to {model.num_targets} targets, the latest "
-                f"{decisions.network.connections.max_delay} steps after its spike, take "
-                f"{size / 2**20:.0f} MiB; the device allows {most / 2**20:.0f} MiB; expected "
-                "shorter delays"
-            )
-        self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
         self.states = [
             cla.to_device(queue, self._packed_states(k, states))
             for k, states in enumerate(model.initial_states())
         ]
-        self.spike_source = cla.zeros(queue, self.max_spikes, np.int32)
-        self.spike_step = cla.zeros(queue, self.max_spikes, np.int32)
-        self.spike_count = cla.zeros(queue, 1, np.int32)
+        spikes = SpikeList.on(queue, self.max_spikes)
+        self.spike_source, self.spike_step, self.spike_count = (
+            spikes.source, spikes.step, spikes.count,
+        )  # fmt: skip
+        self.grid = Grid(model, queue, decisions, spikes)
+        self.incoming = self.grid.incoming
         self.failed = cla.zeros(queue, cells, np.int32)
-        self._put_events()
         built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
         self._record = program.typed_kernel(built, "record", "ii")
         self.first_step, self.sampling = 0, False
@@ -223,29 +187,6 @@ class State:
         queue, dtype = self.queue, self.dtype
         self.model, self.rows, self.records = model, -1, list[Record]()
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
-
-    def _put_events(self) -> None:
-        step, target, weight = summed_events(self.model, self.incoming_scale)
-        self._event_steps = step
-        if len(step):
-            built = program.build(self.queue.context, EventsSpec())
-            self._add = program.typed_kernel(built, "add_events", "iiii")
-            arrays = step.astype(np.int32), target.astype(np.int32), weight
-            self._events = [cla.to_device(self.queue, a) for a in arrays]
-
-    def add_events(self, first: int, count: int) -> None:
-        """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
-        begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
-        if begin == end:
-            return
-        numbers = [begin, end - begin, self.model.num_targets, self.slots]
-        self._add(
-            self.queue,
-            *devices.small_groups(self.queue.device, end - begin),
-            *(np.int32(n) for n in numbers),
-            *(a.data for a in self._events),
-            self.incoming.data,
-        )
 
     def _packed_states(self, k: int, states: dict[str, np.ndarray]) -> np.ndarray:
         kind = self.model.kinds[k]
@@ -404,11 +345,7 @@ class State:
 
     def save(self) -> dict[str, np.ndarray]:
         """Arrays that `load` takes; those of `ReferenceRun` have the same names."""
-        saved = {
-            "incoming": self.incoming.get(self.queue)[: self.slots * self.model.num_targets],
-            "failed": self.failed.get(self.queue),
-        }
-        saved["incoming"] = saved["incoming"].reshape(self.slots, self.model.num_targets)
+        saved = {**self.grid.save(), "failed": self.failed.get(self.queue)}
         for k, (kind, states) in enumerate(zip(self.model.kinds, self.states, strict=True)):
             own = self.model.schema.of("state", k)
             if own:
@@ -418,8 +355,7 @@ class State:
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Continue from the arrays of `save`."""
-        if self.model.num_targets:
-            self.incoming.set(saved["incoming"].reshape(-1), self.queue)
+        self.grid.load(saved)
         self.failed.set(saved["failed"].astype(np.int32), self.queue)
         for k in range(len(self.model.kinds)):
             named = self.model.schema.named(saved, "state", k)

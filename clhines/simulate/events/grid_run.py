@@ -1,0 +1,181 @@
+"""Events in whole steps on a device: sums of each target, delivery of spikes, plasticity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import devices, program
+from clhines.device.arrays import set_zero
+from clhines.errors import DeviceMemoryError
+from clhines.model.model import Model
+from clhines.plan.kernel_spec import TemplateSpec
+from clhines.simulate.events.grid import Delivery
+from clhines.simulate.events.plasticity import Plasticity
+from clhines.simulate.ranks.exchange import Received, SpikeList, Spikes
+from clhines.simulate.state.decisions import Decisions, external_sums
+
+
+@dataclass(frozen=True)
+class EventsSpec(TemplateSpec):
+    """``events.mako``."""
+
+    template: ClassVar[str] = "simulate/events"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "add_events": (
+            "int first, int count, int num_targets, int slots, const int *restrict step",
+            "const int *restrict target, const long *restrict weight, long *restrict incoming",
+        ),
+    }
+
+
+def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sum the events from outside that reach the same target in the same step.
+
+    Returns
+    -------
+    step, target : (m,) int64
+        By step, then target; no pair comes twice.
+    weight : (m,) int64
+        In units of `scale`.
+    """
+    given, targets = model.events, max(model.num_targets, 1)
+    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
+    weight = np.zeros(len(key), np.int64)
+    np.add.at(weight, where.reshape(-1), np.rint(given.weight / scale).astype(np.int64))
+    step, target = np.divmod(key, targets)
+    return step, target, weight
+
+
+class Grid:
+    """Sums of events, due step by step, and the list of spikes that they come from.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    decisions : Decisions
+        Of the whole network, where `model` is a part of it.
+    spikes : SpikeList
+        To which executors append.
+
+    Attributes
+    ----------
+    incoming : (slots * num_targets,) int64
+        Events due at step s are in row ``s % slots``, in units of `scale`.
+    weight : (k,) float64
+        Of `Model.connections` where no rule changes them.
+    """
+
+    def __init__(
+        self, model: Model, queue: cl.CommandQueue, decisions: Decisions, spikes: SpikeList
+    ) -> None:
+        self.model, self.queue, self.spikes = model, queue, spikes
+        self.slots, self.scale, self._epoch = decisions.slots, decisions.scale, decisions.epoch
+        size, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
+        if size > most:
+            raise DeviceMemoryError(
+                f"events on their way to {model.num_targets} targets, the latest "
+                f"{decisions.network.connections.max_delay} steps after its spike, take "
+                f"{size / 2**20:.0f} MiB; the device allows {most / 2**20:.0f} MiB; expected "
+                "shorter delays"
+            )
+        self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
+        self._put_events()
+        self.delivery: Delivery | None = None
+        self.plasticity: Plasticity | None = None
+        self.weight = model.connections.weight
+        self._received = Received(queue, spikes) if decisions.split else None
+        largest = model.connections.largest
+        if largest.any():
+            self._begin_delivery(largest)
+
+    def _begin_delivery(self, largest: np.ndarray) -> None:
+        model, given, received = self.model, self.model.connections, self._received
+        self.delivery = Delivery(
+            self.queue,
+            given,
+            model.num_targets,
+            self.slots,
+            self.spikes.capacity if received is None else received.capacity,
+            steps=self._epoch,
+            external=external_sums(model),
+            largest=largest,
+            scale=self.scale,
+        )
+        if given.rule is not None:
+            cells = model.cell_of_target()
+            self.plasticity = Plasticity(self.delivery, given.rule, model.dt, cells, given.plastic)
+
+    def _put_events(self) -> None:
+        step, target, weight = summed_events(self.model, self.scale)
+        self._event_steps = step
+        if len(step):
+            built = program.build(self.queue.context, EventsSpec())
+            self._add = program.typed_kernel(built, "add_events", "iiii")
+            arrays = step.astype(np.int32), target.astype(np.int32), weight
+            self._events = [cla.to_device(self.queue, a) for a in arrays]
+
+    def add_events(self, first: int, count: int) -> None:
+        """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
+        begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
+        if begin == end:
+            return
+        numbers = [begin, end - begin, self.model.num_targets, self.slots]
+        self._add(
+            self.queue,
+            *devices.small_groups(self.queue.device, end - begin),
+            *(np.int32(n) for n in numbers),
+            *(a.data for a in self._events),
+            self.incoming.data,
+        )
+
+    def empty(self) -> None:
+        """Empty the list of spikes."""
+        if self._received is not None:
+            self._received.begin()
+        elif self.delivery is None:
+            set_zero(self.spikes.count, self.queue)
+        else:
+            self.delivery.reset(self.spikes.count)
+
+    def deliver(self, first: int, count: int) -> None:
+        """Enqueue the delivery of the spikes of `count` steps."""
+        change = self.plasticity or self.delivery
+        if change is not None:
+            found = self.spikes.source, self.spikes.step, self.spikes.count
+            change.enqueue(*found, self.incoming, first, count)
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        """Enqueue a read of the spikes; see `PartRun`."""
+        assert self._received is not None
+        return self._received.note()
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Enqueue the delivery of spikes of the whole network, of which this is a part."""
+        change = self.plasticity or self.delivery
+        if change is not None and self.delivery is not None and self._received is not None:
+            found = self._received.put(source, step, self.delivery)
+            change.enqueue(*found, self.incoming, first, count)
+
+    def weights(self) -> np.ndarray:
+        """Return the weights of all connections as they are now, (k,) float64."""
+        return self.weight.copy() if self.plasticity is None else self.plasticity.weight
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return sums, and weights and traces of the rule."""
+        sums = self.incoming.get(self.queue)[: self.slots * self.model.num_targets]
+        saved = {"incoming": sums.reshape(self.slots, self.model.num_targets)}
+        return saved if self.plasticity is None else saved | self.plasticity.state()
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Take what `save` gave."""
+        if self.plasticity is not None:
+            self.plasticity.restore(saved)
+        if self.model.num_targets:
+            self.incoming.set(np.ascontiguousarray(saved["incoming"]).reshape(-1), self.queue)
