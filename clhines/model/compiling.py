@@ -15,8 +15,15 @@ from clhines.model.constant import ConstantSums
 from clhines.model.copied import CopiedModel, are_alike
 from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
 from clhines.model.model import Model
-from clhines.model.needs import GRID, of_model, of_network, phrases
-from clhines.model.wires import compiled_connections, compiled_events, given_weights, has_short
+from clhines.model.needs import GRID, of_model, of_network
+from clhines.model.wires import (
+    compiled_connections,
+    compiled_events,
+    divided,
+    given_weights,
+    has_short,
+    numbers_of,
+)
 from clhines.network.additions import Sources
 from clhines.network.changes import Changes
 from clhines.network.copied import CopiedNetwork
@@ -76,17 +83,14 @@ def _compiled(
     constant_d, constant_b = constant_sums(groups, structure)
     features = of_network(added, groups, wiring.given)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
-    if exact and any(columns[5].any() for columns in wiring.given):
-        raise InputError(
-            "rule: connections are not plastic where events act at exact times, here for "
-            f"{phrases(features - {'exact_times'} or {'exact_times'}, 'and')}; expected no rule"
-        )
     kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
     check_temperature(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
-    places = dt, 0 if exact else targets, first, instances
-    own = wiring if not exact else Wiring(network)
+    own, at_times = wiring, Wiring(network)
+    if exact:
+        own, at_times = divided(wiring, added, groups, dt)
+    places = dt, targets if own.columns or not exact else 0, first, instances
     of_nodes = {
         "u": -structure.once("g_axial"),
         "capacitance": structure.once("capacitance"),
@@ -97,8 +101,9 @@ def _compiled(
         "v_init": spread("v_init", times[1], n, own=False, unit="mV"),
     }
     connections, numbers = compiled_connections(own, added, *places)
+    if exact:
+        numbers = numbers_of(wiring)
     cells = Sources(network, 0, network.soma, _threshold(network))
-    at_times = wiring if exact else Wiring(network)
     added_fields = fields_of(
         added, cells, kinds, instances, network.area, network.celsius,
         (at_times.given, at_times.outside), times[2],

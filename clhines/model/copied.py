@@ -258,6 +258,7 @@ def are_alike(network: CopiedNetwork, model: Model) -> bool:
     return (
         len(kinds) == len(set(kinds))
         and model.exact
+        and not model.on_grid
         and not any(
             a.role == "noise"
             for kind in model.kinds

@@ -158,6 +158,11 @@ class Model:
         return "exact_times" in self.needs
 
     @property
+    def on_grid(self) -> bool:
+        """Whether some events are delivered in whole steps."""
+        return self.connections.count > 0 or len(self.events.step) > 0
+
+    @property
     def threshold(self) -> np.ndarray:
         """(num_cells,) float64, mV: of the somas."""
         return self.sources.detector_threshold[: len(self.soma)]
@@ -224,9 +229,9 @@ class Model:
     def _fields(self) -> Iterator[Field]:
         yield from (Field("v", "node"), Field("failed", "cell", "int32"))
         given = self.connections
-        if not self.exact:
+        if self.on_grid or not self.exact:
             yield Field("incoming", "target", "int64", rows="slot")
-        else:
+        if self.exact:
             yield from EXACT
             if len(self.remote_v):
                 yield Field("remote_v", "remote")

@@ -145,6 +145,7 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
         artificial = [kind.mechanism.kind == "artificial" for kind in kinds]
         found |= {
             "exact_times": True,
+            "plastic": model.connections.rule is not None and model.on_grid,
             "instant_events": short.any(),
             "ion_order": model.second_order_currents,
             "read_currents": any(_reads_currents(kind) for kind in kinds),

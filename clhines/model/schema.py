@@ -23,8 +23,9 @@ class Field:
     name : str
     per : str
         What the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
-        ``connection``, ``weight``, ``source`` of events, ``ring`` entry of the sources' times,
-        ``detector``, or ``remote`` node of other ranks.
+        ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection``
+        of `Model.netcons`, ``weight`` of these, ``source`` of events, ``ring`` entry of the
+        sources' times, ``detector``, or ``remote`` node of other ranks.
     dtype : str
         ``real``: that of the simulation.
     kind : int, optional
@@ -59,9 +60,9 @@ class Field:
 
 # of a rule of plasticity, traces for all sources on every rank
 PLASTIC = (
-    Field("weight", "connection", "float64", what="plastic"),
-    *(Field(name, "source", "float64", what="plastic_trace") for name in ("pre", "post")),
-    *(Field(name, "source", "int32", what="plastic_step") for name in ("pre", "post")),
+    Field("weight", "plastic", "float64", what="plastic"),
+    *(Field(name, "sent", "float64", what="plastic_trace") for name in ("pre", "post")),
+    *(Field(name, "sent", "int32", what="plastic_step") for name in ("pre", "post")),
 )
 # of events at exact times
 EXACT = (

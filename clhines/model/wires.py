@@ -8,9 +8,11 @@ import numpy as np
 
 from clhines.arrays import starts
 from clhines.errors import InputError
+from clhines.mechanisms.ir.program import Net
 from clhines.model.connections import Connections
 from clhines.model.model import Events
 from clhines.network.additions import Added
+from clhines.network.groups import Group
 from clhines.network.plasticity import STDP
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
 from clhines.network.wiring import Wiring
@@ -29,6 +31,60 @@ def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
     """Whether a connection of a cell or a detector has a delay shorter than a step."""
     train, short = _trains(added), dt * (1 - ROUNDING)
     return any((~train[c[0]] & (c[4] < short)).any() for c in wiring.columns)
+
+
+def divided(
+    wiring: Wiring, added: Added, groups: Sequence[Group], dt: float
+) -> tuple[Wiring, Wiring]:
+    """Divide connections: the plastic ones go by the grid, all others at exact times.
+
+    Raises
+    ------
+    InputError
+        A plastic connection that does not act in whole steps.
+    """
+    parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
+    detected = np.ones(added.num_sources, bool)
+    for group, begin in added.emitters:
+        detected[begin : begin + len(group)] = False
+    for columns in wiring.given:
+        plastic = columns[5]
+        if plastic.any():
+            name, net = _net(groups, columns)
+            why = ""
+            if net is None or not net.summed:
+                why = f"events act one by one in {name}"
+            elif not detected[columns[0][plastic]].all():
+                why = "its source is an instance that sends events"
+            elif (columns[4][plastic] < dt * (1 - ROUNDING)).any():
+                why = f"its delay is shorter than a step of {dt:g} ms"
+            if why:
+                raise InputError(
+                    f"rule: a connection to {name} is not plastic, as {why}; expected no rule"
+                )
+        for (own, weights), some in zip(parts, (plastic, ~plastic), strict=True):
+            rows = columns[3][some]
+            source, of_group, index, _, delay, mask = (a[some] for a in columns)
+            if len(source):
+                first = rows[:, 0] if rows.shape[1] else np.zeros(len(rows))
+                own.append((source, of_group, index, first, delay, mask))
+                weights.append(rows)
+    on_grid, exact = (Wiring(wiring.network, *part) for part in parts)
+    on_grid.keep(rule=wiring.rule)
+    exact.keep(events=wiring.outside)
+    return on_grid, exact
+
+
+def _net(groups: Sequence[Group], columns: tuple[np.ndarray, ...]) -> tuple[str, Net | None]:
+    """Return the name of the target of some connections, and what it does with events."""
+    mechanism = groups[int(columns[1][0])].mechanism
+    return mechanism.name, mechanism.program.net
+
+
+def numbers_of(wiring: Wiring) -> np.ndarray:
+    """(k,) int64: places of the weights of plastic connections in `given_weights`."""
+    masks = [np.repeat(c[5], c[3].shape[1]) for c in wiring.given]
+    return np.flatnonzero(np.concatenate([np.zeros(0, bool), *masks]))
 
 
 def _trains(added: Added) -> np.ndarray:

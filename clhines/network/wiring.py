@@ -38,6 +38,15 @@ class Wiring:
         self._weights, self._rule = weights or [], rule
         self._connections, self._events = connections or [], events or []
 
+    def keep(self, events: Columns | None = None, rule: STDP | None = None) -> None:
+        """Take events from outside, and a rule, as they are."""
+        self._events, self._rule = events or self._events, rule or self._rule
+
+    @property
+    def network(self) -> Owner:
+        """Whose connections these are."""
+        return self._network
+
     def check_target(self, target: object) -> None:
         """Raise InputError unless `target` is a group of the network that takes events."""
         if not isinstance(target, Group):

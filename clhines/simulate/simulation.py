@@ -256,7 +256,7 @@ class Simulation(Changing, Recording):
                 )
             failed = int(min(done.failed[done.failed > 0], default=0))
             last = failed - 1 if failed else self.step + count
-            if not self._model.exact:
+            if not self._model.exact or self._model.on_grid:
                 self._under_way.note(done, self._model, self.step + count)
             self._streamed(records, done, self.step + 1, last)
             return done, failed
@@ -301,9 +301,12 @@ class Simulation(Changing, Recording):
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         self._settle()
         found, model = self.runner.weights(), self._model
-        if not model.exact:
-            given = model.given_weights.copy()
-            given[model.numbers] = found
+        if not model.exact or model.on_grid:
+            given, rest = model.given_weights.copy(), np.ones(len(model.given_weights), bool)
+            given[model.numbers], rest[model.numbers] = found[: len(model.numbers)], False
+            if model.exact:
+                exact = found[len(model.numbers) :]
+                given[rest] = exact[: np.count_nonzero(rest)]  # those from outside come last
             return given
         netcons = model.netcons
         events = model.sources.count - self.network.added.num_sources  # from outside come last

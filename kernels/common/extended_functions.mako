@@ -71,6 +71,26 @@ ${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
         ints[stale + ints[fan + k]] = 1;
 }
 % endif
+% for kind in e.summed_kinds:
+<% k = kind.number %>\
+
+// The events of a step that come to instance j as the sum of their weights.
+${e.static} void take_sum_${k}(
+    const int j, const int a, const double t, const real v_now, const real dt,
+    __global long *incoming, const real scale_of_events, ${e.v_space} const real *v,
+    __global real *mem, __global double *clock, __global int *ints, ${e.at})
+{
+    __global long *place = incoming + sum_${k} + j;
+    if (*place == 0) return;
+    const real sum = (real)*place * scale_of_events;
+    *place = 0;
+    const double t_begin = t, t_end = t + dt;
+    const real flag = 0;
+    const int weight_at = -1;
+<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]", "sum": "sum"} %>\
+${kind.call("receive", values, 4)}\
+}
+% endfor
 % if e.net_kinds and e.bins:
 // An event in the bin of a step: its connection, its number among those of the source, and what
 // orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late, other events are not.

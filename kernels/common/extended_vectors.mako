@@ -129,7 +129,11 @@ static void begin_block(
     __global const real *constant_g, __global const real *constant_b,
 % endif
     __global const real *v, __global real *d, __global real *b, __global int *spike_count,
-    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global int *spike_source, __global double *spike_time,
+% if spec.grid:
+    const int slots, const int num_targets, const real scale_of_events, __global long *incoming,
+% endif
+    __global real *mem,
     __global double *clock, __global int *ints, __global const int *at)
 {
     const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
@@ -143,6 +147,13 @@ static void begin_block(
         mem[here_d + a] = mem[base_d + a];
         mem[here_b + a] = ${right.format("i")};
     }
+% for kind in spec.summed_kinds:
+<% k = kind.number %>\
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++)
+        take_sum_${k}(j, ints[active_${k} + j], t_mid, mem[here_v + ints[active_${k} + j]], dt,
+                   incoming + (long)(step % slots) * num_targets, scale_of_events, v, mem, clock,
+                   ints, at);
+% endfor
 % if not spec.layered:
 % for kind in spec.net_kinds:
 % if kind.kind != "artificial":
@@ -237,8 +248,12 @@ static void finish_block(
     const double half_dt, const int done, const size_t row, const real dt, const int capacity,
     const int num_mem, __global const real *x, __global const real *v_old, __global real *v_new,
     __global int *failed, __global int *spike_count, __global int *spike_source,
-    __global double *spike_time, __global const int *mem_first, __global const int *mem_column,
-    __global const int *mem_index, __global real *mem_rows, __global real *mem,
+    __global double *spike_time,
+% if spec.grid:
+    __global int *grid_count, __global int *grid_source, __global int *grid_step,
+% endif
+    __global const int *mem_first, __global const int *mem_column, __global const int *mem_index,
+    __global real *mem_rows, __global real *mem,
     __global double *clock, __global int *ints, __global const int *at)
 {
     const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
@@ -300,6 +315,11 @@ ${kind.call(block, values, 8)}\
                 spike_source[place] = source;
                 spike_time[place] = t_end;
             }
+% if spec.grid:
+            const int on_grid = atomic_inc(grid_count);
+            grid_source[on_grid] = source;
+            grid_step[on_grid] = done;
+% endif
         }
         ints[detector_above + j] = above;
     }

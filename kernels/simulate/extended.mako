@@ -66,6 +66,12 @@ ${at_target(spec.loose_kinds, "target", " " * 12)}\
     if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
     for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
     if (a >= 0) {
+% for kind in spec.summed_kinds:
+${over(kind)}
+            take_sum_${kind.number}(j, a, t_mid, v_now, dt, incoming + (long)(step % slots) * num_targets,
+                       scale_of_events, v, mem, clock, ints, at);
+        }
+% endfor
 % if not spec.layered:
 % for kind in spec.net_kinds:
 % if kind.kind != "artificial":
@@ -133,6 +139,11 @@ ${indent}        if (place < capacity) {
 ${indent}            spike_source[place] = source;
 ${indent}            spike_time[place] = t_end;
 ${indent}        }
+% if spec.grid:
+${indent}        const int on_grid = atomic_inc(grid_count);
+${indent}        grid_source[on_grid] = source;
+${indent}        grid_step[on_grid] = done;
+% endif
 ${indent}    }
 ${indent}    ints[detector_above + j] = above;
 ${indent}}
@@ -160,8 +171,8 @@ ${at_target(spec.loose_kinds, "target", " " * 8)}\
     begin_block(item * num_active / num_items, next * num_active / num_items,
                 item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
                 (ulong)(step_state[0] + now), seed, dt, capacity, active, above, below, beside, u,
-                ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, spike_count, spike_source, spike_time, mem, clock,
-                ints, at);
+                ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, spike_count, spike_source, spike_time,
+                ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 }
 
 // One work-item per block of places and nodes, and of all else that is recorded or sent.
@@ -189,7 +200,7 @@ ${loose("        ")}\
     finish_block(item * num_active / num_items, next * num_active / num_items,
                  item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
                  done, row, dt, capacity, num_mem, x, v_old, v_new, failed, spike_count,
-                 spike_source, spike_time, mem_first, mem_column, mem_index, mem_rows, mem, clock,
+                 spike_source, spike_time, ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock,
                  ints, at);
 }
 % else:

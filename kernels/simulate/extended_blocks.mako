@@ -82,11 +82,12 @@ __kernel void advance(${signature(spec, "advance")})
         for (int i = first_place; i < end_place; i++) d[i] = base[i];
         begin_block(from, to, first_place, end_place, t_begin, half_dt, (ulong)(first_step + s), seed,
                     dt, capacity, active, above, below, beside, u, ${"constant_g, constant_b, " if spec.constant else ""}v_old, d, b,
-                    spike_count, spike_source, spike_time, mem, clock, ints, at);
+                    spike_count, spike_source, spike_time, ${"slots, num_targets, scale_of_events, incoming," if spec.grid else ""}
+                    mem, clock, ints, at);
         solve_block(first_place, end_place, above, u, d, b);
         finish_block(from, to, first_place, end_place, t_begin, half_dt, first_step + s, row, dt,
                      capacity, num_mem, x, v_old, v_new, failed, spike_count, spike_source,
-                     spike_time, mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
+                     spike_time, ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
         for (int e = ints[block_emitter + block]; e < ints[block_emitter + block + 1]; e++) {
             const int source = ints[block_emitters + e];
             if (ints[event_count + source] == ints[event_live + source]) continue;

@@ -59,6 +59,9 @@ class ExtendedBlocksSpec(ExtendedSpec):
             "const real *restrict constant_b if constant",
             "real *v, real *v_other, real *d, real *b, int *restrict failed",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "int slots if grid, int num_targets if grid, real scale_of_events if grid",
+            "long *restrict incoming if grid, int *restrict grid_count if grid",
+            "int *restrict grid_source if grid, int *restrict grid_step if grid",
             "const int *restrict v_first, const int *restrict v_column",
             "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
             "const int *restrict mem_column, const int *restrict mem_index",
@@ -208,7 +211,7 @@ class ExtendedBlocks(ExtendedSteps):
             "v_first": self._numbers(v_first),
             "v_column": self._numbers(np.argsort(block, kind="stable")),
             "mem_block": self._numbers(self._blocks_of_loose()), "mem": self._mem,
-            "clock": self._clocks, "ints": self._ints, "at": self._at,
+            "clock": self._clocks, "ints": self._ints, "at": self._at, **self._of_grid(),
             **{name: num(0) for name in _CHANGES[:4]}, **recorded,
         }  # fmt: skip
         built, spec = self._built
@@ -236,6 +239,9 @@ class ExtendedBlocks(ExtendedSteps):
         if row == 0:
             self._first = first
         self._times.put(first, count)
+        if self.grid is not None:
+            self.grid.empty()
+            self.grid.add_events(first, count)
         for done in range(0, count, self.blocks.epoch):
             some = min(self.blocks.epoch, count - done)
             numbers = first + done, some, first + done - self._times.steps.start, row + done

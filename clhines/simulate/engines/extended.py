@@ -25,6 +25,7 @@ from clhines.simulate.engines.extended_reference import (
 )
 from clhines.simulate.engines.steps import of_whole
 from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events.grid_run import Grid
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ExtendedSpec
 from clhines.simulate.kinds.layouts import (
@@ -40,10 +41,12 @@ from clhines.simulate.kinds.layouts import (
     read_back,
     spec_of,
 )
+from clhines.simulate.ranks.exchange import SpikeList
 from clhines.simulate.records.recorder import Recorder
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import DeviceReducer, Reducers
 from clhines.simulate.state.arena import Arena
+from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.state import Chunk, TimedChunk
 from clhines.solve.solver import Solver
 
@@ -235,6 +238,7 @@ class ExtendedSteps:
         host = host or ExtendedReference(model, self.wires, self._wanted)  # may reject values
         self.model, self._host = model, host
         self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
+        self.grid = self._grid_of(model) if model.on_grid else None
         self._put_matrix()
         self._failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
         self._records: list[Record] = []
@@ -243,6 +247,13 @@ class ExtendedSteps:
         self._recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
         self._early: Chunk | None = host.end()
         self.build(host.variables)
+
+    def _grid_of(self, model: Model) -> Grid:
+        """Return the events in whole steps, which are delivered after as many as come at once."""
+        decisions = Decisions.of(model)
+        self.max_steps = min(MOST_STEPS, decisions.epoch)
+        capacity = len(model.sources.detector_node) * (self.max_steps // 2 + 1)
+        return Grid(model, self.queue, decisions, SpikeList.on(self.queue, max(capacity, 1)))
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -269,6 +280,8 @@ class ExtendedSteps:
     def build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
+        if self.grid is not None:
+            self.grid.load(variables.save())
         self.arenas = tables = self.fill(variables)
         if self.of_vectors:
             add_vectors(self.model, tables)
@@ -310,11 +323,24 @@ class ExtendedSteps:
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
             "clock": self._clocks, "ints": self._ints, "at": self._at,
             "num_taken": num(0), "source": self._at, "time": self._clocks, **self._recorded_at,
+            **self._of_grid(),
         }  # fmt: skip
         self._launches = [self._launches_of(*pair) for pair in (self._v, self._v[::-1])]
         self._take = bound(
             self.queue, self._built, "take_events", self._given, 1, changes=_OF_EVENTS
         )
+
+    def _of_grid(self) -> dict[str, Any]:
+        """Return arguments of kernels where events come in whole steps."""
+        if self.grid is None:
+            return {}
+        grid = self.grid
+        return {
+            "slots": np.int32(grid.slots), "num_targets": np.int32(self.model.num_targets),
+            "scale_of_events": self.dtype.type(grid.scale), "incoming": grid.incoming,
+            "grid_count": grid.spikes.count, "grid_source": grid.spikes.source,
+            "grid_step": grid.spikes.step,
+        }  # fmt: skip
 
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Bound], Bound]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
@@ -343,6 +369,9 @@ class ExtendedSteps:
         if row == 0:
             self._first = first
         self._times.count_from(first, row, count)
+        if self.grid is not None:
+            self.grid.empty()
+            self.grid.add_events(first, count)
         for _ in range(count):
             before, finish = self._launches[0]
             for kernel in before:
@@ -450,7 +479,9 @@ class ExtendedSteps:
     # -- the whole -----------------------------------------------------------------------------
 
     def deliver(self, first: int, count: int) -> None:
-        """Do nothing: targets look for their events themselves."""
+        """Deliver spikes in whole steps; at exact times targets look for events themselves."""
+        if self.grid is not None:
+            self.grid.deliver(first, count)
 
     def mark(self) -> float:
         """Wait, and return the moment."""
@@ -476,12 +507,15 @@ class ExtendedSteps:
         return self._v[0].get(self.queue)[self.place[: self.model.forest.num_nodes]]
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of all connections, those of one after another, as they are now."""
-        return self.arenas["mem"].get("weight").astype(np.float64)
+        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        grid = [] if self.grid is None else [self.grid.weights()]
+        return np.concatenate([*grid, self.arenas["mem"].get("weight").astype(np.float64)])
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `ExtendedReference` have the same names."""
         found = read_back(self._variables, self.arenas)
+        if self.grid is not None:
+            found |= self.grid.save()
         if len(self.model.remote_v):
             found["remote_v"] = self._v[0][self._places :].get(self.queue)
         return {**found, "v": self.voltages(), "failed": self._failed.get(self.queue)}

@@ -174,6 +174,7 @@ class ExtendedReference:
         begin, half = self._clock.at(step), 0.5 * model.dt
         middle = begin + half
         end = middle + half
+        self.events.deliver_sums(step, middle)
         self.events.deliver(begin, middle)
         self._play(middle)
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
@@ -192,7 +193,7 @@ class ExtendedReference:
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
         broken = ~np.isfinite(variables.v[model.soma])
         variables.failed[(variables.failed == 0) & broken] = step + 1
-        self.events.detect(end)
+        self.events.detect(end, step)
 
     def _play(self, t: float, is_end: bool = False) -> None:
         for played in self.model.played:
@@ -230,8 +231,9 @@ class ExtendedReference:
         return self.variables.v.copy()
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of all connections, those of one after another, as they are now."""
-        return self.variables.weight.copy()
+        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        grid = [] if self.variables.grid is None else [self.variables.grid.weight]
+        return np.concatenate([*grid, self.variables.weight])
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""

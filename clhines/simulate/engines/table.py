@@ -93,7 +93,7 @@ ENGINES = (
         "epochs-cpu-exact",
         "cpu.extended_blocks:make",
         "cpu",
-        _TIMES | _CELLS,
+        _TIMES | _CELLS | {"plastic"},
         "blocks of whole cells, each on one core for many steps, with events at exact times",
         "auto: expected to be faster than steps",
     ),

@@ -21,7 +21,9 @@ from clhines.mechanisms.ir.program import Argument
 from clhines.model.ions import INITIAL_REVERSAL, IonNodes
 from clhines.model.model import DENSITY, Model
 from clhines.model.schema import Field
+from clhines.simulate.events.host_grid import HostGrid
 from clhines.simulate.events.sources import Wires
+from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.shapes import length
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
@@ -73,6 +75,7 @@ class Call:
     weight_at: np.ndarray | None = None  # place of each instance's first weight; -1: none
     other_at: np.ndarray | None = None  # of the connection at which FOR_NETCONS is
     step: int = 0
+    sums: np.ndarray | None = None  # the weight, of events in whole steps
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
 
@@ -112,6 +115,8 @@ class Variables:
     ring, count : see `Wires`
     above : (d,) bool
         Whether each detector's voltage is above its threshold.
+    grid : HostGrid or None
+        Where events are delivered in whole steps.
     queues : dict of kind -> Queue
     drawn : dict of (kind, name) -> (count,) int64
         Numbers that each stream of Random123 has given.
@@ -144,6 +149,7 @@ class Variables:
         self.cursor = np.zeros(model.netcons.count, np.int64)
         self.ring, self.count = wires.ring.copy(), wires.count.copy()
         self.above = np.zeros(len(model.sources.detector_node), bool)
+        self.grid = HostGrid(model, Decisions.of(model)) if model.on_grid else None
         self.queues = {}
         for k in wires.kinds:
             room, watches = length(model, "event", k), length(model, "watch", k)
@@ -247,7 +253,7 @@ class Variables:
         if role == "pointer":
             return np.append(self.v, self.remote_v)[self.model.pointers[k, name][some]]
         if role in ("weight", "other_weight"):
-            return self._weights(k, name, given.weight_at if role == "weight" else given.other_at)
+            return self._weights(k, role, name, given)
         if role == "noise":
             number = self.model.kinds[k].first_instance + some
             return normal(self.model.seed, number, given.step)
@@ -264,7 +270,10 @@ class Variables:
         index = np.full((len(some), 1), self.model.random_index, np.uint32)
         return np.hstack([ids, index])
 
-    def _weights(self, k: int, name: str, at: np.ndarray | None) -> np.ndarray:
+    def _weights(self, k: int, role: str, name: str, given: Call) -> np.ndarray:
+        if given.sums is not None:
+            return given.sums
+        at = given.weight_at if role == "weight" else given.other_at
         net = self.model.kinds[k].mechanism.program.net
         assert net is not None and at is not None
         place = np.where(at < 0, 0, at + net.weights.index(name))
@@ -348,6 +357,9 @@ class Variables:
     def _place_of(self, one: Field) -> tuple[dict[Any, Any], object]:
         """Return the dict that has the array of a field, and its key there."""
         if one.kind is None:
+            if one.key == "incoming" or one.what.startswith("plastic"):
+                assert self.grid is not None
+                return self.grid.owner(one), one.name
             return self.ions if one.what == "ion" else vars(self), one.name
         if one.what == "queue":
             return vars(self.queues[one.kind]), one.name

@@ -52,8 +52,8 @@ class HostEvents:
 
     # -- sources -------------------------------------------------------------------------------
 
-    def detect(self, t: float) -> None:
-        """Append an event to the source of each detector whose voltage has come to be above."""
+    def detect(self, t: float, step: int) -> None:
+        """Send an event from each detector whose voltage has come to be above, after a step."""
         variables, model = self.variables, self.variables.model
         above = variables.v[model.sources.detector_node] > model.sources.detector_threshold
         new = above & ~variables.above
@@ -62,6 +62,8 @@ class HostEvents:
         self.append(sources, np.full(len(sources), t + SPIKE_LATE))
         if len(sources):
             self.emitted.append((sources, np.full(len(sources), t)))
+            if variables.grid is not None:
+                variables.grid.send(step, sources)
 
     def append(self, sources: np.ndarray, times: np.ndarray) -> None:
         """Append an event to each of some different sources."""
@@ -71,6 +73,16 @@ class HostEvents:
         variables.count[sources] += 1
 
     # -- delivery ------------------------------------------------------------------------------
+
+    def deliver_sums(self, step: int, middle: float) -> None:
+        """Deliver what is due on the grid in a step."""
+        if self.variables.grid is None:
+            return
+        for k, some, weight in self.variables.grid.take(step):
+            none = np.full(len(some), -1)
+            call = self._call(k, some, np.full(len(some), middle), np.zeros(len(some)), none)
+            call.sums = weight
+            self.variables.call(k, "receive", some, call)
 
     def deliver(self, now: float, until: float) -> None:
         """Deliver what is due up to `now`, check WATCH conditions, deliver up to `until`."""

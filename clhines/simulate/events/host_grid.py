@@ -34,7 +34,7 @@ class HostGrid:
         self.weight = model.connections.weight.copy()
         self._post = model.cell_of_target()[model.connections.target]
         # spikes of the whole network may come, and change traces, where this is a part
-        sources = max(decisions.network.sources.count, decisions.num_cells)
+        sources = decisions.network.connections.num_sources
         self._trace = {which: np.zeros(sources) for which in ("pre", "post")}
         self._last = {which: np.zeros(sources, np.int32) for which in ("pre", "post")}
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)

@@ -37,7 +37,8 @@ class KindBlocks:
         Kind of each place that sends.
     watch_flags : tuple of float
     for_netcons, queue : int
-    has_net, emits : bool
+    has_net, summed, emits : bool
+        `summed`: events of a step may come as the sum of their weights.
     ions : tuple of str
         Of the network.
     vectors : tuple of (str, str)
@@ -60,6 +61,7 @@ class KindBlocks:
     for_netcons: int
     queue: int
     has_net: bool
+    summed: bool
     emits: bool
     ions: tuple[str, ...]
     vectors: tuple[tuple[str, str], ...] = ()
@@ -205,7 +207,8 @@ class KindBlocks:
         if a.role == "table":
             return f"mem + table_{self.number}_{a.name}"
         if a.role == "weight":
-            return f"weight_at < 0 ? 0 : mem[weight_at + {self.weights.index(a.name)}]"
+            place = f"mem[weight_at + {self.weights.index(a.name)}]"
+            return f"weight_at < 0 ? {values.get('sum', '0')} : {place}"
         if a.role == "other_weight":
             return f"mem[other_at + {self.weights.index(a.name)}]"
         return values[a.role]
@@ -265,6 +268,8 @@ class ExtendedSpec(TemplateSpec):
         mechanisms is then built several times faster, and is as fast on CPUs.
     nernst : tuple of str
         Ions whose reversal potentials the steps work out somewhere.
+    grid : bool
+        Whether some events come in whole steps, as sums.
     bins : int
         Rounds of events in bins of a step, see `events.bins`; 0 where there are none.
     by_cell : bool
@@ -285,6 +290,8 @@ class ExtendedSpec(TemplateSpec):
             "const real *restrict constant_b if constant, const real *restrict v",
             "real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "int slots if grid, int num_targets if grid, real scale_of_events if grid",
+            "long *restrict incoming if grid",
             "real *mem, double *clock, int *ints, const int *at",
         ),
         "finish_step": (
@@ -293,6 +300,8 @@ class ExtendedSpec(TemplateSpec):
             "const int *restrict active, const real *restrict x, const real *restrict v_old",
             "real *restrict v_new, int *restrict failed, int *restrict spike_count",
             "int *restrict spike_source, double *restrict spike_time",
+            "int *restrict grid_count if grid, int *restrict grid_source if grid",
+            "int *restrict grid_step if grid",
             "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
             "const int *restrict mem_column, const int *restrict mem_index",
             "real *restrict mem_rows, real *mem, double *clock, int *ints, const int *at",
@@ -323,6 +332,7 @@ class ExtendedSpec(TemplateSpec):
     width: int
     calls: bool
     nernst: tuple[str, ...] = ()
+    grid: bool = field(default=False, repr=False)
     bins: int = field(default=0, repr=False)
     by_cell: bool = field(default=False, repr=False)
     far: bool = field(default=False, repr=False)
@@ -379,6 +389,11 @@ class ExtendedSpec(TemplateSpec):
     def net_kinds(self) -> tuple[KindBlocks, ...]:
         """Kinds that take or send events."""
         return tuple(kind for kind in self.kinds if kind.has_net)
+
+    @property
+    def summed_kinds(self) -> tuple[KindBlocks, ...]:
+        """Kinds whose events may be sums of whole steps."""
+        return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
 
     @property
     def loose_kinds(self) -> tuple[KindBlocks, ...]:

@@ -330,6 +330,8 @@ def spec_of(
         regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
         if k in variables.wires.first_target:
             regions[f"target_{k}"] = variables.wires.first_target[k]
+        if model.on_grid and kind.first_target >= 0:
+            regions[f"sum_{k}"] = kind.first_target
     regions["num_active"], regions["num_played"] = num_active(model), len(model.played)
     regions["num_loose"] = len(loose_targets(variables))
     ions = tuple(ion.name for ion in model.ions)
@@ -348,6 +350,7 @@ def spec_of(
         noise=normal_source(real) if noisy else "",
         layered=len(variables.wires.layers) > 1,
         nernst=tuple(ion.name for ion in model.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()),
+        grid=model.on_grid,
         bins=(1 + bins.has_second_round(model)) * model.bins,
         calls=vector_bytes > 0,
         width=width,
@@ -365,7 +368,7 @@ _ON_DEVICE = (
 def _blocks_of(
     variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...], width: int
 ) -> KindBlocks:
-    mechanism, wanted = kind.mechanism, variables.wanted[k]
+    model, mechanism, wanted = variables.model, kind.mechanism, variables.wanted[k]
     more = (wanted,) if wanted else ()
     program = mechanism.program
     net = program.net
@@ -397,7 +400,8 @@ def _blocks_of(
         for_netcons=net.for_netcons if net is not None else 0,
         queue=len(variables.queues[k].time) if k in variables.queues else 0,
         has_net=net is not None and "receive" in program.blocks,
-        emits=k in variables.model.sources.emitted,
+        summed=model.on_grid and kind.first_target >= 0,
+        emits=k in model.sources.emitted,
         ions=ions,
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
         rows=width > 1 and bool(np.diff(kind.node).all()),

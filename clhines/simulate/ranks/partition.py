@@ -375,7 +375,7 @@ class Share:
                 "node": nodes,
                 "cell": cells,
                 "target": self.targets(rank),
-                "connection": np.flatnonzero(self.rank_of_connection == rank),
+                "plastic": np.flatnonzero(self.rank_of_connection == rank),
             },
         )
 

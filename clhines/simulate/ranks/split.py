@@ -146,7 +146,7 @@ class SplitRun:
         self._settle()
         found = np.empty(len(self.share.whole.connections.weight))
         for part, own in zip(self.share.parts(), self.ranks.comm.allgather(weights), strict=True):
-            found[part.things["connection"]] = own
+            found[part.things["plastic"]] = own
         return found
 
     def save(self) -> dict[str, np.ndarray]:

@@ -35,10 +35,7 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
         The network of all copies, as `network_of_copies` gives it, and its model.
     """
     count, cells, known = copies.num_cells // network.num_cells, network.num_cells, network.added
-    given = model.connections
-    total, wires = known.num_sources, len(given.source)
-    if model.exact:
-        total, wires = model.sources.count, model.netcons.count
+    total, wires = model.sources.count, model.netcons.count
     events = total - known.num_sources  # from outside: a source and a connection each
     begins = [(0, cells, 0), (known.num_sources, events, copies.added.num_sources)]
     pairs = zip(known.sources, copies.added.sources, strict=True)
@@ -72,6 +69,8 @@ class Copies:
         self._known: dict[tuple[str, int | None], np.ndarray | None] = {
             ("source", None): sources, ("connection", None): connections,
             ("node", None): None, ("cell", None): None,
+            ("plastic", None): in_blocks([once.connections.count], self.count),
+            ("sent", None): sources[:, : once.connections.num_sources],
         }  # fmt: skip
         self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
 

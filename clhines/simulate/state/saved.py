@@ -182,8 +182,10 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
         assert rule is not None
         low, high = (np.where(given.plastic, w, given.weight) for w in (rule.w_min, rule.w_max))
         return low, high
-    if field.what in ("plastic_trace", "plastic_step"):
-        return 0, step + (field.what == "plastic_trace")
+    if field.what == "plastic_step":
+        return -1, step
+    if field.what == "plastic_trace":
+        return 0, step + 1
     if field.dtype != "int64":
         return None, None
     if field.refers:

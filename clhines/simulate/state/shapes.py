@@ -30,9 +30,10 @@ def length(model: Model, per: str, kind: int | None = None) -> int:
     if per in ("node", "cell", "target"):
         forest = model.forest
         return {"node": forest.num_nodes, "cell": forest.num_cells}.get(per, model.num_targets)
-    if not model.exact:
-        sizes = {"connection": len(given.weight), "source": given.num_sources}
-        return sizes[per] if per in sizes else ring_slots(model)
+    if per == "slot":
+        return ring_slots(model)
+    if per in ("plastic", "sent"):
+        return {"plastic": len(given.weight), "sent": given.num_sources}[per]
     if per == "ring":
         return int(ring_sizes(model).sum())
     return {

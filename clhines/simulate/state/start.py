@@ -37,7 +37,7 @@ def started(
     currents(variables, {"begin": 0.0, "now": 0.0, "end": 0.0}, 0)
     for k in kinds:
         variables.run_block(k, "before_step", begin)
-    events.detect(0.0)
+    events.detect(0.0, -1)
     return variables, events
 
 
