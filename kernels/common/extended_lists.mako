@@ -92,6 +92,10 @@ ${spec.closing(kind)}\
 % endfor
 </%def>\
 <%def name="of_net(kind)">\
+% if e.grid and kind.summed:
+                take_sum_${kind.number}(j, a, t_mid, v, dt, incoming + (long)(step % slots) * num_targets,
+                           scale_of_events, own_v, mem, clock, ints, regions);
+% endif
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                          spike_time, mem, clock, ints, regions);
 </%def>\
@@ -188,6 +192,11 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
                             spike_source[k] = source;
                             spike_time[k] = old_end;
                         }
+% if e.grid:
+                        const int on_grid = atomic_inc(grid_count);
+                        grid_source[on_grid] = source;
+                        grid_step[on_grid] = step - 1;
+% endif
                     }
                     ints[detector_above + r] = above;
                 }

@@ -76,7 +76,7 @@ ENGINES = (
         "epochs-gpu-exact",
         "gpu.extended_epochs:make",
         "gpu",
-        _TIMES | {"bins"},
+        _TIMES | {"bins", "plastic"},
         "the same, with events at exact times",
         "a cell fits into a work-group",
         late=True,

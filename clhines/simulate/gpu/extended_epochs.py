@@ -170,7 +170,7 @@ class ExtendedEpochs(ExtendedSteps):
             "record_list": self._some(entries, np.dtype(num)),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
             "mem": self._mem, "clock": self._clocks, "ints": self._ints,
-            "regions": self._regions, **recorded,
+            "regions": self._regions, **recorded, **self._of_grid(),
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
         self._arguments = given
@@ -194,6 +194,9 @@ class ExtendedEpochs(ExtendedSteps):
         if row == 0:
             self._first = first
         self._times.put(first, count)
+        if self.grid is not None:
+            self.grid.empty()
+            self.grid.add_events(first, count)
         for done in range(0, count, self.epoch):
             some = min(self.epoch, count - done)
             now = first + done, some, self._times.steps.start, row + done

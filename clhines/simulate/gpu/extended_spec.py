@@ -133,7 +133,10 @@ class ExtendedEpochSpec(EpochSpec):
             "real *restrict node_states",
             "int first_time, const double *restrict step_begin, real dt, double half_dt",
             "ulong seed, int capacity, int *restrict spike_count, int *restrict spike_source",
-            "double *restrict spike_time, int *restrict failed, const int *restrict record_start",
+            "double *restrict spike_time, int slots if grid, int num_targets if grid",
+            "real scale_of_events if grid, long *restrict incoming if grid",
+            "int *restrict grid_count if grid, int *restrict grid_source if grid",
+            "int *restrict grid_step if grid, int *restrict failed, const int *restrict record_start",
             "const int *restrict record_list, real *restrict record_v, int record_row",
             "int num_records, int num_mem, const int *restrict mem_first",
             "const int *restrict mem_column, const int *restrict mem_index",
@@ -161,6 +164,11 @@ class ExtendedEpochSpec(EpochSpec):
     def extended(self) -> ExtendedSpec | None:  # type: ignore[override]
         """What the functions of blocks and events are printed for."""
         return self.functions
+
+    @property
+    def grid(self) -> bool:
+        """Whether some events come in whole steps, as sums."""
+        return self.functions is not None and self.functions.grid
 
     @property
     def num_scalars(self) -> int:
