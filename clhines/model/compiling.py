@@ -22,7 +22,6 @@ from clhines.model.wires import (
     divided,
     given_weights,
     has_short,
-    numbers_of,
 )
 from clhines.network.additions import Sources
 from clhines.network.changes import Changes
@@ -89,8 +88,8 @@ def _compiled(
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     own, at_times = wiring, Wiring(network)
     if exact:
-        own, at_times = divided(wiring, added, groups, dt)
-    places = dt, targets if own.columns or not exact else 0, first, instances
+        own, at_times, on_grid = divided(wiring, added, groups, dt)
+    places = dt, targets if own.columns or own.outside or not exact else 0, first, instances
     of_nodes = {
         "u": -structure.once("g_axial"),
         "capacitance": structure.once("capacitance"),
@@ -102,7 +101,7 @@ def _compiled(
     }
     connections, numbers = compiled_connections(own, added, *places)
     if exact:
-        numbers = numbers_of(wiring)
+        numbers = on_grid[numbers]  # without those of trains
     cells = Sources(network, 0, network.soma, _threshold(network))
     added_fields = fields_of(
         added, cells, kinds, instances, network.area, network.celsius,

@@ -8,7 +8,7 @@ import numpy as np
 
 from clhines.arrays import starts
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import Net
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
 from clhines.model.model import Events
 from clhines.network.additions import Added
@@ -35,8 +35,17 @@ def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
 
 def divided(
     wiring: Wiring, added: Added, groups: Sequence[Group], dt: float
-) -> tuple[Wiring, Wiring]:
-    """Divide connections: the plastic ones go by the grid, all others at exact times.
+) -> tuple[Wiring, Wiring, np.ndarray]:
+    """Choose for each connection how its events are delivered.
+
+    They go by the grid, as sums of whole steps, from cells, detectors and trains to mechanisms
+    whose events add up; all others at exact times, and all where the network asks for that.
+
+    Returns
+    -------
+    on_grid, exact : Wiring
+    numbers : (k,) int64
+        Places of the weights of `on_grid` in `given_weights`.
 
     Raises
     ------
@@ -44,47 +53,44 @@ def divided(
         A plastic connection that does not act in whole steps.
     """
     parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
-    detected = np.ones(added.num_sources, bool)
+    train, sends = _trains(added), np.zeros(added.num_sources, bool)
     for group, begin in added.emitters:
-        detected[begin : begin + len(group)] = False
+        sends[begin : begin + len(group)] = True
+    masks, exactly = [np.zeros(0, bool)], added.exact or added.bins
     for columns in wiring.given:
-        plastic = columns[5]
-        if plastic.any():
-            name, net = _net(groups, columns)
-            why = ""
-            if net is None or not net.summed:
-                why = f"events act one by one in {name}"
-            elif not detected[columns[0][plastic]].all():
-                why = "its source is an instance that sends events"
-            elif (columns[4][plastic] < dt * (1 - ROUNDING)).any():
-                why = f"its delay is shorter than a step of {dt:g} ms"
-            if why:
-                raise InputError(
-                    f"rule: a connection to {name} is not plastic, as {why}; expected no rule"
-                )
-        for (own, weights), some in zip(parts, (plastic, ~plastic), strict=True):
-            rows = columns[3][some]
-            source, of_group, index, _, delay, mask = (a[some] for a in columns)
-            if len(source):
-                first = rows[:, 0] if rows.shape[1] else np.zeros(len(rows))
-                own.append((source, of_group, index, first, delay, mask))
-                weights.append(rows)
-    on_grid, exact = (Wiring(wiring.network, *part) for part in parts)
-    on_grid.keep(rule=wiring.rule)
-    exact.keep(events=wiring.outside)
-    return on_grid, exact
+        source, of_group, _, rows, delay, plastic = columns
+        mechanism = groups[int(of_group[0])].mechanism if len(of_group) else None
+        sums = mechanism is not None and _sums(mechanism) and rows.shape[1] == 1
+        short = ~train[source] & (delay < dt * (1 - ROUNDING))
+        able = ~sends[source] & ~short if sums else np.zeros(len(source), bool)
+        if (plastic & ~able).any() and mechanism is not None:
+            why = f"a delay is shorter than a step of {dt:g} ms" if (plastic & short).any() else (
+                "its source is an instance that sends events" if sums else
+                "the mechanism takes events one by one")  # fmt: skip
+            raise InputError(
+                f"rule: a connection to {mechanism.name} is not plastic, as {why}; expected no rule"
+            )
+        on_grid = plastic if exactly else able
+        masks.append(np.repeat(on_grid, rows.shape[1]))
+        for (own, weights), some in zip(parts, (on_grid, ~on_grid), strict=True):
+            if some.any():
+                first = rows[some, 0] if rows.shape[1] else np.zeros(np.count_nonzero(some))
+                own.append((*(a[some] for a in columns[:3]), first, delay[some], plastic[some]))
+                weights.append(rows[some])
+    grid, exact = (Wiring(wiring.network, *part) for part in parts)
+    sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
+    events = [
+        [e for e, s in zip(wiring.outside, sums_of, strict=True) if s is w] for w in (True, False)
+    ]
+    grid.keep(events[0], wiring.rule)
+    exact.keep(events[1])
+    return grid, exact, np.flatnonzero(np.concatenate(masks))
 
 
-def _net(groups: Sequence[Group], columns: tuple[np.ndarray, ...]) -> tuple[str, Net | None]:
-    """Return the name of the target of some connections, and what it does with events."""
-    mechanism = groups[int(columns[1][0])].mechanism
-    return mechanism.name, mechanism.program.net
-
-
-def numbers_of(wiring: Wiring) -> np.ndarray:
-    """(k,) int64: places of the weights of plastic connections in `given_weights`."""
-    masks = [np.repeat(c[5], c[3].shape[1]) for c in wiring.given]
-    return np.flatnonzero(np.concatenate([np.zeros(0, bool), *masks]))
+def _sums(mechanism: Mechanism) -> bool:
+    """Whether events of a step may act once, with the sum of their weights."""
+    net = mechanism.program.net
+    return net is not None and net.summed and mechanism.kind != "artificial"
 
 
 def _trains(added: Added) -> np.ndarray:

@@ -162,11 +162,11 @@ def _at_exact_times(
 ) -> Made:
     """Make a run of a network whose events act at exact times."""
     name, asked = "", request.engine != "auto"
-    whole = None if ranks is None else model.forest
+    decisions = None if ranks is None else Decisions.of(model, split=True)
 
     def of_share(part: Model) -> Any:
         nonlocal name
-        run, name = _first(engines, Job(part, request, None, whole, asked))
+        run, name = _first(engines, Job(part, request, decisions, asked))
         return run
 
     with naming_memory(request.what, request.chunk):
@@ -174,7 +174,8 @@ def _at_exact_times(
             return Made(of_share(model), name, request.chunk)
         with ranks.agreed():
             bounds = split(cell_costs(model), ranks.size)
-        run = ExtendedSplit(ranks, model, bounds, of_share)
+        assert decisions is not None
+        run = ExtendedSplit(ranks, decisions, bounds, of_share)
     return Made(run, name, request.chunk)
 
 
@@ -191,7 +192,7 @@ def _in_whole_steps(
             own = part_of(model, first, end)
         epoch = decisions.epoch
         chunk = max(epoch, request.chunk // epoch * epoch)  # no epoch is cut short
-        job = Job(own, replace(request, chunk=chunk), decisions, None, request.engine != "auto")
+        job = Job(own, replace(request, chunk=chunk), decisions, request.engine != "auto")
         with naming_memory(request.what, chunk):
             part, engine = _first(engines, job)
     if share is None or ranks is None:
@@ -211,17 +212,17 @@ def make_steps(job: Job) -> Run:
     if not model.exact:
         return DeviceRun(job.state, Steps(job.state, request.method, **request.options))
     options = cast("dict[str, Any]", {**request.options, "method": request.method})
-    given = job.queue, job.dtype, job.max_spikes
+    given = job.queue, job.dtype, job.max_spikes, job.decisions
     if isinstance(model, CopiedModel):
-        return CopiedSteps(model, *given[:2], max_spikes=given[2], whole=job.whole, **options)
-    return ExtendedSteps(model, *given, whole=job.whole, **options)
+        return CopiedSteps(model, *given[:2], max_spikes=given[2], **options)
+    return ExtendedSteps(model, *given, **options)
 
 
 def make_reference(job: Job) -> Run:
     """Make a run on the host; see `Job`."""
     if not job.model.exact:
         return ReferenceRun(job.model, job.decisions)
-    return ExtendedReference(job.model)
+    return ExtendedReference(job.model, decisions=job.decisions)
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:

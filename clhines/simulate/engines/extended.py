@@ -183,10 +183,10 @@ class ExtendedSteps:
     dtype : float64 or float32
     max_spikes : int, optional
         Spikes that one chunk may have.
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a rank's share of it.
     method : str
         Of the solver.
-    whole : Forest, optional
-        Of the whole network, where `model` is a rank's share of it.
     **options
         Of the solver.
     """
@@ -200,8 +200,8 @@ class ExtendedSteps:
         queue: cl.CommandQueue,
         dtype: np.dtype,
         max_spikes: int | None = None,
+        decisions: Decisions | None = None,
         method: str = "auto",
-        whole: Forest | None = None,
         **options: Any,
     ) -> None:
         self.of_vectors = devices.is_cpu(queue.device) and self.of_vectors
@@ -214,12 +214,14 @@ class ExtendedSteps:
         self.limits = trust.limits(queue.device, self.family, dtype)
         self.max_spikes = max_spikes or MAX_SPIKES
         if self.solves:
+            whole = decisions.network.forest if decisions is not None else None
             self.solver = _solver_of(model, queue, self.dtype, method, whole, options)
+        self._decisions = decisions
         self.wires, self._times = wires_of(model), StepTimes(queue, model.dt)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._wanted: Wanted = tuple(() for _ in model.kinds)
-        self.restart(model, ExtendedReference(one_of(model)))
+        self.restart(model, ExtendedReference(one_of(model), decisions=decisions))
 
     @property
     def device(self) -> cl.Device:
@@ -235,7 +237,9 @@ class ExtendedSteps:
         host : ExtendedReference, optional
             At the start of the model, or of one of its copies.
         """
-        host = host or ExtendedReference(model, self.wires, self._wanted)  # may reject values
+        host = host or ExtendedReference(
+            model, self.wires, self._wanted, self._decisions
+        )  # may reject values
         self.model, self._host = model, host
         self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
         self.grid = self._grid_of(model) if model.on_grid else None
@@ -250,7 +254,7 @@ class ExtendedSteps:
 
     def _grid_of(self, model: Model) -> Grid:
         """Return the events in whole steps, which are delivered after as many as come at once."""
-        decisions = Decisions.of(model)
+        decisions = self._decisions or Decisions.of(model)
         self.max_steps = min(MOST_STEPS, decisions.epoch)
         capacity = len(model.sources.detector_node) * (self.max_steps // 2 + 1)
         return Grid(model, self.queue, decisions, SpikeList.on(self.queue, max(capacity, 1)))
@@ -470,6 +474,11 @@ class ExtendedSteps:
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""
         return self._v[0].get(self.queue)[self.place[node]]
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of the whole network in whole steps."""
+        if self.grid is not None:
+            self.grid.send(source, step, first, count)
 
     def take_voltages(self, v: np.ndarray) -> None:
         """Set the voltages of nodes of other ranks."""

@@ -17,6 +17,7 @@ from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.sources import Wires, wires_of
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import HostReducer, HostReducers
+from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.start import currents, started
 from clhines.simulate.state.state import Chunk, TimedChunk
 
@@ -81,16 +82,25 @@ class ExtendedReference:
         Of a model with the same connections.
     wanted : sequence of tuple of str
         Outputs that are worked out, as `wanted_outputs` gives them.
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a rank's share of it.
 
     Attributes
     ----------
     variables : Variables
     """
 
-    def __init__(self, model: Model, wires: Wires | None = None, wanted: Wanted = ()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        wires: Wires | None = None,
+        wanted: Wanted = (),
+        decisions: Decisions | None = None,
+    ) -> None:
         self.model = model
         self._wires = wires or wires_of(model)
         self.dtype, self.max_steps = np.dtype(np.float64), 1
+        self._decisions = decisions
         self._taken, self._clock = 0, Clock(model.dt)
         self.variables, self.events = self._started(wanted)
         self.records: list[Record] = []
@@ -99,7 +109,7 @@ class ExtendedReference:
         self._rows: list[list[np.ndarray]] = []
 
     def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
-        return started(self.model, self._wires, wanted)
+        return started(self.model, self._wires, wanted, self._decisions)
 
     @cached_property
     def _order(self) -> list[np.ndarray]:
@@ -215,6 +225,12 @@ class ExtendedReference:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         for s, t in zip(source, time, strict=True):
             self.events.append(np.array([s]), np.array([t]))
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of the whole network in whole steps."""
+        if self.variables.grid is not None:
+            for one in np.unique(step).tolist():
+                self.variables.grid.send(one, np.sort(source[step == one]))
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Voltages of nodes."""

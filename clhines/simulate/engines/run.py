@@ -15,7 +15,6 @@ import pyopencl.array as cla
 
 from clhines.device import trust
 from clhines.errors import DeviceMemoryError, InputError
-from clhines.forest import Forest
 from clhines.model.model import Model
 from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.records.currents import current_now
@@ -219,9 +218,7 @@ class Job:
         Of the whole network, or of a rank's share of it.
     request : Request
     decisions : Decisions or None
-        Of the whole network, where events act in whole steps.
-    whole : Forest or None
-        Of the whole network, where `model` is a share of one with events at exact times.
+        Of the whole network, of which `model` may be a rank's share; None: of `model`.
     asked : bool
         Whether the engine was asked for, not one that ``auto`` tries.
     """
@@ -229,7 +226,6 @@ class Job:
     model: Model
     request: Request
     decisions: Decisions | None
-    whole: Forest | None
     asked: bool
 
     @property

@@ -96,6 +96,8 @@ class Variables:
     ----------
     model : Model
     wires : Wires
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a part of it.
 
     Attributes
     ----------
@@ -122,7 +124,7 @@ class Variables:
         Numbers that each stream of Random123 has given.
     """
 
-    def __init__(self, model: Model, wires: Wires) -> None:
+    def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
         self.model, self.wires = model, wires
         n = model.forest.num_nodes
         self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
@@ -149,7 +151,7 @@ class Variables:
         self.cursor = np.zeros(model.netcons.count, np.int64)
         self.ring, self.count = wires.ring.copy(), wires.count.copy()
         self.above = np.zeros(len(model.sources.detector_node), bool)
-        self.grid = HostGrid(model, Decisions.of(model)) if model.on_grid else None
+        self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.on_grid else None
         self.queues = {}
         for k in wires.kinds:
             room, watches = length(model, "event", k), length(model, "watch", k)

@@ -62,7 +62,7 @@ class HostEvents:
         self.append(sources, np.full(len(sources), t + SPIKE_LATE))
         if len(sources):
             self.emitted.append((sources, np.full(len(sources), t)))
-            if variables.grid is not None:
+            if variables.grid is not None and not variables.grid.split:
                 variables.grid.send(step, sources)
 
     def append(self, sources: np.ndarray, times: np.ndarray) -> None:

@@ -31,6 +31,7 @@ class HostGrid:
 
     def __init__(self, model: Model, decisions: Decisions) -> None:
         self.model, self.slots, self.scale = model, decisions.slots, decisions.scale
+        self.split = decisions.split  # spikes of all ranks are sent together
         self.weight = model.connections.weight.copy()
         self._post = model.cell_of_target()[model.connections.target]
         # spikes of the whole network may come, and change traces, where this is a part

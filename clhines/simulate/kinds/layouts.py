@@ -400,7 +400,7 @@ def _blocks_of(
         for_netcons=net.for_netcons if net is not None else 0,
         queue=len(variables.queues[k].time) if k in variables.queues else 0,
         has_net=net is not None and "receive" in program.blocks,
-        summed=model.on_grid and kind.first_target >= 0,
+        summed=model.on_grid and net is not None and net.summed and mechanism.kind != "artificial",
         emits=k in model.sources.emitted,
         ions=ions,
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),

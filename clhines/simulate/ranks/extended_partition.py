@@ -14,7 +14,7 @@ import numpy as np
 from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
 from clhines.model.connections import Connections
-from clhines.model.model import Kind, Model
+from clhines.model.model import Events, Kind, Model
 from clhines.model.sources import NetCons
 from clhines.simulate.events.sources import ring_sizes
 from clhines.simulate.kinds.layouts import is_artificial
@@ -39,6 +39,8 @@ class ExtendedShare:
     instances : list of (count,) int64
         Of each kind.
     connections, weights, detectors : (m,) int64
+    targets, on_grid : (m,) int64
+        Targets of events in whole steps, and connections to them.
     remote : (r,) int64
         Nodes of other ranks at which pointers of this one point.
     """
@@ -62,6 +64,10 @@ class ExtendedShare:
         counts = np.diff(netcons.first_weight)[here]
         self.weights = ranges(netcons.first_weight[:-1][here], counts)
         self.detectors = np.flatnonzero(self._here(self.whole.sources.detector_node))
+        of_kinds = zip(whole.kinds, self.instances, strict=True)
+        targets = [k.first_target + some for k, some in of_kinds if k.first_target >= 0]
+        self.targets = np.concatenate([np.zeros(0, np.int64), *targets])[: whole.num_targets]
+        self.on_grid = np.flatnonzero(np.isin(whole.connections.target, self.targets))
         pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
         every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
         self.remote = every[~self._here(every)]
@@ -72,7 +78,10 @@ class ExtendedShare:
     def model(self) -> Model:
         """Return the model of the rank; nodes of others that are pointed at are beyond its own."""
         whole, (first, end) = self.whole, self.cells
-        cells = slice(first, end)
+        cells, local = slice(first, end), np.full(max(whole.num_targets, 1), -1)
+        local[self.targets] = np.arange(len(self.targets))
+        given, some = whole.connections, self.on_grid
+        events = np.flatnonzero(local[whole.events.target] >= 0)
         return replace(
             whole,
             forest=whole.forest.take(np.arange(first, end)),
@@ -80,7 +89,22 @@ class ExtendedShare:
             of_nodes=whole.of_nodes.part(self.low, self.high),
             kinds=tuple(self._kind(k) for k in range(len(whole.kinds))),
             instances=(),
-            connections=Connections([], [], [], [], 1, 1),
+            num_targets=len(self.targets),
+            connections=Connections(
+                given.source[some],
+                local[given.target[some]],
+                given.weight[some],
+                given.delay[some],
+                given.num_sources,
+                max(len(self.targets), 1),
+                given.plastic[some],
+                given.rule,
+            ),
+            events=Events(
+                local[whole.events.target[events]],
+                whole.events.step[events],
+                whole.events.weight[events],
+            ),
             first_cell=first,
             **self._exact(),
         )
@@ -95,8 +119,16 @@ class ExtendedShare:
                 n: v[some] if isinstance(v, np.ndarray) else v for n, v in kind.parameters.items()
             },
             factor=kind.factor[some],
+            first_target=self._first_target(k),
             first_instance=kind.first_instance + begin,
         )
+
+    def _first_target(self, k: int) -> int:
+        """Return the number of the first instance of a kind among the targets of the rank."""
+        if self.whole.kinds[k].first_target < 0:
+            return -1
+        before = zip(self.whole.kinds[:k], self.instances, strict=False)
+        return sum(len(some) for kind, some in before if kind.first_target >= 0)
 
     def _exact(self) -> dict[str, Any]:
         """Return the fields of ions, sources and everything with exact times."""
@@ -155,6 +187,8 @@ class ExtendedShare:
             {
                 "node": self.nodes,
                 "cell": np.arange(*self.cells),
+                "target": self.targets,
+                "plastic": self.on_grid,
                 "weight": self.weights,
                 "connection": self.connections,
                 "detector": self.detectors,

@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyopencl as cl
 
+from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.simulate.engines.extended import ExtendedSteps
 from clhines.simulate.engines.extended_reference import ExtendedReference
@@ -17,6 +18,7 @@ from clhines.simulate.ranks.extended_partition import ExtendedShare, steps_toget
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.ranks.partition import RankRecords, join
 from clhines.simulate.records.records import Record
+from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.state import Chunk, TimedChunk
 
 PartRun = ExtendedReference | ExtendedSteps
@@ -28,7 +30,8 @@ class ExtendedSplit:
     Parameters
     ----------
     ranks : Ranks
-    whole : Model
+    decisions : Decisions
+        Of the whole network.
     bounds : (size + 1,) int64
         Cells of each rank.
     make : callable
@@ -36,19 +39,24 @@ class ExtendedSplit:
     """
 
     def __init__(
-        self, ranks: Ranks, whole: Model, bounds: np.ndarray, make: Callable[[Model], PartRun]
+        self,
+        ranks: Ranks,
+        decisions: Decisions,
+        bounds: np.ndarray,
+        make: Callable[[Model], PartRun],
     ) -> None:
+        whole = decisions.network
         self.ranks, self.whole = ranks, whole
         with ranks.agreed():
             self._shares = [ExtendedShare(whole, a, b) for a, b in pairwise(bounds.tolist())]
-            self.max_steps = steps_together(self._shares)
+            self.max_steps = min(steps_together(self._shares), decisions.epoch)
             self._own = self._shares[ranks.rank]
             self.run = make(self._own.model())
         every = [s.remote for s in self._shares]
         self._pointed = np.unique(np.concatenate(every))
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         self._records = RankRecords(ranks, self._local)
-        self._started = False
+        self._started, self._taken = False, (-1, 1)
 
     def _from_here(self, source: np.ndarray) -> np.ndarray:
         """Whether sources are of cells of this rank, or artificial."""
@@ -83,9 +91,22 @@ class ExtendedSplit:
             order = np.lexsort((sent, source))
             order = order[~self._from_here(source[order])]
             self.run.take_events(source[order], sent[order])
+            if self.whole.on_grid:
+                self._send(source[detected], time[detected])
             if len(self._pointed):
                 every = np.concatenate([one[2] for one in found])
                 self.run.take_voltages(every[np.searchsorted(self._pointed, self._own.remote)])
+
+    def _send(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Deliver spikes of the whole network in whole steps."""
+        step = np.rint(time / self.whole.dt).astype(np.int64) - 1
+        if (step < 0).any() and self.whole.connections.rule is not None:
+            raise InputError(
+                f"source {source[step < 0][0]} begins above its threshold, which plastic "
+                "connections on several ranks do not take; expected a lower v_init"
+            )
+        first, count = self._taken
+        self.run.send(source, step, min(first, int(step.min(initial=first))), count)
 
     @property
     def device(self) -> cl.Device | None:
@@ -113,6 +134,7 @@ class ExtendedSplit:
         """Take steps; no more than need no events of other ranks."""
         with self.ranks.agreed():
             self.run.advance(first, count, row)
+        self._taken = first, count
 
     def deliver(self, first: int, count: int) -> None:
         """Exchange the events of the steps just taken."""
@@ -149,12 +171,13 @@ class ExtendedSplit:
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of all connections, on all ranks."""
-        found = self.whole.netcons.weight.copy()
+        on_grid, found = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
         for share, part in zip(
             self._shares, self.ranks.comm.allgather(self.run.weights()), strict=True
         ):
-            found[share.weights] = part
-        return found
+            count = len(share.on_grid)
+            on_grid[share.on_grid], found[share.weights] = part[:count], part[count:]
+        return np.concatenate([on_grid, found])
 
     def save(self) -> dict[str, np.ndarray]:
         """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""

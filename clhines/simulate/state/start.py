@@ -12,13 +12,17 @@ from clhines.model.model import DENSITY, Model
 from clhines.simulate.engines.variables import Call, Variables
 from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.sources import Wires
+from clhines.simulate.state.decisions import Decisions
 
 
 def started(
-    model: Model, wires: Wires, wanted: Sequence[tuple[str, ...]] = ()
+    model: Model,
+    wires: Wires,
+    wanted: Sequence[tuple[str, ...]] = (),
+    decisions: Decisions | None = None,
 ) -> tuple[Variables, HostEvents]:
     """Return all variables at t = 0, events due then delivered, spikes of then found."""
-    variables = Variables(model, wires)
+    variables = Variables(model, wires, decisions)
     if wanted:
         variables.wanted = list(wanted)
     events = HostEvents(variables)
