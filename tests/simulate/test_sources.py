@@ -1,10 +1,12 @@
 """Sources of events: detectors and trains, in whole steps and at exact times."""
 
+import mod_files
 import numpy as np
 import pytest
 
 import clhines
-from clhines import Network, Simulation
+from clhines import STDP, InputError, Network, Simulation
+from clhines.model import compile
 
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
@@ -34,3 +36,78 @@ def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
     for own, own_spikes in ours:
         assert np.abs(own - v).max() < 1e-11  # another unknown of the solve
         np.testing.assert_allclose(own_spikes, spikes, rtol=0, atol=1e-9)
+
+
+BESIDE = ("nothing", "detector", "ions", "artificial", "exact")
+
+
+def plastic(beside):
+    """Four cells with plastic connections, and something else that a network may have."""
+    rng = np.random.default_rng(3)
+    net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=4)
+    net.insert("hh")
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    cells = np.tile(np.arange(4), 3)
+    net.event(synapses, cells, 1.0 + np.repeat(7 * np.arange(3), 4) + rng.uniform(0, 4, 12), 0.05)
+    rule = STDP(0.002, 0.0015, w_max=0.1)
+    weights, delays = [0.01, 0.02, 0.03, 0.02, 0.015, 0.01], [1.0, 1.5, 2.0, 1.1, 3.0, 0.7]
+    net.connect([0, 1, 2, 3, 0, 1], synapses, [1, 2, 3, 0, 2, 3], weights, delays, rule)
+    if beside == "detector":
+        net.connect(net.detector([5, 40], -20.0), synapses, [0, 3], 0.01, 2.0)
+    if beside == "ions":
+        for name in ("ext_cad", "ext_ca", "ext_kca"):
+            net.insert(mod_files.ours(name), net.soma)
+    if beside == "artificial":
+        fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
+        net.connect([0, 1], fire, [0, 1], 1.5, 0.6)
+        net.connect(fire, synapses, [3, 2], 0.02, 0.45)
+    net.added.exact = beside == "exact"
+    return net
+
+
+def ran(beside, **options):
+    sim = Simulation(plastic(beside), **options)
+    v = sim.record("v", [0, 30])
+    first = sim.run(12.0)
+    between = sim.arrays()
+    second = sim.run(8.0)
+    spikes = np.concatenate([first.spike_time, second.spike_time])
+    later = Simulation(plastic(beside), **options)
+    later.set_arrays(480, between)
+    np.testing.assert_array_equal(later.run(8.0).spike_time, second.spike_time)
+    np.testing.assert_array_equal(later.voltages(), sim.voltages())
+    return second[v], spikes, sim.weights(), sim.engine
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu-exact"])
+@pytest.mark.parametrize("beside", BESIDE)
+def test_plastic_connections_beside_anything(fast_queue, needs, beside, engine):
+    needs(fast_queue, np.float64)
+    if engine == "epochs-gpu-exact" and beside in ("nothing", "artificial"):
+        pytest.skip("that engine takes no artificial cells, and is for events at exact times")
+    v, spikes, weights, _ = ran(beside, engine="reference")
+    assert len(spikes) >= 8
+    found, same, changed, _ = ran(beside, queue=fast_queue, engine=engine)
+    np.testing.assert_allclose(same, spikes, rtol=0, atol=1e-9)
+    assert np.abs(found - v).max() < 1e-10  # of 800 steps
+    assert np.abs(changed - weights).max() < 1e-15
+    assert np.abs(weights[:6] - [0.01, 0.02, 0.03, 0.02, 0.015, 0.01]).max() > 1e-3
+
+
+def test_what_cannot_be_plastic_is_refused():
+    net = plastic("nothing")
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 1)
+    synapses, rule = net.groups[1], STDP(0.002, 0.0015, w_max=0.1)
+    with pytest.raises(InputError, match="expsyn is not plastic, as its source is an instance"):
+        net.connect(fire, synapses, 0, 0.01, 1.0, rule)
+        compile(net)
+    net = plastic("ions")
+    with pytest.raises(InputError, match="comes from a train of given times, and is not plastic"):
+        net.connect(net.trains([[1.0]]), net.groups[1], 0, 0.01, 1.0, rule)
+        compile(net)
+    net = plastic("detector")
+    net.connect(net.detector([3], -20.0), net.groups[1], 0, 0.01, 0.01, rule)
+    with pytest.raises(
+        InputError, match="expsyn is not plastic, as a delay is shorter than a step"
+    ):
+        compile(net)

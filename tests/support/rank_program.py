@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
 
+import mod_files
 import numpy as np
 from networks import CABLES, DT, mixed_network
 
@@ -41,10 +42,24 @@ def busy_network(cells=40):
     return net, syn
 
 
+def ions_network():
+    """Plastic connections beside ions of .mod files, artificial cells and detectors."""
+    net, syn = busy_network(12)
+    for name in ("ext_cad", "ext_ca", "ext_kca"):
+        net.insert(mod_files.ours(name), net.soma)
+    spikes = net.detector(net.soma[:3] + 2, -30.0)
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
+    net.connect(spikes, syn, [4, 5, 6], 1e-3, 1.3)
+    net.connect(spikes, fire, [0, 1, 0], 0.6, 0.4)
+    net.connect(fire, syn, [7, 8], 1e-3, 0.8)
+    return net, syn
+
+
 CASES = [
     ("mixed steps", mixed_network, 5.0, {"engine": "steps"}),
     ("mixed reference", mixed_network, 2.0, {"engine": "reference"}),
     ("busy auto", busy_network, 12.0, {}),
+    ("plastic beside ions", ions_network, 12.0, {"engine": "steps"}),
     ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
 ]
 
