@@ -163,6 +163,11 @@ class Model:
         return self.connections.count > 0 or len(self.events.step) > 0
 
     @property
+    def num_extra(self) -> int:
+        """Number of detectors besides those of the somas."""
+        return len(self.sources.detector_node) - len(self.soma)
+
+    @property
     def threshold(self) -> np.ndarray:
         """(num_cells,) float64, mV: of the somas."""
         return self.sources.detector_threshold[: len(self.soma)]
@@ -231,6 +236,8 @@ class Model:
         given = self.connections
         if self.on_grid or not self.exact:
             yield Field("incoming", "target", "int64", rows="slot")
+        if not self.exact and self.num_extra:
+            yield Field("above", "detector", "bool")
         if self.exact:
             yield from EXACT
             if len(self.remote_v):

@@ -45,7 +45,7 @@ NEEDS = {  # what users call them
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }
-GRID = frozenset({"grid_times", "plastic", "noise", "trains", "ranks", "solver"})
+GRID = frozenset({"grid_times", "plastic", "noise", "detectors", "trains", "ranks", "solver"})
 EXACT = frozenset(NEEDS) - GRID  # of these any has events act at exact times
 _PLAIN = {"initial", "current", "advance", "receive"}
 

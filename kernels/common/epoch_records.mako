@@ -9,5 +9,19 @@
             if (${spec.recorded.read("node", "it.x")} == ${j}) seen = a${j};
 % endfor
 % endif
+% if spec.detects:
+            if (it.y < 0) {   // a detector: ${"`was_above`"} says whether v was above its threshold before
+                const int d = ~it.y, is_above = seen > detector_threshold[d];
+                if (is_above && !was_above[d]) {
+                    const int k = atomic_inc(spike_count);
+                    if (k < spike_capacity) {
+                        spike_source[k] = detector_source[d];
+                        spike_step[k] = step;
+                    }
+                }
+                was_above[d] = is_above;
+                continue;
+            }
+% endif
             record_v[(long)(record_row + step - first_step) * num_records + it.y] = seen;
         }

@@ -36,7 +36,7 @@
             root_v[unit] = after;
 % endif
 % if not spec.extended:
-            if (before < my_threshold && after >= my_threshold) {
+            if (before <= my_threshold && after > my_threshold) {
                 const int k = atomic_inc(spike_count);
                 if (k < spike_capacity) {
                     spike_source[k] = mine.s6;

@@ -236,7 +236,7 @@ ${after()}
             if (c < 0) continue;
             const real before = ((const real *)&v_root)[lane];
             const real after = ((__global const real *)(v + root))[lane];
-            if (before < threshold[c] && threshold[c] <= after) {
+            if (before <= threshold[c] && after > threshold[c]) {
                 const int place = atomic_inc(spike_count);
                 if (place < capacity) {
                     spike_source[place] = c;
@@ -246,6 +246,21 @@ ${after()}
             if (!isfinite(after) && failed[c] == 0) failed[c] = step + 1;
         }
         for (int k = table[5]; k < table[6]; k++) {
+% if spec.detects:
+            if (record_column[k] < 0) {  // a detector
+                const int d = ~record_column[k];
+                const int is_above = ((__global const real *)v)[record_slot[k]] > detector_threshold[d];
+                if (is_above && !above[d]) {
+                    const int place = atomic_inc(spike_count);
+                    if (place < capacity) {
+                        spike_source[place] = detector_source[d];
+                        spike_step[place] = step;
+                    }
+                }
+                above[d] = is_above;
+                continue;
+            }
+% endif
             const long at = (long)(row + step - first_step) * width + record_column[k];
             record_v[at] = ((__global const real *)v)[record_slot[k]];
         }

@@ -42,7 +42,7 @@ __kernel void between_solves(${signature(spec, "between_solves")})
 % endfor
             const int c = cell[a];
             if (c >= 0) {
-                if (before < threshold[c] && threshold[c] <= v_now) {
+                if (before <= threshold[c] && v_now > threshold[c]) {
                     const int place = atomic_inc(spike_count);
                     if (place < capacity) {
                         spike_source[place] = c;

@@ -64,6 +64,8 @@ class CellEpochSpec(TemplateSpec):
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     samples : bool
         States or currents are recorded, see `sampling`.
+    detects : bool
+        There are detectors besides those of the somas.
     """
 
     template: ClassVar[str] = "simulate/epoch_vector"
@@ -79,7 +81,9 @@ class CellEpochSpec(TemplateSpec):
             "int *restrict spike_count, int num_targets, int slots, real scale_of_events",
             "ulong seed, long *restrict incoming, int row, int width",
             "const int *restrict record_slot, const int *restrict record_column",
-            "real *restrict record_v",
+            "real *restrict record_v, int *restrict above if detects",
+            "const real *restrict detector_threshold if detects",
+            "const int *restrict detector_source if detects",
         )
     }
     of_kind: ClassVar[tuple[str, ...]] = (
@@ -95,6 +99,7 @@ class CellEpochSpec(TemplateSpec):
     secondorder: bool
     noise: str
     samples: bool = False
+    detects: bool = False
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel, last those of each kind and of samples."""
@@ -158,7 +163,9 @@ class CellEpochs:
             for kind, groups in zip(model.kinds, self.groups, strict=True)
         )
         noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
-        self._spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
+        self._spec = CellEpochSpec(
+            real, lanes, kinds, model.secondorder, noise, detects=model.num_extra > 0
+        )
         self._given = self._arguments(variable)
         self._kernel = self._bound([])
 
@@ -182,6 +189,7 @@ class CellEpochs:
         self._record_argument = len(arguments)
         nothing = put(np.zeros(1, np.int32))
         arguments += [np.int32(0), np.int32(0), nothing, nothing, state.record_v]
+        arguments += state.detectors
         for k, kind in enumerate(model.kinds):
             numbers = kind.count, kind.first_target, kind.first_instance
             arguments += [np.int32(n) for n in numbers]
@@ -312,6 +320,8 @@ class CellEpochs:
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
         state, lanes = self.state, self.blocks.lanes
+        column = np.append(np.arange(len(nodes)), ~np.arange(self.model.num_extra))
+        nodes = np.append(nodes, self.model.sources.detector_node[len(self.model.soma) :])
         place = self._place[nodes]
         block = self._block[place // lanes]
         order = np.argsort(block, kind="stable")
@@ -320,7 +330,7 @@ class CellEpochs:
         self._table[:, 5] = self._table[:, 6] - counts
         self._table_on_device.set(self._table.reshape(-1), self.queue)
         slot = place - self._slot[block] * lanes
-        given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]
+        given = [slot[order], column[order]] if len(nodes) else [np.zeros(1), np.zeros(1)]
         lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
         recorded = [np.int32(state.record_v.shape[1]), *lists, state.record_v]
         for k, value in enumerate(recorded, self._record_argument + 1):

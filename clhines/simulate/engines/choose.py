@@ -30,6 +30,7 @@ from clhines.simulate.state.extended_copies import CopiedSteps
 from clhines.solve.solver import Solver
 
 _log = logging.getLogger(__name__)
+_ANY = {"steps", "reference"}  # engines that take every network
 
 
 def check_options(options: Iterable[str], own: Iterable[str]) -> None:
@@ -121,7 +122,8 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
     """
     with agreed(ranks):
         engines = _engines(ranks, model, request)
-    exact = model.exact
+    names = {e.name for e in engines}
+    exact = model.exact or (model.num_extra > 0 and bool(names) and names <= _ANY)
     return (_at_exact_times if exact else _in_whole_steps)(ranks, model, request, overlap, engines)
 
 
@@ -209,7 +211,7 @@ def _in_whole_steps(
 def make_steps(job: Job) -> Run:
     """Make a run by steps; see `Job`."""
     request, model = job.request, job.model
-    if not model.exact:
+    if not model.exact and not model.num_extra:
         return DeviceRun(job.state, Steps(job.state, request.method, **request.options))
     options = cast("dict[str, Any]", {**request.options, "method": request.method})
     given = job.queue, job.dtype, job.max_spikes, job.decisions
@@ -220,7 +222,7 @@ def make_steps(job: Job) -> Run:
 
 def make_reference(job: Job) -> Run:
     """Make a run on the host; see `Job`."""
-    if not job.model.exact:
+    if not job.model.exact and not job.model.num_extra:
         return ReferenceRun(job.model, job.decisions)
     return ExtendedReference(job.model, decisions=job.decisions)
 

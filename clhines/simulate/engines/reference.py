@@ -150,7 +150,7 @@ class ReferenceRun:
     def _find_spikes(self, step: int, before: np.ndarray, after: np.ndarray) -> None:
         model = self.model
         self.failed[(self.failed == 0) & ~np.isfinite(after)] = step + 1
-        cells = np.flatnonzero((before < model.threshold) & (model.threshold <= after))
+        cells = np.flatnonzero((before <= model.threshold) & (after > model.threshold))
         if not len(cells):
             return
         self._spikes.append((step, cells))

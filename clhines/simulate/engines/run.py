@@ -412,7 +412,12 @@ class DeviceRun:
 
     def save(self) -> dict[str, np.ndarray]:
         """Return the state."""
-        return {"v": self.voltages(), **self.state.save()}
+        v, saved = self.voltages(), self.state.save()
+        if self.state.detectors:
+            sources, first = self.model.sources, len(self.model.soma)
+            saved["above"] = v[sources.detector_node] > sources.detector_threshold
+            saved["above"][first:] = self.state.detectors[0].get(self.state.queue) > 0
+        return {"v": v, **saved}
 
     def weights(self) -> np.ndarray:
         """Return the weights as they are now."""
@@ -421,4 +426,7 @@ class DeviceRun:
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Restore a state that `save` returned."""
         self.executor.set_voltages(saved["v"])
+        if self.state.detectors:
+            above = saved["above"][len(self.model.soma) :].astype(np.int32)
+            self.state.detectors[0].set(above, self.state.queue)
         self.state.load(saved)

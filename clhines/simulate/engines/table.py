@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_STEPS = frozenset({"grid_times", "plastic", "noise", "trains", "ranks"})
+_STEPS = frozenset({"grid_times", "plastic", "noise", "detectors", "trains", "ranks"})
 _TIMES = frozenset(
     {
         *("exact_times", "noise", "detectors", "trains", "played", "ions", "random", "nmodl"),

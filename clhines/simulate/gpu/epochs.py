@@ -28,6 +28,7 @@ from clhines.simulate.records.sampling import Sample, arguments
 from clhines.simulate.state.spread import Spread, Storage, each_instance
 from clhines.simulate.state.state import State
 
+_DETECTORS = ("was_above", "detector_threshold", "detector_source")
 _RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_records")
 _CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 
@@ -81,7 +82,12 @@ class BlockEpochs:
         """Record the voltage at natural `nodes`, a column each."""
         plans = (launch.plan for launch in self.launches)
         offsets = self.model.forest.cell_offsets
-        self._shared.set_records(*recorded_lists(offsets, plans, nodes))
+        model = self.model
+        every = np.append(nodes, model.sources.detector_node[len(model.soma) :])
+        starts, entries = recorded_lists(offsets, plans, every)
+        detectors = entries[:, 1] >= len(nodes)  # which have their numbers for columns
+        entries[detectors, 1] = ~(entries[detectors, 1] - len(nodes))
+        self._shared.set_records(starts, entries, len(nodes))
 
     def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
         """Record states and currents from now on; see `Sampling`."""
@@ -162,7 +168,7 @@ class _Shared:
             self.of_kinds |= {f"{spec.name}__states": states, f"{spec.name}__count": count}
             self.of_kinds |= zip(varying(spec), [*factor, *values], strict=True)
         self.threshold = self.reals(model.threshold)
-        self.set_records(np.zeros(model.forest.num_cells + 1), np.zeros((0, 2)))
+        self.set_records(np.zeros(model.forest.num_cells + 1), np.zeros((0, 2)), 0)
 
     def integers(self, values: ArrayLike) -> cla.Array:
         """Int32 on the device, one at least."""
@@ -174,10 +180,10 @@ class _Shared:
         values = np.ascontiguousarray(values, self.state.dtype).reshape(-1)
         return cla.to_device(self.queue, values if values.size else np.zeros(1, values.dtype))
 
-    def set_records(self, starts: np.ndarray, entries: np.ndarray) -> None:
-        """Take first entry of each cell, and entries of lane, row and column."""
+    def set_records(self, starts: np.ndarray, entries: np.ndarray, columns: int) -> None:
+        """Take first entry of each cell, entries of lane, row and column, and how many columns."""
         self._records = [self.integers(starts), self.integers(entries)]
-        self._num_records = np.int32(len(entries))
+        self._num_records = np.int32(columns)
 
     def record_arguments(self, row: int) -> list[program.Argument]:
         """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
@@ -290,7 +296,10 @@ class _Launch:
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
         """Return the kernel with its arguments, of which `advance` changes some."""
         state, model, shared = self._state, self.model, self._shared
-        real, spec = state.dtype.type, replace(self.spec, samples=bool(samples))
+        real, spec = (
+            state.dtype.type,
+            replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
+        )
         series = spec.numbers if spec.takes_series else {}
         given: dict[str, program.Argument] = {
             **self._numbers(),
@@ -309,6 +318,7 @@ class _Launch:
             "spike_count": state.spike_count,
             "spike_capacity": np.int32(state.spike_source.size),
             "failed": state.failed,
+            **dict(zip(_DETECTORS, state.detectors, strict=False)),
             **dict(zip(_RECORDS, shared.record_arguments(0), strict=True)),
             **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
         }

@@ -250,6 +250,8 @@ class EpochSpec(TemplateSpec):
         Lines of `WARP` states of a cell that are in local memory.
     side_by_side : bool
         Rate functions are those of ``common/rates.mako``, without branches; always `by_node`.
+    detects : bool
+        There are detectors besides those of the somas; they are looked for among the records.
     samples : bool
         States or currents are recorded, see `sampling`.
     far : bool
@@ -297,7 +299,9 @@ class EpochSpec(TemplateSpec):
             "int *restrict spike_count, int spike_capacity",
             "int *restrict failed, const int *restrict record_start",
             "const int *restrict record_list, real *restrict record_v",
-            "int record_row, int num_records",
+            "int record_row, int num_records, int *restrict was_above if detects",
+            "const real *restrict detector_threshold if detects",
+            "const int *restrict detector_source if detects",
         ),
     }
     of_kind: ClassVar[tuple[str, ...]] = (
@@ -337,6 +341,7 @@ class EpochSpec(TemplateSpec):
     local_lines: int = field(default=0, repr=False)
     side_by_side: bool = field(default=False, repr=False)
     samples: bool = field(default=False, repr=False)
+    detects: bool = field(default=False, repr=False)
     far: bool = field(default=False, repr=False)
 
     @property

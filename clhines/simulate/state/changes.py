@@ -74,7 +74,7 @@ class DeviceChanges:
     def keep_start(self) -> None:
         """Remember what the run has now as its state at the start."""
         executor = self.run.executor
-        arrays = [*self.state.states]
+        arrays = [*self.state.states, *self.state.detectors[:1]]
         arrays += executor.voltage_arrays() if isinstance(executor, Changeable) else []
         self._start = [(array, array.copy(self.queue)) for array in arrays]
 
@@ -104,6 +104,9 @@ def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
     """Return what `DeviceRun.load` takes of a model at the start."""
     found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
     found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
+    if "above" in found:
+        sources = model.sources
+        found["above"] = model.v_init[sources.detector_node] > sources.detector_threshold
     for k, states in enumerate(model.initial_states()):
         found |= {f.key: states[f.name] for f in model.schema.of("state", k)}
     return found

@@ -129,6 +129,9 @@ class State:
         Spikes of the chunk so far, those beyond the capacity too.
     failed : (num_cells,) int32
         See `Chunk`.
+    detectors : list of arrays, empty where there are none besides the somas
+        Of each whether v is above its threshold, (e,) int32; threshold, (e,) real, mV; and source,
+        (e,) int32.
     reducers : Reducers
         Of what is recorded.
     first_step : int
@@ -173,6 +176,7 @@ class State:
         self.spike_source, self.spike_step, self.spike_count = (
             spikes.source, spikes.step, spikes.count,
         )  # fmt: skip
+        self._put_detectors()
         self.grid = Grid(model, queue, decisions, spikes)
         self.incoming = self.grid.incoming
         self.failed = cla.zeros(queue, cells, np.int32)
@@ -181,6 +185,18 @@ class State:
         self.first_step, self.sampling = 0, False
         self.take_parameters(model)
         self.begin(0, [])
+
+    def _put_detectors(self) -> None:
+        """Put the detectors besides those of the somas on the device."""
+        first, sources, put = len(self.model.soma), self.model.sources, cla.to_device
+        threshold = sources.detector_threshold[first:]
+        above = self.model.v_init[sources.detector_node[first:]] > threshold
+        arrays = (
+            above.astype(np.int32),
+            threshold.astype(self.dtype),
+            sources.detector_source[first:].astype(np.int32),
+        )
+        self.detectors = [put(self.queue, a) for a in arrays if len(a)]
 
     def take_parameters(self, model: Model) -> None:
         """Take the model with other parameters, of which records are made from now on."""
