@@ -150,13 +150,13 @@ def test_needs_of_networks(word):
 def test_what_an_engine_lacks_is_refused_in_words(word, engine):
     needs = model_of(word).needs if word in NETWORKS else model_of("ions").needs | {word}
     device = "gpu" if engine.on == "gpu" else "cpu"
-    if needs <= engine.takes:
+    if needs <= engine.takes | engine.named:
         assert engines_for(needs, engine.name, device) == [engine]
         return
     with pytest.raises(InputError) as found:
         engines_for(needs, engine.name, device)
     text = str(found.value)
-    lacks = needs - engine.takes
+    lacks = needs - engine.takes - engine.named
     assert text.startswith(f"engine={engine.name!r} takes no ") and "\n" not in text
     assert all(NEEDS[w] in text for w in lacks if w != "exact_times" or not lacks & EXACT - {w})
     others = [e for e in ENGINES if f"{e.name!r}" in text.split("expected")[1]]
@@ -232,12 +232,3 @@ def test_engines_of_a_users_own(fast_queue, needs):
 def executor(given):
     """Return one of events in whole steps, of another network."""
     return Steps(Simulation(with_synapse(), DT, queue=given.queue, engine="steps").runner.state)
-
-
-def test_plastic_connections_are_refused_beside_what_needs_exact_times():
-    net = with_synapse(rule=STDP(0.01, 0.01))
-    net.detector([0])
-    with pytest.raises(
-        InputError, match="rule: .* exact times, here for detectors; expected no ru"
-    ):
-        compile(net, DT)

@@ -184,7 +184,7 @@ def voltages(model: Model, queue, dtype, executor, decisions=None):
     else:
         run = {"cells": CellEpochs, "steps": Steps}[executor](state)
     for first in range(0, 60, 20):
-        state.add_events(first, 20)
+        state.grid.add_events(first, 20)
         run.advance(first, 20, first)
     return run.voltages()
 

@@ -240,8 +240,12 @@ def test_fuzz(state, seed, tmp_path):
         ("incoming", lambda a: a + 2**62, r"incoming\[.*\] is .*; expected numbers in its range"),
         ("incoming", lambda a: a.astype(float), "incoming has dtype float64; expected int64"),
         ("plastic_weight", lambda a: a + 1, r"plastic_weight\[0\] is .*; expected numbers in"),
-        ("plastic_step_pre", lambda a: a - 1000, r"plastic_step_pre\[0\] is .*; expected 0 to 100"),
-        ("plastic_step_post", lambda a: a + 2**20, r"plastic_step_post\[0\] is .*; expected 0 to"),
+        (
+            "plastic_step_pre",
+            lambda a: a - 1000,
+            r"plastic_step_pre\[0\] is .*; expected -1 to 100",
+        ),
+        ("plastic_step_post", lambda a: a + 2**20, r"plastic_step_post\[0\] is .*; expected -1 to"),
     ],
 )
 def test_arrays_are_checked_as_those_of_a_file(state, name, change, said):

@@ -31,6 +31,7 @@ from clhines.solve.solver import Solver
 
 _log = logging.getLogger(__name__)
 _ANY = {"steps", "reference"}  # engines that take every network
+_EXACT = {"epochs-gpu-exact", "epochs-cpu-exact"}
 
 
 def check_options(options: Iterable[str], own: Iterable[str]) -> None:
@@ -79,12 +80,13 @@ def engines_for(needs: frozenset[str], asked: str, device: str) -> list[Engine]:
     some = [e for e in ENGINES if e.name == asked]
     if asked in ("auto", FAMILY):
         some = [e for e in ENGINES if e.on == device or (not e.on and asked == "auto")]
-    fit = [e for e in some if needs <= e.takes and e.runs_on(device)]
+    named = {e.name: e.takes | (e.named if e.name == asked else frozenset()) for e in ENGINES}
+    fit = [e for e in some if needs <= named[e.name] and e.runs_on(device)]
     if fit:
         return fit
     others = [e.name for e in ENGINES if needs <= e.takes and e.runs_on(device)]
     expected = listed([repr(name) for name in others] or ["a network without"])
-    lacking = min((needs - e.takes for e in some), key=len) if needs <= ALL else needs - ALL
+    lacking = min((needs - named[e.name] for e in some), key=len) if needs <= ALL else needs - ALL
     if not lacking:
         raise InputError(f"engine={asked!r} is for {some[0].on.upper()}s; expected {expected}")
     if lacking & EXACT > {"exact_times"}:
@@ -124,6 +126,7 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
         engines = _engines(ranks, model, request)
     names = {e.name for e in engines}
     exact = model.exact or (model.num_extra > 0 and bool(names) and names <= _ANY)
+    exact |= bool(names) and names <= _EXACT
     return (_at_exact_times if exact else _in_whole_steps)(ranks, model, request, overlap, engines)
 
 

@@ -21,6 +21,7 @@ from clhines.simulate.engines.extended_reference import (
     Clock,
     ExtendedReference,
     Wanted,
+    check_recorded,
     wanted_outputs,
 )
 from clhines.simulate.engines.steps import of_whole
@@ -389,6 +390,7 @@ class ExtendedSteps:
 
     def _want(self, records: Sequence[Record]) -> None:
         """Have the outputs that are recorded worked out, which takes other kernels."""
+        check_recorded(self.model, records)
         wanted = wanted_outputs(self.model, records)
         if wanted == self._wanted:
             return

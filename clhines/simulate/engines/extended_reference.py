@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from clhines import reference
+from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.model.sources import Played
 from clhines.simulate.engines.axial import axial_currents
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.sources import Wires, wires_of
-from clhines.simulate.records.records import Record
+from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import HostReducer, HostReducers
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.start import currents, started
@@ -61,6 +62,17 @@ def played_at(played: Played, t: float) -> float:
         return float((y[k - 1] + y[k]) / 2)
     share = (t - t0) / (t1 - t0)
     return float((1 - share) * y[k - 1] + share * y[k])
+
+
+def check_recorded(model: Model, records: Sequence[Record]) -> None:
+    """Raise InputError for records of currents that no variable has."""
+    for record in records:
+        if is_current(record, model):
+            name = model.kinds[record.kind].mechanism.name
+            raise InputError(
+                f"record of i of {name}: this engine has no such variable; expected engine='auto', "
+                "or a network without detectors"
+            )
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
@@ -117,6 +129,7 @@ class ExtendedReference:
 
     def want(self, records: Sequence[Record]) -> None:
         """Work out the outputs that are recorded; at the start, those of the start too."""
+        check_recorded(self.model, records)
         wanted = wanted_outputs(self.model, records)
         if wanted == tuple(self.variables.wanted):
             return

@@ -42,6 +42,8 @@ class Engine:
         them, `auto` goes on by steps.
     anywhere : bool
         Whether it can be asked for by name on other devices, which have known answers of it too.
+    named : frozenset of str
+        Needs that it takes too where it is asked for by name.
     """
 
     name: str
@@ -52,11 +54,12 @@ class Engine:
     limits: str = ""
     late: bool = False
     anywhere: bool = False
+    named: frozenset[str] = frozenset()
 
     @property
     def lacks(self) -> frozenset[str]:
         """Needs that another engine takes."""
-        return ALL - self.takes
+        return ALL - self.takes - self.named
 
     def runs_on(self, device: str) -> bool:
         """Whether a device, ``gpu`` or ``cpu``, is one that it can be asked for on."""
@@ -81,6 +84,7 @@ ENGINES = (
         "a cell fits into a work-group",
         late=True,
         anywhere=True,
+        named=frozenset({"grid_times"}),
     ),
     Engine(
         "epochs-cpu",
@@ -96,6 +100,7 @@ ENGINES = (
         _TIMES | _CELLS | {"plastic"},
         "blocks of whole cells, each on one core for many steps, with events at exact times",
         "auto: expected to be faster than steps",
+        named=frozenset({"grid_times"}),
     ),
     Engine(
         "steps",
@@ -123,6 +128,6 @@ MISSING = {
     "other ranks are due; the exchange is written for steps alone",
     "epochs-gpu-exact and epochs-cpu-exact with copies of one network": "their tables list every "
     "instance; only those of steps are repeated on the device",
-    "events in whole steps and at exact times in one network": "the delivery of a connection is "
-    "not yet chosen by itself, so plastic connections are alone with events in whole steps",
+    "epochs-gpu and epochs-cpu of everything": "what has ions, exact times or played values takes "
+    "other kernels, which keep all instances in lists; on CPUs these take about twice the time",
 }

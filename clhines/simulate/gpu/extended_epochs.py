@@ -82,7 +82,8 @@ class ExtendedEpochs(ExtendedSteps):
             network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
             constant_factors=False, inflow=has_constants(model),
         )  # fmt: skip
-        plans = plan_epochs(model, self.dtype, limits, decisions=decisions, by_node=True)
+        lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
+        plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
         self._base_d = model.capacitance_over_dt + model.constant_d
         self.place = np.zeros(model.forest.num_nodes, np.int64)
         self._tables, base = list[_Launch](), 0
