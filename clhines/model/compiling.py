@@ -102,6 +102,8 @@ def _compiled(
     connections, numbers = compiled_connections(own, added, *places)
     if exact:
         numbers = on_grid[numbers]  # without those of trains
+    weights = given_weights(wiring)
+    exactly = np.delete(np.arange(len(weights)), on_grid) if exact else np.zeros(0, np.int64)
     cells = Sources(network, 0, network.soma, _threshold(network))
     added_fields = fields_of(
         added, cells, kinds, instances, network.area, network.celsius,
@@ -116,7 +118,8 @@ def _compiled(
         num_targets=places[1],
         connections=connections,
         numbers=numbers,
-        given_weights=given_weights(wiring),
+        exact_numbers=exactly,
+        given_weights=weights,
         events=compiled_events(own, added, dt, first, instances),
         dt=dt,
         secondorder=_second_order(times[2], exact),

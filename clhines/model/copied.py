@@ -221,6 +221,11 @@ class CopiedModel(Model):
         return given_weights(self._network.wiring(Changes()))
 
     @cached_property
+    def exact_numbers(self) -> np.ndarray:
+        """See `Model`."""
+        return np.arange(len(self.given_weights))
+
+    @cached_property
     def sources(self) -> Sources:
         """See `Model`."""
         return self._added["sources"]

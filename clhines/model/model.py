@@ -89,6 +89,8 @@ class Model:
         Those delivered in whole steps, in the order given; targets are numbered as here.
     numbers : (k,) int64
         Of these connections, places of their weights in `given_weights`.
+    exact_numbers : (m,) int64
+        The same of the weights of `netcons`; those that come from outside have none.
     given_weights : (w,) float64
         Of all connections in the order given.
     events : Events
@@ -132,6 +134,7 @@ class Model:
     num_targets: int
     connections: Connections
     numbers: np.ndarray
+    exact_numbers: np.ndarray
     given_weights: np.ndarray
     events: Events
     sources: Sources

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from clhines.checks import as_number
@@ -64,6 +66,33 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
         middles = np.cumsum(halves)[::2] + 0.5 * dt  # one by one, as rounding has an order
         step[early] = np.searchsorted(middles, time[early])
     return step
+
+
+@lru_cache(maxsize=4)
+def _ends(dt: float, steps: int) -> np.ndarray:
+    halves = np.full(2 * steps + 1, 0.5 * dt)
+    halves[0] = 0.0
+    return np.cumsum(halves)[2::2]
+
+
+def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
+    """Return the times of the ends of steps, ms, on NEURON's clock, which adds half steps.
+
+    Those after the first 2**22 steps are (k + 1) dt.
+
+    Parameters
+    ----------
+    step : (m,) int64
+    dt : float, ms
+
+    Returns
+    -------
+    (m,) float64, ms
+    """
+    last = int(step.max(initial=0))
+    if last >= _CLOCK_STEPS:
+        return (step + 1) * dt
+    return _ends(dt, 1 << (last + 1).bit_length())[step]
 
 
 def whole_steps(duration: object, dt: float) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.errors import InputError, shown
+from clhines.network.times import ends_of
 from clhines.simulate.records.features import FeatureValues
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import packed_columns
@@ -128,7 +129,7 @@ def joined_result(
     cell = np.concatenate(none + [c.spike_cell for c in chunks])
     kept = step < last
     timed = [c.spike_time for c in chunks if isinstance(c, TimedChunk)]
-    time = np.concatenate(timed)[kept] if timed else (step[kept] + 1) * dt
+    time = np.concatenate(timed)[kept] if timed else ends_of(step[kept], dt)
     return Result(t, values, time, cell[kept], cost, times, features)
 
 

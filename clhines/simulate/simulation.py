@@ -300,17 +300,11 @@ class Simulation(Changing, Recording):
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         self._settle()
-        found, model = self.runner.weights(), self._model
-        if not model.exact or model.on_grid:
-            given, rest = model.given_weights.copy(), np.ones(len(model.given_weights), bool)
-            given[model.numbers], rest[model.numbers] = found[: len(model.numbers)], False
-            if model.exact:
-                exact = found[len(model.numbers) :]
-                given[rest] = exact[: np.count_nonzero(rest)]  # those from outside come last
-            return given
-        netcons = model.netcons
-        events = model.sources.count - self.network.added.num_sources  # from outside come last
-        return found[: netcons.first_weight[netcons.count - events]]
+        found, model, given = self.runner.weights(), self._model, self._model.given_weights.copy()
+        own, exact = found[: len(model.numbers)], found[len(model.numbers) :]
+        given[model.numbers] = own
+        given[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
+        return given
 
     @exclusive
     def save(self, path: PathLike) -> None:

@@ -111,3 +111,49 @@ def test_what_cannot_be_plastic_is_refused():
         InputError, match="expsyn is not plastic, as a delay is shorter than a step"
     ):
         compile(net)
+
+
+def with_all_sources(beside):
+    """Connections of trains, cells, detectors and artificial cells, in the order given."""
+    net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=3)
+    net.insert("hh")
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect(net.trains([[1.0, 9.0], [4.0]]), synapses, [0, 1], [0.05, 0.04], [0.3, 0.0])
+    net.connect([0, 1], synapses, [1, 2], [0.02, 0.03], 1.0)
+    net.connect(net.detector([5, 40], -20.0), synapses, [0, 2], [0.01, 0.015], [2.0, 1.0])
+    if beside == "ions":
+        for name in ("ext_cad", "ext_ca", "ext_kca"):
+            net.insert(mod_files.ours(name), net.soma)
+        fire = net.add_artificial(mod_files.ours("ext_fire"), 1)
+        net.connect([0], fire, 0, 1.5, 0.6)
+        net.connect(fire, synapses, 2, 0.02, 0.45)
+    return net
+
+
+@pytest.mark.parametrize("beside", ["nothing", "ions"])
+def test_weights_keep_their_order_and_can_be_set(fast_queue, needs, beside):
+    """Also of simulations that go on, get other events and are branched."""
+    needs(fast_queue, np.float64)
+    found = []
+    for engine in ("reference", "steps", "auto"):
+        queue = None if engine == "reference" else fast_queue
+        sim = Simulation(with_all_sources(beside), queue=queue, engine=engine)
+        v = sim.record("v", [0, 30])
+        sim.run(5.0)
+        given = sim.weights()
+        assert given[:6].tolist() == [0.05, 0.04, 0.02, 0.03, 0.01, 0.015]
+        sim.set(weight=given * np.linspace(0.5, 1.5, len(given)))
+        np.testing.assert_array_equal(sim.weights(), given * np.linspace(0.5, 1.5, len(given)))
+        first = sim.run(8.0)
+        sim.set(events=[(sim.network.groups[1], 0, 20.0, 0.05)])
+        second = sim.run(12.0)
+        copies = sim.branch(2)
+        record = copies.record("v", [0, 30])
+        later, last = copies.run(3.0), sim.run(3.0)
+        assert np.abs(later[record] - last[v]).max() < 1e-11
+        spikes = np.concatenate([first.spike_time, second.spike_time])
+        found.append((np.concatenate([first[v], second[v], last[v]]), spikes))
+    assert len(spikes) >= 5
+    for other, times in found[1:]:
+        assert np.abs(other - found[0][0]).max() < 1e-11
+        np.testing.assert_allclose(times, found[0][1], rtol=0, atol=1e-9)
