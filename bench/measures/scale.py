@@ -286,11 +286,12 @@ WIRE = 25e9  # bytes a second into a machine, of a network of 200 Gbit/s
 
 def decode_seconds(count: int = 10**6) -> float:
     """Seconds that a rank's host takes for a spike that it gets."""
-    codes = [np.random.default_rng(0).integers(0, 2**31, count).astype(np.uint32)]
+    codes = [np.random.default_rng(0).integers(0, 2**26, count).astype(np.uint32)]
+    sources = [np.arange(2**20)]
     taken = []
     for _ in range(5):
         begin = time.perf_counter()
-        source, step = mpi.decoded(codes, np.zeros(2, np.int64), 0, 64)
+        source, step = mpi.decoded(codes, sources, 0, 64)
         source.astype(np.int32), step.astype(np.int32)
         taken.append(time.perf_counter() - begin)
     return float(np.median(taken)) / count

@@ -21,7 +21,7 @@ from clhines.network.changes import Changes, Value, as_events, as_value, check_n
 from clhines.network.groups import Group
 from clhines.network.network import Network, check_begins
 from clhines.simulate.engines.choose import Made, make_run
-from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.run import DeviceRun, Request, Run
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed
@@ -357,7 +357,7 @@ class Changing:
         self, saved: dict[str, np.ndarray], weight: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Return a state whose events under way have other weights."""
-        if "incoming" not in saved:  # of other ranks, and extended networks
+        if "incoming" not in saved:  # of other ranks, and networks with exact times
             return saved
         sums = self._under_way.sums(weight, self._model, self._unit, self._step)
         return saved | {"incoming": sums.reshape(saved["incoming"].shape)}
@@ -373,7 +373,7 @@ class Changing:
             model = self._compiled()
         start_is_old = self._start_is_old
         run, same = self.runner, model.sources is self._model.sources
-        if same and isinstance(run, ExtendedSteps) and run.restarts:
+        if same and isinstance(run, ExactSteps) and run.restarts:
             run.restart(model)
             made = Made(self.runner, self.engine, self.chunk)
         else:

@@ -28,7 +28,7 @@
         a${j} = ${f"2 * x - v{j}" if spec.secondorder else "x"};
 % else:
         x = a${j} - w${j} * top - e${j} * x;
-% if spec.extended:
+% if spec.exact:
         if (length > ${j}) V(place${j}) += ${"2 * x" if spec.secondorder else "x"};
 % else:
         if (length > ${j}) V(place${j}) = ${f"2 * x - V(place{j})" if spec.secondorder else "x"};

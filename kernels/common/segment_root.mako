@@ -23,7 +23,7 @@
 % endif
             my_x = g * reciprocal(pivot);
             const real before = ${"root_v[unit]" if spec.constant else "old_root"};
-% if spec.extended:
+% if spec.exact:
             const real after = before + ${"2 * my_x" if spec.secondorder else "my_x"};
 % else:
             const real after = ${"2 * my_x - before" if spec.secondorder else "my_x"};
@@ -35,7 +35,7 @@
 % if spec.constant:
             root_v[unit] = after;
 % endif
-% if not spec.extended:
+% if not spec.exact:
             if (before <= my_threshold && after > my_threshold) {
                 const int k = atomic_inc(spike_count);
                 if (k < spike_capacity) {

@@ -7,7 +7,7 @@
 <% M = spec.segment %>\
 
         // segments, towards their last nodes
-% if spec.extended:
+% if spec.exact:
         // the current from the parent, which the parent loses
         real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
         if (used) A(tied_place) += sum_b;
@@ -46,7 +46,7 @@
 % for j in range(M):
         {   // past the last that is eliminated nothing changes but x, which is handed on
             const bool goes = ${j} < num_eliminated;
-% if spec.extended and j + 1 < M:   # the last node's tie is 0
+% if spec.exact and j + 1 < M:   # the last node's tie is 0
             const real tie = length > ${j} ? tie_of[place${j}] : (real)0;
             const real flow = tie * (V(place${j}) - V(place${j + 1}));
             const real d = w${j} - less_d, b = a${j} + flow - less_b;
@@ -71,7 +71,7 @@
 % if not (spec.ptx and spec.real == "double"):
             less_d = tie * f2;
 % endif
-            less_b = f2 * b${" + flow" if spec.extended and j + 1 < M else ""};
+            less_b = f2 * b${" + flow" if spec.exact and j + 1 < M else ""};
             my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
             a${j} = b * inverse;
             w${j} = f1;

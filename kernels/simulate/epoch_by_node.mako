@@ -1,14 +1,14 @@
 <%page args="spec"/>\
 <%
     M = spec.segment
-    lists = "common/extended_lists" if spec.extended else "common/node_lists"
-    states = "common/extended_states" if spec.extended else "common/node_states"
+    lists = "common/exact_lists" if spec.exact else "common/node_lists"
+    states = "common/exact_states" if spec.exact else "common/node_states"
 %>\
 ## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
 ## currents, and leaves the node's d and b in W and A; then a lane a segment eliminates, and goes back. States
 ## are in lines of the lists, in global memory or where there is room in local memory. A launch takes the lists
-## once more than it takes steps, which ends the last step. Extended networks solve for the change of v.
+## once more than it takes steps, which ends the last step. Networks with exact times solve for the change of v.
 ${part("common/epoch_title")}\
 // Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
@@ -26,7 +26,7 @@ ${part("common/epoch_lane")}\
 ${part("common/rate_constants")}\
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 ${part("common/epoch_local")}\
-% if spec.extended:
+% if spec.exact:
     // where the last node of the segment's parent is, less the parent
     const int over = ${spec.link.read("parent", "me.x", "NONE")};
     const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
@@ -41,7 +41,7 @@ ${part("common/epoch_local")}\
     __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
 % endif
     const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
-% if not spec.extended:
+% if not spec.exact:
     const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
     const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
 % endif
@@ -67,7 +67,7 @@ ${part(lists)}\
 ${part("common/segment_lane", 8)}\
         const int column = is_inner ? lane : lane - inner;
         __local const int *row = rows_here + (is_inner ? 0 : ${M});
-% if spec.extended:
+% if spec.exact:
         // the node that is tied to the parent's last one: that a step solves for changes of v, currents
         // between neighbours are of v before it
         const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;

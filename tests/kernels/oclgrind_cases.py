@@ -12,7 +12,7 @@ import pyopencl.array as cla
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
 
-import extended_cells
+import exact_cells
 import mod_files
 from networks import blocks
 from systems import families, forest_for, make_system, updates_for
@@ -28,11 +28,11 @@ from clhines.model.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
-from clhines.simulate.cpu import extended_blocks
-from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
+from clhines.simulate.cpu import blocks as cell_blocks
+from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.cpu.vectors import CellEpochs
-from clhines.simulate.engines import choose, extended
+from clhines.simulate.engines import choose, exact_steps
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
@@ -313,7 +313,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     assert len(sim.run(0.3).t) == 4
 
 
-def extended_case(queue, dtype):
+def exact_case(queue, dtype):
     """Some steps with ions, a table, pointers, random numbers, trains and artificial cells.
 
     `ext_watch` begins above its threshold's other side; events come from the first step on.
@@ -342,30 +342,30 @@ def extended_case(queue, dtype):
     assert all(np.isfinite(found[k]).all() for k in number)
 
 
-def extended_epochs_case(queue, dtype):
+def exact_epochs_case(queue, dtype):
     """The same kinds of things by epochs of whole cells, which take no pointers and no senders."""
-    net, groups = extended_cells.network()
+    net, groups = exact_cells.network()
     sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu-exact")
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
     found = sim.run(0.3)
     assert all(np.isfinite(found[k]).all() for k in number)
 
 
-def extended_blocks_case(queue, dtype):
+def blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
-    planned = extended_blocks.plan_blocks
+    planned = cell_blocks.plan_blocks
     cpu = SimpleNamespace(**{**vars(devices), "is_cpu": lambda _: True})
-    choose.devices = extended.devices = cpu
-    extended_blocks.plan_blocks = lambda model, wires, _, always: blocks_of(
-        model, wires, work_of(model), extended_cells.CELLS, 1.0
+    choose.devices = exact_steps.devices = cpu
+    cell_blocks.plan_blocks = lambda model, wires, _, always: blocks_of(
+        model, wires, work_of(model), exact_cells.CELLS, 1.0
     )
     try:
-        net, groups = extended_cells.network()
+        net, groups = exact_cells.network()
         sim = Simulation(net, 0.05, dtype, queue=queue)
     finally:
-        choose.devices = extended.devices = devices
-        extended_blocks.plan_blocks = planned
-    assert isinstance(sim.runner, ExtendedBlocks)
+        choose.devices = exact_steps.devices = devices
+        cell_blocks.plan_blocks = planned
+    assert isinstance(sim.runner, CellBlocks)
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
     found = sim.run(0.3)
     assert all(np.isfinite(found[k]).all() for k in number)
@@ -429,9 +429,9 @@ def clean_cases():
             yield label, lambda queue, a=arguments: network_case(queue, *a)
     arguments = "blocks", "float64", 2, True
     yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
-    yield "network: extended", lambda queue: extended_case(queue, "float64")
-    yield "network: extended epochs", lambda queue: extended_epochs_case(queue, "float64")
-    yield "network: extended blocks", lambda queue: extended_blocks_case(queue, "float64")
+    yield "network: exact steps", lambda queue: exact_case(queue, "float64")
+    yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
+    yield "network: cell blocks", lambda queue: blocks_case(queue, "float64")
     for dtype in ("float64", "float32"):
         yield f"copies, {dtype}", lambda queue, a=dtype: tiled_case(queue, a)
     for dtype in (np.float64, np.float32):

@@ -28,14 +28,14 @@ from clhines.model import compile
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.extended_blocks import ExtendedBlocksSpec
+from clhines.simulate.cpu.blocks import CellBlocksSpec
 from clhines.simulate.engines.steps import StepSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run, plasticity
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.gpu import plan as epoch_plan
-from clhines.simulate.gpu.extended_lists import with_blocks
+from clhines.simulate.gpu.exact_lists import with_blocks
 from clhines.simulate.kinds import spec as kinds
 from clhines.simulate.kinds.layouts import filled_arenas, spec_of
 from clhines.simulate.records.currents import CurrentsSpec
@@ -47,8 +47,8 @@ from clhines.solve.loaded import PermuteSpec
 from clhines.solve.mixed import ResidualSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
-import extended_cells
-import extended_ranks
+import exact_cells
+import exact_ranks
 
 FILE = Path(__file__).with_name("snapshots.json")
 PAGE = Path(__file__).parents[2] / "docs" / "how-it-works" / "generated.md"
@@ -147,10 +147,10 @@ def network_specs(dtype, limits):
                 yield from (plan.spec, replace(plan.spec, samples=True))
 
 
-def extended_specs(dtype):
-    """Specs of the kernels of an extended network with mechanisms of all kinds."""
+def exact_specs(dtype):
+    """Specs of the kernels of a network with exact times with mechanisms of all kinds."""
     real = real_name(dtype)
-    net, _ = extended_ranks.network()
+    net, _ = exact_ranks.network()
     for secondorder in (0, 1, 2):
         model = compile(net, 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
@@ -159,12 +159,12 @@ def extended_specs(dtype):
         spec, _ = spec_of(variables, tables, real, None, vector_bytes=64 * (secondorder == 1))
         yield spec
         if spec.wide:
-            yield ExtendedBlocksSpec.of(spec)
+            yield CellBlocksSpec.of(spec)
 
 
-def extended_epoch_specs(dtype, limits):
-    """Specs of epochs of an extended network."""
-    net = extended_cells.network()[0]
+def exact_epoch_specs(dtype, limits):
+    """Specs of epochs of a network with exact times."""
+    net = exact_cells.network()[0]
     for secondorder in (0, 1):
         model = compile(net, 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
@@ -201,11 +201,11 @@ def specs():
         if limits.local_bytes >= GPU.local_bytes:
             yield f"{name}; {dtype}; networks", name, list(network_specs(dtype, limits))
             if not limits.is_cpu:
-                found = list(extended_epoch_specs(dtype, limits))
-                yield f"{name}; {dtype}; extended networks", name, found
+                found = list(exact_epoch_specs(dtype, limits))
+                yield f"{name}; {dtype}; networks with exact times", name, found
     for dtype in ("float64", "float32"):
         yield f"any; {dtype}; others", "any", list(other_specs(dtype))
-        yield f"any; {dtype}; extended networks", "any", list(extended_specs(dtype))
+        yield f"any; {dtype}; networks with exact times", "any", list(exact_specs(dtype))
 
 
 def hashes():

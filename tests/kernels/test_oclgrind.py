@@ -141,14 +141,14 @@ def test_every_template_is_covered():
         "simulate/record",
         "simulate/features",
         "simulate/reduced",
-        "simulate/extended",
-        "simulate/extended_blocks",
+        "simulate/exact_steps",
+        "simulate/blocks",
         "simulate/spread",
         "simulate/tiled",
     }
     taken_in = {
         "common/epoch": ("functions", "lane", "local", "macros", "records", "title"),
-        "common/extended": ("functions", "lists", "states", "vectors"),
+        "common/exact": ("functions", "lists", "states", "vectors"),
         "common/instances": ("begin", "end", "step"),
         "common/node": ("lists", "states"),
         "common/segment": ("back", "lane", "places", "registers", "root", "rounds", "sweep"),

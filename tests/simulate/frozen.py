@@ -31,8 +31,8 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 sys.path.append(str(Path(__file__).parents[2]))
-import extended_cells
-import extended_ranks
+import exact_cells
+import exact_ranks
 import mod_files
 import networks
 import numpy as np
@@ -169,9 +169,9 @@ MODELS = {
     "l5pc": lambda: neuron("l5pc"),
     "l5pc.mod": lambda: neuron("l5pc-table"),
     "granule": lambda: neuron("granule", 3, 40.0),
-    "ions": lambda: extended_cells.network()[0],
-    "alike": lambda: extended_cells.network(like=True)[0],
-    "all": lambda: extended_ranks.network()[0],
+    "ions": lambda: exact_cells.network()[0],
+    "alike": lambda: exact_cells.network(like=True)[0],
+    "all": lambda: exact_ranks.network()[0],
     "random": random_points,
 }
 

@@ -61,7 +61,7 @@ def test_short_sections_are_those_of_neuron(fast_queue, needs, engine, dtype, se
     e, expected, arrays = in_neuron(h, secondorder)
     net, nodes = Network.from_arrays(*arrays), np.arange(len(PARENT))
     net.insert("pas", nodes, g=1e-4, e=e)
-    net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # which makes it an extended network
+    net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # which makes it a network with exact times
     given = {"queue": fast_queue, "engine": engine, "secondorder": secondorder, "v_init": V_INIT}
     sim = Simulation(net, DT, dtype, **given)
     assert sim.model.exact

@@ -211,7 +211,7 @@ def test_weights_events_and_voltages_at_the_start(engine, fast_queue):
 
 
 @pytest.mark.parametrize("engine", ["steps", "reference"])
-def test_an_extended_network_takes_other_values(engine, fast_queue):
+def test_a_network_with_exact_times_takes_other_values(engine, fast_queue):
     def build(gl, weight):
         net = Network(CABLES, CELLS)
         hh = net.insert("hh", "soma", gl=gl)
@@ -434,15 +434,15 @@ def test_weights_act_on_events_under_way_with_stdp(engine, fast_queue):
 
 
 @pytest.mark.parametrize("engine", ["steps", "reference"])
-def test_weights_are_the_same_in_extended_networks(engine, fast_queue):
+def test_weights_are_the_same_at_exact_times(engine, fast_queue):
     """These deliver as NEURON does: the weight is looked up when an event is due."""
     found = []
-    for extended in (False, True):
+    for exact in (False, True):
         net = delayed(0.004)
-        if extended:
+        if exact:
             net.added.exact = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
-        assert sim.model.exact == extended
+        assert sim.model.exact == exact
         number = sim.record("v", net.soma)
         first = sim.run(2.0)
         sim.set(weight=np.full(3 * CELLS, 0.05))

@@ -160,7 +160,7 @@ def test_models_that_cannot_be_copied_are_refused():
         Population(Network(CABLES, 2), PARAMETERS, PROTOCOLS)
 
 
-def extended_model(gca=None, tau=None):
+def exact_model(gca=None, tau=None):
     """One cell with ions, a pointer, played values, trains, a detector and artificial cells."""
     ours, area = mod_files.ours, np.linspace(400, 1400, 6)
     net = Network.from_arrays([-1, 0, 1, 2, 3, 4], [0, 6], area, np.full(6, 0.1), 1e-5 * area)
@@ -180,7 +180,7 @@ def extended_model(gca=None, tau=None):
     return net
 
 
-def test_extended_models(fast_queue, caplog):
+def test_models_with_exact_times(fast_queue, caplog):
     """Each copy has its own sources, ions, pointers and played values: the model alone."""
     sets = np.array([[2e-4, 5.0], [1e-3, 20.0], [4e-4, 9.0]])
     protocols = {
@@ -189,7 +189,7 @@ def test_extended_models(fast_queue, caplog):
     }
     parameters = {"ca": GCA, "tau": ("ext_fire", "tau")}
     many = Population(
-        extended_model(), parameters, protocols, dt=0.05, batch=2, record=5, queue=fast_queue
+        exact_model(), parameters, protocols, dt=0.05, batch=2, record=5, queue=fast_queue
     )
     many.evaluate(sets)
     built = len(program.build_seconds)
@@ -198,7 +198,7 @@ def test_extended_models(fast_queue, caplog):
     assert len(program.build_seconds) == built
     assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
     for n, p in ((0, 0), (1, 0), (2, 0), (1, 1)):
-        net = extended_model(*sets[n])
+        net = exact_model(*sets[n])
         if not p:
             net.add("iclamp", 0, amp=0.3, delay=0.5, dur=4.0)
         sim = Simulation(net, 0.05, engine="reference")

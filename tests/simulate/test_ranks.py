@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import extended_ranks
+import exact_ranks
 import numpy as np
 import pytest
 from networks import CABLES, DT, mixed_network, simple_network
@@ -30,7 +30,7 @@ from clhines.simulate.ranks import partition
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.state import State
 
-EXTENDED = Path(__file__).parents[1] / "support" / "extended_ranks.py"
+EXACT = Path(__file__).parents[1] / "support" / "exact_ranks.py"
 PROGRAM = Path(__file__).parents[1] / "support" / "rank_program.py"
 MPIEXEC = os.environ.get("MPIEXEC") or shutil.which(
     "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -244,21 +244,21 @@ def ranks(one_process):
 @pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize("count", [2, 3, 4])  # 18, 12 and 12, 6 and more nodes per rank
-def test_extended_networks_have_the_same_bits_on_ranks(extended, count):
+def test_networks_with_exact_times_have_the_same_bits_on_ranks(exact, count):
     """Events, pointers over ranks, artificial cells; a state saved by one process."""
-    folder, expected = extended
-    done, _ = mpiexec(count, EXTENDED, folder)
+    folder, expected = exact
+    done, _ = mpiexec(count, EXACT, folder)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / f"found{count}.json").read_text()) == expected
     assert expected["steps"][1] == expected["steps"][2] and expected["steps"][3] > 20
 
 
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory):
-    """What one process finds of an extended network, and where it has saved."""
-    folder = tmp_path_factory.mktemp("extended")
+def exact(tmp_path_factory):
+    """What one process finds of a network with exact times, and where it has saved."""
+    folder = tmp_path_factory.mktemp("exact")
     engines = "reference", "steps"
-    return folder, {engine: extended_ranks.found(folder, None, engine) for engine in engines}
+    return folder, {engine: exact_ranks.found(folder, None, engine) for engine in engines}
 
 
 def check_differing(texts):

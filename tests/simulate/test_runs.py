@@ -5,19 +5,19 @@ import inspect
 import pytest
 
 from clhines.simulate.cpu.vectors import CellEpochs
-from clhines.simulate.engines.extended import ExtendedSteps
-from clhines.simulate.engines.extended_reference import ExtendedReference
+from clhines.simulate.engines.exact_reference import ExactReference
+from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.reference import ReferenceRun
 from clhines.simulate.engines.run import DeviceRun, Executor, PartRun, Run
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.epochs import BlockEpochs
-from clhines.simulate.ranks.extended_ranks import ExtendedSplit
+from clhines.simulate.ranks.exact_split import ExactSplit
 from clhines.simulate.ranks.split import SplitRun
 
 PLAYED = [
     *((Executor, cls) for cls in (BlockEpochs, CellEpochs, Steps)),
     *((PartRun, cls) for cls in (DeviceRun, ReferenceRun)),
-    *((Run, cls) for cls in (ExtendedReference, ExtendedSteps, ExtendedSplit, SplitRun)),
+    *((Run, cls) for cls in (ExactReference, ExactSteps, ExactSplit, SplitRun)),
 ]
 
 

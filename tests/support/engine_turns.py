@@ -9,7 +9,7 @@ import json
 import sys
 
 import numpy as np
-from extended_cells import network as extended_network
+from exact_cells import network as exact_network
 from networks import DT, mixed_network
 
 from clhines import Simulation
@@ -76,7 +76,7 @@ def of_network(net, dt):
 def main(index, width, *runs):
     models = {
         "texts": lambda: of_network(mixed_network()[0], DT),
-        "mod": lambda: of_network(extended_network()[0], 0.05),
+        "mod": lambda: of_network(exact_network()[0], 0.05),
         "neuron": in_neuron,
     }
     device = dict(devices.all_devices())[index]

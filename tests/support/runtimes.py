@@ -23,7 +23,7 @@ SELECTION = (  # test -> what it covers
     "tests/simulate/test_epoch_vector.py::test_groups_of_instances_that_lie_anywhere",
     "tests/simulate/test_delivery.py::test_every_algorithm_gives_the_bits_of_numpy",
     "tests/simulate/test_plasticity.py::test_the_bits_of_numpy",
-    "tests/simulate/test_extended.py::test_kernels_on_every_device",  # needs NEURON
+    "tests/simulate/test_exact.py::test_kernels_on_every_device",  # needs NEURON
 )
 
 

@@ -2,7 +2,7 @@
 
 PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/epoch_vector": "simulate.cpu.vectors",
-    "simulate/extended_blocks": "simulate.cpu.extended_blocks",
+    "simulate/blocks": "simulate.cpu.blocks",
     "simulate/currents": "simulate.records.currents",
     "simulate/features": "simulate.records.features",
     "simulate/reduced": "simulate.records.reduced",
@@ -14,7 +14,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/epoch_by_node": "simulate.gpu.spec",
     "simulate/epoch_constant": "simulate.gpu.spec",
     "simulate/epoch_factors": "simulate.gpu.spec",
-    "simulate/extended": "simulate.kinds.calls",
+    "simulate/exact_steps": "simulate.kinds.calls",
     "simulate/delivery": "simulate.events.grid_spec",
     "simulate/events": "simulate.events.grid_run",
     "simulate/record": "simulate.state.state",

@@ -15,18 +15,18 @@ from clhines.model.copied import CopiedModel
 from clhines.model.model import Model
 from clhines.model.needs import EXACT, listed, phrases
 from clhines.plan.methods import METHODS
-from clhines.simulate.engines.extended import ExtendedSteps
-from clhines.simulate.engines.extended_reference import ExtendedReference
+from clhines.simulate.engines.exact_reference import ExactReference
+from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.reference import ReferenceRun
 from clhines.simulate.engines.run import DeviceRun, Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
-from clhines.simulate.ranks.extended_ranks import ExtendedSplit
+from clhines.simulate.ranks.exact_split import ExactSplit
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, part_of, split
 from clhines.simulate.ranks.split import SplitRun
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.extended_copies import CopiedSteps
+from clhines.simulate.state.exact_copies import CopiedSteps
 from clhines.solve.solver import Solver
 
 _log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def _at_exact_times(
         with ranks.agreed():
             bounds = split(cell_costs(model), ranks.size)
         assert decisions is not None
-        run = ExtendedSplit(ranks, decisions, bounds, of_share)
+        run = ExactSplit(ranks, decisions, bounds, of_share)
     return Made(run, name, request.chunk)
 
 
@@ -220,14 +220,14 @@ def make_steps(job: Job) -> Run:
     given = job.queue, job.dtype, job.max_spikes, job.decisions
     if isinstance(model, CopiedModel):
         return CopiedSteps(model, *given[:2], max_spikes=given[2], **options)
-    return ExtendedSteps(model, *given, **options)
+    return ExactSteps(model, *given, **options)
 
 
 def make_reference(job: Job) -> Run:
     """Make a run on the host; see `Job`."""
     if not job.model.exact and not job.model.num_extra:
         return ReferenceRun(job.model, job.decisions)
-    return ExtendedReference(job.model, decisions=job.decisions)
+    return ExactReference(job.model, decisions=job.decisions)
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:

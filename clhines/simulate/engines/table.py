@@ -77,7 +77,7 @@ ENGINES = (
     ),
     Engine(
         "epochs-gpu-exact",
-        "gpu.extended_epochs:make",
+        "gpu.exact_epochs:make",
         "gpu",
         _TIMES | {"bins", "plastic"},
         "the same, with events at exact times",
@@ -95,7 +95,7 @@ ENGINES = (
     ),
     Engine(
         "epochs-cpu-exact",
-        "cpu.extended_blocks:make",
+        "cpu.blocks:make",
         "cpu",
         _TIMES | _CELLS | {"plastic"},
         "blocks of whole cells, each on one core for many steps, with events at exact times",

@@ -1,4 +1,4 @@
-"""Variables: all that changes in an extended network, in NumPy, and calls of mechanisms' blocks.
+"""Variables: all that changes in a network, in NumPy, and calls of mechanisms' blocks.
 
 The reference executor works on them; executors on devices begin with the values that `start` has
 given them.
@@ -90,7 +90,7 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 
 
 class Variables:
-    """All that changes in an extended network.
+    """All that changes in a network with exact times.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Variables:
     failed : (num_cells,) int32
         1 + the first step after which a voltage was not finite, or 0.
     remote_v : (r,) float64, mV
-        Of nodes of other ranks; see `Extended`.
+        Of nodes of other ranks; see `Model.remote_v`.
     wanted : list of tuple of str
         Outputs of each kind that are worked out, as they are recorded.
     parameters, states, outputs : list of dict of name -> (count,) float64

@@ -1,4 +1,4 @@
-"""Events of an extended network on the host: the same rules as in ``extended.mako``, in NumPy."""
+"""Events on the host: the same rules as in ``exact_functions.mako``, in NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
 
 class HostEvents:
-    """Delivers events to the instances of an extended network.
+    """Delivers events to the instances of a network with exact times.
 
     Parameters
     ----------

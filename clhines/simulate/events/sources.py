@@ -1,4 +1,4 @@
-"""Wires: the tables by which events come from sources to instances in an extended network.
+"""Wires: the tables by which events come from sources to instances in a network with exact times.
 
 Each source has a ring of the times of its events and a count of all that there were. Each
 connection has a cursor into the ring of its source: how many of them its target has taken. Nothing
@@ -21,7 +21,7 @@ EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, eac
 
 @dataclass(frozen=True, eq=False)
 class Wires:
-    """Tables of an extended network; targets are all instances of kinds that take events.
+    """Tables of a network with exact times; targets are all instances of kinds that take events.
 
     Attributes
     ----------

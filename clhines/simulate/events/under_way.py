@@ -1,6 +1,6 @@
 """Spikes under way: whose events other weights are to act on.
 
-NEURON reads the weight of a connection when an event is delivered. Networks that are not extended
+NEURON reads the weight of a connection when an event is delivered. Sums of whole steps
 keep sums of integer weights for each target and step instead, which are formed when a cell spikes.
 So spikes are remembered for the longest delay: with other weights the sums are formed again from
 them, exactly.

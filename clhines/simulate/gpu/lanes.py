@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 from clhines.plan.plan import Limits
-from clhines.simulate.gpu.extended_spec import ExtendedEpochSpec
+from clhines.simulate.gpu.exact_spec import ExactEpochSpec
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.spec import MAX_UNITS, WARP, EpochSpec
 
@@ -23,7 +23,7 @@ def choose_lanes(
 ) -> EpochSpec | None:
     """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
 
-    Values of an extended network's cells that are too large for local memory are in global memory.
+    Values of cells too large for local memory are in global memory, with exact times.
 
     Parameters
     ----------
@@ -37,16 +37,16 @@ def choose_lanes(
     busy : bool
         Many cells are in flight.
     """
-    extended = isinstance(spec, ExtendedEpochSpec)
+    exact = isinstance(spec, ExactEpochSpec)
     choices = lists.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
-    for far, warps in product((False, True) if extended else (False,), choices):
+    for far, warps in product((False, True) if exact else (False,), choices):
         lanes = warps * WARP
         most = 1 if far else units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS))
         for count in range(most, 0, -1):
             group = lanes * count
             full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
             registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
-            if busy and extended:
+            if busy and exact:
                 registers = _more_registers(registers, group)
             registers = registers if spec.ptx else 0
             chosen = replace(spec, lanes=lanes, units=count, registers=registers, far=far)
@@ -68,11 +68,11 @@ def _more_registers(registers: int, group: int) -> int:
 
 def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpec:
     """Keep states in local memory, of as many kinds as there is room for."""
-    local, extended = [False] * len(spec.kinds), isinstance(spec, ExtendedEpochSpec)
+    local, exact = [False] * len(spec.kinds), isinstance(spec, ExactEpochSpec)
     for k, kind in enumerate(spec.kinds):
         more = spec.local_lines + lists.lines_of(k)
         wider = replace(spec, local_lines=more)
-        in_lines = not extended or (kind.density and not kind.takes_events)
+        in_lines = not exact or (kind.density and not kind.takes_events)
         if in_lines and lists.lines_of(k) and wider.fits(limits):
             spec, local[k] = wider, True
     lists.place_states(local)

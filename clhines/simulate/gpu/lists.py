@@ -4,8 +4,8 @@ A *class* of nodes is the set of their density mechanisms. Each cell has *lists*
 nodes of one class, and a lane takes one node with all its mechanisms. What lists need lies in
 *lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
 
-    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary; of an
-                         extended network (g, k) after d, where there are constant mechanisms
+    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary; with
+                         exact times (g, k) after d, where there are constant mechanisms
     states of a list     of each mechanism its states
     members of a list    of each mechanism the number of its instance in the cell, -1 for none
 
@@ -90,7 +90,7 @@ class NodeLists:
     units : (m, 8) int64
         Of the units, see `EpochPlan`; first places and first lanes of them.
     inflow : bool
-        There are constant currents, of an extended network constant mechanisms.
+        There are constant currents, of a network with exact times constant mechanisms.
     alike : sequence of (n,) array
         By natural node: what else cells must have in common to be equal.
     natural : bool

@@ -22,8 +22,8 @@ from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.gpu.cells import CellTable
-from clhines.simulate.gpu.extended_lists import node_words
-from clhines.simulate.gpu.extended_spec import ExtendedEpochSpec
+from clhines.simulate.gpu.exact_lists import node_words
+from clhines.simulate.gpu.exact_spec import ExactEpochSpec
 from clhines.simulate.gpu.lanes import LISTS_FULL, choose_lanes
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.rates import side_by_side
@@ -132,7 +132,7 @@ class EpochPlan:
         model, limits, table = self._model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
-        make = EpochSpec if not model.exact else ExtendedEpochSpec
+        make = EpochSpec if not model.exact else ExactEpochSpec
         spec = make(
             real=real_name(self._dtype),
             phase="advance",

@@ -316,7 +316,7 @@ class EpochSpec(TemplateSpec):
     slot_run: ClassVar[Word] = SLOT_RUN
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
-    extended: ClassVar[None] = None  # see `ExtendedEpochSpec`
+    exact: ClassVar[None] = None  # see `ExactEpochSpec`
     real: str
     phase: str
     constant: bool

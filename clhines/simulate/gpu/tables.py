@@ -1,4 +1,4 @@
-"""Tables of .mod files in epochs of extended networks: functions that read them in vectors.
+"""Tables of .mod files in epochs of networks with exact times: functions that read them in vectors.
 
 A lane finds the row of its voltage once for each mechanism and loads that row and the next one as
 a whole, before anything is computed. Mechanisms whose tables are of one range share the row: the

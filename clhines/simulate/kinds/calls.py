@@ -1,7 +1,7 @@
-"""``extended.mako``: everything that it needs to know, and the text of calls of blocks.
+"""``exact_steps.mako``: everything that it needs to know, and the text of calls of blocks.
 
 All numbers of a network are in three arenas: ``mem`` of reals, ``clock`` of doubles and ``ints``.
-Where the regions begin is in ``at``, by the numbers of `ExtendedSpec.regions`; the template names
+Where the regions begin is in ``at``, by the numbers of `ExactSpec.regions`; the template names
 them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 """
 
@@ -42,7 +42,7 @@ class KindBlocks:
     ions : tuple of str
         Of the network.
     vectors : tuple of (str, str)
-        Blocks with a function for `ExtendedSpec.width` instances at once, and its name.
+        Blocks with a function for `ExactSpec.width` instances at once, and its name.
     rows : bool
         Whether a node has one instance at most.
     """
@@ -240,8 +240,8 @@ class KindBlocks:
 
 
 @dataclass(frozen=True)
-class ExtendedSpec(TemplateSpec):
-    """``extended.mako``.
+class ExactSpec(TemplateSpec):
+    """``exact_steps.mako``.
 
     Attributes
     ----------
@@ -273,13 +273,13 @@ class ExtendedSpec(TemplateSpec):
     bins : int
         Rounds of events in bins of a step, see `events.bins`; 0 where there are none.
     by_cell : bool
-        The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
+        The functions are for `ExactEpochSpec`: where regions begin is a struct, and voltages
         are in local memory.
     far : bool
         As in `EpochSpec`: they are in global memory.
     """
 
-    template: ClassVar[str] = "simulate/extended"
+    template: ClassVar[str] = "simulate/exact_steps"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "begin_step": (
             "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
@@ -338,7 +338,7 @@ class ExtendedSpec(TemplateSpec):
     far: bool = field(default=False, repr=False)
 
     @property
-    def extended(self) -> ExtendedSpec:
+    def exact(self) -> ExactSpec:
         """What the functions of blocks and events are printed for: itself."""
         return self
 

@@ -1,4 +1,4 @@
-"""The arenas of an extended network: what is in which region, and the spec that names them."""
+"""The arenas: what is in which region, and the spec that names them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clhines.model.model import Kind, Model
 from clhines.model.sources import Sources
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
 from clhines.simulate.events import bins
-from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks
+from clhines.simulate.kinds.calls import ExactSpec, KindBlocks
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
@@ -47,7 +47,7 @@ def one_of(model: Model) -> Model:
 
 
 def has_constants(model: Model) -> bool:
-    """Return whether an extended model has constant mechanisms."""
+    """Return whether a model with exact times has constant mechanisms."""
     return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
 
 
@@ -319,7 +319,7 @@ def spec_of(
     real: str,
     wanted: object,
     vector_bytes: int = 0,
-) -> tuple[ExtendedSpec, np.ndarray]:
+) -> tuple[ExactSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds.
 
     On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0.
@@ -340,7 +340,7 @@ def spec_of(
         _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
     )
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
-    spec = ExtendedSpec(
+    spec = ExactSpec(
         real=real,
         kinds=kinds,
         ions=ions,

@@ -1,6 +1,6 @@
 """One network on several MPI processes.
 
 `mpi`: collectives, errors of ranks. `partition`: which rank has which cells. `split`: advance and
-exchange; `exchange`: spikes that come. With ions and exact delays: `extended_partition`,
-`extended_ranks`.
+exchange; `exchange`: spikes that come. With ions and exact delays: `exact_partition`,
+`exact_split`.
 """

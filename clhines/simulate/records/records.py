@@ -130,7 +130,7 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 
 def is_current(record: Record, model: Model) -> bool:
-    """Whether it is a current of instances, which is no variable of networks not extended."""
+    """Whether it is a current of instances, which no variable of its kind has."""
     if record.kind < 0 or model.exact or record.formula is not None:
         return False
     return record.name not in model.kinds[record.kind].mechanism.states

@@ -26,7 +26,7 @@ REST = "const int *restrict sample_list, real *restrict sampled, int sampled_wid
 
 
 def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
-    """Source for ``epoch.mako`` that writes values of an instance which are recorded.
+    """Source for ``epoch_by_instance.mako`` that writes values of an instance which are recorded.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class TimedChunk(Chunk):
-    """A chunk of an extended network: events of all sources, at any time.
+    """A chunk of a network with exact times: events of all sources, at any time.
 
     Attributes
     ----------

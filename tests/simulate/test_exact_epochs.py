@@ -1,4 +1,4 @@
-"""Epochs of whole cells for extended networks against the reference on the host.
+"""Epochs of whole cells for networks with exact times against the reference on the host.
 
 The two add the same numbers in another order, so that each step differs by some units in the last
 place; the networks below do not amplify that by more than 100 times the number of steps.
@@ -8,11 +8,11 @@ import mod_files
 import numpy as np
 import pyopencl as cl
 import pytest
-from extended_cells import CELLS, NODES, network
+from exact_cells import CELLS, NODES, network
 
 from clhines import BuildError, DeviceError, InputError, Simulation
 from clhines.device import devices
-from clhines.simulate.gpu import extended_epochs
+from clhines.simulate.gpu import exact_epochs
 
 ENGINE = "epochs-gpu-exact"  # of any device
 DT, STOP = 0.05, 20.0  # ms
@@ -109,7 +109,7 @@ def failing(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` takes epochs
-    monkeypatch.setattr(extended_epochs.ExtendedEpochs, "_kernel", fail)
+    monkeypatch.setattr(exact_epochs.ExactEpochs, "_kernel", fail)
 
 
 @pytest.mark.parametrize(

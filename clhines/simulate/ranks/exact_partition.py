@@ -1,4 +1,4 @@
-"""An extended network divided among ranks: which numbers of the whole each of them has.
+"""A network with exact times divided among ranks: which numbers of the whole each of them has.
 
 A rank has cells that are neighbours, with everything at their nodes. Artificial cells are on every
 rank, which all compute the same of them. All ranks keep the events of all sources.
@@ -23,7 +23,7 @@ from clhines.simulate.ranks.partition import Part
 IN_FINISH = ("advance", "after_solve", "before_step")
 
 
-class ExtendedShare:
+class ExactShare:
     """Where the numbers of a rank are among those of the whole network.
 
     Parameters
@@ -196,7 +196,7 @@ class ExtendedShare:
         )
 
 
-def steps_together(shares: list[ExtendedShare]) -> int:
+def steps_together(shares: list[ExactShare]) -> int:
     """Count the steps that ranks take before they exchange events.
 
     Raises

@@ -1,4 +1,4 @@
-"""What the lists of nodes of an epoch hold of an extended network."""
+"""What the lists of nodes of an epoch hold of a network with exact times."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Model
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.gpu.extended_spec import (
+from clhines.simulate.gpu.exact_spec import (
     SPECIAL,
-    ExtendedEpochSpec,
+    ExactEpochSpec,
     epoch_blocks,
     is_quick,
 )
@@ -20,7 +20,7 @@ from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.rates import side_by_side
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.gpu.tables import counts_of_terms, with_few_terms, with_rows
-from clhines.simulate.kinds.calls import ExtendedSpec, KindBlocks
+from clhines.simulate.kinds.calls import ExactSpec, KindBlocks
 from clhines.simulate.kinds.layouts import active_nodes
 
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
@@ -49,19 +49,19 @@ def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
 
 
 def with_blocks(
-    spec: ExtendedEpochSpec,
-    functions: ExtendedSpec,
+    spec: ExactEpochSpec,
+    functions: ExactSpec,
     lists: NodeLists,
     variables: Variables,
     epoch: int,
-) -> tuple[ExtendedEpochSpec, list[float]]:
+) -> tuple[ExactEpochSpec, list[float]]:
     """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
 
     Parameters
     ----------
-    spec : ExtendedEpochSpec
+    spec : ExactEpochSpec
         Of the plan.
-    functions : ExtendedSpec
+    functions : ExactSpec
     lists : NodeLists
     variables : Variables
         Their ions' variables that nothing changes are arguments where they are one number.
@@ -108,7 +108,7 @@ def with_blocks(
     return spec, numbers
 
 
-def _quick(kind: KindBlocks, variables: Variables, spec: ExtendedEpochSpec) -> KindBlocks:
+def _quick(kind: KindBlocks, variables: Variables, spec: ExactEpochSpec) -> KindBlocks:
     """Return a kind with functions for lanes side by side, where lists alone call them."""
     if not is_quick(kind):
         return kind

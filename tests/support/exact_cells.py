@@ -1,4 +1,4 @@
-"""An extended network that epochs of whole cells take."""
+"""A network with exact times that epochs of whole cells take."""
 
 import mod_files
 import numpy as np

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// Many steps of an extended network on a CPU: a work-item has a block of whole cells, and advances
+// Many steps of a network with exact times on a CPU: a work-item has a block of whole cells, and advances
 // them by itself until an event of another block may be due.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -7,8 +7,8 @@
 typedef ${spec.real} real;
 typedef ${spec.real}${spec.width} real${spec.width};
 
-${part("common/extended_functions")}\
-${part("common/extended_vectors")}\
+${part("common/exact_functions")}\
+${part("common/exact_vectors")}\
 // Events of the launches before are seen by other blocks. One work-item.
 __kernel void publish(${signature(spec, "publish")})
 {

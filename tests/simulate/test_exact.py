@@ -1,4 +1,4 @@
-"""Extended networks against NEURON with its defaults: ions, events, pointers, tables, all at once.
+"""Exact times against NEURON with its defaults: ions, events, pointers, tables, all at once.
 
 NEURON adds the same numbers in another order, so that each step differs by some units in the last
 place of its terms; the models below do not amplify that by more than the steps: 2400 steps times

@@ -1,6 +1,6 @@
-"""An extended network on a CPU: many steps in one launch, of blocks of whole cells.
+"""A network with exact times on a CPU: many steps in one launch, of blocks of whole cells.
 
-The state is that of `ExtendedSteps`, in the same arenas. A work-item has a block of cells, solves
+The state is that of `ExactSteps`, in the same arenas. A work-item has a block of cells, solves
 for them from the tips to the roots, and sees events of its own cells at once; events of other
 blocks are seen by the next launch, as a launch is no longer than their smallest delay.
 """
@@ -21,11 +21,11 @@ from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
 from clhines.simulate.engines.axial import placed_neighbours
-from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ExtendedSpec
+from clhines.simulate.kinds.calls import ExactSpec
 from clhines.simulate.kinds.layouts import (
     active_nodes,
     filled_arenas,
@@ -40,10 +40,10 @@ _CHANGES = ("first_step", "num_steps", "first_time", "first_row", "v", "v_other"
 
 
 @dataclass(frozen=True)
-class ExtendedBlocksSpec(ExtendedSpec):
-    """``extended_blocks.mako``; see `ExtendedSpec`."""
+class CellBlocksSpec(ExactSpec):
+    """``blocks.mako``; see `ExactSpec`."""
 
-    template: ClassVar[str] = "simulate/extended_blocks"
+    template: ClassVar[str] = "simulate/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "publish": (
             "int num_sources, int first_time, const double *restrict step_begin, double *clock",
@@ -73,7 +73,7 @@ class ExtendedBlocksSpec(ExtendedSpec):
     blocks: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, spec: ExtendedSpec) -> ExtendedBlocksSpec:
+    def of(cls, spec: ExactSpec) -> CellBlocksSpec:
         """Return what blocks of cells take where steps take `spec`."""
         return cls(**{f.name: getattr(spec, f.name) for f in fields(spec)})
 
@@ -82,7 +82,7 @@ class ExtendedBlocksSpec(ExtendedSpec):
         return f"{short} == 2 ? event_shown : {super().counts(short)}"
 
 
-def make(job: Job) -> ExtendedBlocks:
+def make(job: Job) -> CellBlocks:
     """Make a run by blocks; see `Job`."""
     model = job.model
     units = devices.limits(job.queue.device).compute_units
@@ -91,11 +91,11 @@ def make(job: Job) -> ExtendedBlocks:
         raise InputError("steps are expected to be faster")
     job.check("nmodl-blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
-    return ExtendedBlocks(model, blocks, job.queue, job.dtype, job.max_spikes)
+    return CellBlocks(model, blocks, job.queue, job.dtype, job.max_spikes)
 
 
-class ExtendedBlocks(ExtendedSteps):
-    """Advance an extended model by blocks of whole cells on a CPU; see `engines.run.Run`.
+class CellBlocks(ExactSteps):
+    """Advance a model with exact times by blocks of whole cells on a CPU; see `engines.run.Run`.
 
     Parameters
     ----------
@@ -186,9 +186,9 @@ class ExtendedBlocks(ExtendedSteps):
 
     # -- kernels -------------------------------------------------------------------------------
 
-    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+    def _compile(self, spec: ExactSpec, at: np.ndarray) -> None:
         """Build the kernels."""
-        super()._compile(ExtendedBlocksSpec.of(spec), at)
+        super()._compile(CellBlocksSpec.of(spec), at)
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""

@@ -1,4 +1,4 @@
-"""An extended network on several ranks: the exchange of events, and of voltages pointed at."""
+"""A network on several ranks: the exchange of events at exact times, and of voltages pointed at."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyopencl as cl
 
 from clhines.errors import InputError
 from clhines.model.model import Model
-from clhines.simulate.engines.extended import ExtendedSteps
-from clhines.simulate.engines.extended_reference import ExtendedReference
+from clhines.simulate.engines.exact_reference import ExactReference
+from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.kinds.layouts import is_artificial
-from clhines.simulate.ranks.extended_partition import ExtendedShare, steps_together
+from clhines.simulate.ranks.exact_partition import ExactShare, steps_together
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.ranks.partition import RankRecords, join
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.state import Chunk, TimedChunk
 
-PartRun = ExtendedReference | ExtendedSteps
+PartRun = ExactReference | ExactSteps
 
 
-class ExtendedSplit:
+class ExactSplit:
     """Advances this rank's cells; see `engines.run.Run`.
 
     Parameters
@@ -48,7 +48,7 @@ class ExtendedSplit:
         whole = decisions.network
         self.ranks, self.whole = ranks, whole
         with ranks.agreed():
-            self._shares = [ExtendedShare(whole, a, b) for a, b in pairwise(bounds.tolist())]
+            self._shares = [ExactShare(whole, a, b) for a, b in pairwise(bounds.tolist())]
             self.max_steps = min(steps_together(self._shares), decisions.epoch)
             self._own = self._shares[ranks.rank]
             self.run = make(self._own.model())

@@ -1,4 +1,4 @@
-"""An extended network advanced with NumPy in float64: the truth for executors on devices."""
+"""A network with exact times advanced with NumPy in float64: the truth for executors on devices."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
     )
 
 
-class ExtendedReference:
-    """Advance an extended model on the host.
+class ExactReference:
+    """Advance a model with exact times on the host.
 
     Parameters
     ----------

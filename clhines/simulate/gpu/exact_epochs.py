@@ -1,7 +1,7 @@
-"""Epochs of an extended network on chip: whole cells, many steps in one launch.
+"""Epochs of a network with exact times on chip: whole cells, many steps in one launch.
 
-The state is that of `ExtendedSteps`, in the same arenas. A work-group has one cell or some; a lane
-does for its node what the kernels of `ExtendedSteps` do, and segments are eliminated in local
+The state is that of `ExactSteps`, in the same arenas. A work-group has one cell or some; a lane
+does for its node what the kernels of `ExactSteps` do, and segments are eliminated in local
 memory, see ``epoch_by_node.mako``. Events of a launch are seen by the next one: a launch is no
 longer than the smallest delay.
 """
@@ -18,16 +18,16 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.extended import ExtendedSteps
+from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
 from clhines.simulate.gpu.cells import CellTable
-from clhines.simulate.gpu.extended_lists import first_active, node_words, with_blocks
-from clhines.simulate.gpu.extended_spec import HAS_SPECIAL, SPECIAL, ExtendedEpochSpec
+from clhines.simulate.gpu.exact_lists import first_active, node_words, with_blocks
+from clhines.simulate.gpu.exact_spec import HAS_SPECIAL, SPECIAL, ExactEpochSpec
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
-from clhines.simulate.kinds.calls import ExtendedSpec
+from clhines.simulate.kinds.calls import ExactSpec
 from clhines.simulate.kinds.layouts import filled_arenas, has_constants
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
@@ -42,18 +42,18 @@ class _Launch:
     plan: EpochPlan
     base: int  # of its places in the voltages of all
     given: dict[str, Any]
-    spec: ExtendedEpochSpec | None = None
+    spec: ExactEpochSpec | None = None
     kernel: program.BoundKernel | None = None
 
 
-def make(job: Job) -> ExtendedEpochs:
+def make(job: Job) -> ExactEpochs:
     """Make a run of epochs; see `Job`."""
     job.check("nmodl-epochs")
-    return ExtendedEpochs(job.model, job.queue, job.dtype, job.max_spikes)
+    return ExactEpochs(job.model, job.queue, job.dtype, job.max_spikes)
 
 
-class ExtendedEpochs(ExtendedSteps):
-    """Advance an extended model by whole cells; see `engines.run.Run`.
+class ExactEpochs(ExactSteps):
+    """Advance a model with exact times by whole cells; see `engines.run.Run`.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class ExtendedEpochs(ExtendedSteps):
         self._v[0].set(packed, self.queue)
         return filled_arenas(variables, self.dtype, self.place, self._base_d)
 
-    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+    def _compile(self, spec: ExactSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
@@ -145,7 +145,7 @@ class ExtendedEpochs(ExtendedSteps):
         self._where = dict(zip(spec.regions, at.tolist(), strict=True))
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
-            assert lists is not None and isinstance(plan, ExtendedEpochSpec)
+            assert lists is not None and isinstance(plan, ExactEpochSpec)
             launch.spec, numbers = with_blocks(plan, spec, lists, self._variables, self.epoch)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells))

@@ -1,4 +1,4 @@
-"""An extended network on a device: a few kernels a step, around the solve."""
+"""A network with exact times on a device: a few kernels a step, around the solve."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from clhines.forest import Forest
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.axial import placed_neighbours
-from clhines.simulate.engines.extended_reference import (
+from clhines.simulate.engines.exact_reference import (
     Clock,
-    ExtendedReference,
+    ExactReference,
     Wanted,
     check_recorded,
     wanted_outputs,
@@ -28,7 +28,7 @@ from clhines.simulate.engines.steps import of_whole
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.grid_run import Grid
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ExtendedSpec
+from clhines.simulate.kinds.calls import ExactSpec
 from clhines.simulate.kinds.layouts import (
     add_vectors,
     check_room_for_events,
@@ -73,7 +73,7 @@ class Bound(NamedTuple):
 
 def bound(
     queue: cl.CommandQueue,
-    built: tuple[cl.Program, ExtendedSpec],
+    built: tuple[cl.Program, ExactSpec],
     name: str,
     given: dict[str, Any],
     items: int,
@@ -162,8 +162,8 @@ def _solver_of(
     return solver
 
 
-class ExtendedSteps:
-    """Advance an extended model with a solver, in the order of its plan; see `engines.run.Run`.
+class ExactSteps:
+    """Advance a model with a solver, in the order of its plan; see `engines.run.Run`.
 
     Attributes
     ----------
@@ -222,23 +222,23 @@ class ExtendedSteps:
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._wanted: Wanted = tuple(() for _ in model.kinds)
-        self.restart(model, ExtendedReference(one_of(model), decisions=decisions))
+        self.restart(model, ExactReference(one_of(model), decisions=decisions))
 
     @property
     def device(self) -> cl.Device:
         """The device."""
         return self.queue.device
 
-    def restart(self, model: Model, host: ExtendedReference | None = None) -> None:
+    def restart(self, model: Model, host: ExactReference | None = None) -> None:
         """Go to the start of a model: of the own one with other parameters or `v_init`.
 
         Parameters
         ----------
         model : Model
-        host : ExtendedReference, optional
+        host : ExactReference, optional
             At the start of the model, or of one of its copies.
         """
-        host = host or ExtendedReference(
+        host = host or ExactReference(
             model, self.wires, self._wanted, self._decisions
         )  # may reject values
         self.model, self._host = model, host
@@ -298,7 +298,7 @@ class ExtendedSteps:
         self._compile(spec, at)
         self._bind()
 
-    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+    def _compile(self, spec: ExactSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
@@ -523,7 +523,7 @@ class ExtendedSteps:
         return np.concatenate([*grid, self.arenas["mem"].get("weight").astype(np.float64)])
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return arrays that `load` takes; those of `ExtendedReference` have the same names."""
+        """Return arrays that `load` takes; those of `ExactReference` have the same names."""
         found = read_back(self._variables, self.arenas)
         if self.grid is not None:
             found |= self.grid.save()

@@ -1,20 +1,20 @@
 """Blocks of whole cells on CPUs, many steps in one launch, against the reference on the host.
 
-As in `test_extended_epochs`, each step differs by some units in the last place.
+As in `test_exact_epochs`, each step differs by some units in the last place.
 """
 
 import mod_files
 import numpy as np
 import pytest
-from extended_cells import CELLS, NODES, network
+from exact_cells import CELLS, NODES, network
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
-from clhines.simulate.cpu import extended_blocks
-from clhines.simulate.cpu.extended_blocks import ExtendedBlocks
+from clhines.simulate.cpu import blocks
+from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, plan_blocks, work_of
-from clhines.simulate.engines import extended
+from clhines.simulate.engines import exact_steps
 from clhines.simulate.events.sources import wires_of
 
 DT, STOP = 0.05, 20.0  # ms
@@ -38,7 +38,7 @@ def by_cell(monkeypatch):
         made.append(blocks_of(model, wires, work_of(model), CELLS, 1.0))
         return made[-1]
 
-    monkeypatch.setattr(extended_blocks, "plan_blocks", planned)
+    monkeypatch.setattr(blocks, "plan_blocks", planned)
     return made
 
 
@@ -69,7 +69,7 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
     slow = Simulation(net, DT, engine="reference", secondorder=2)
     numbers, expected = taken(slow, groups)
     sim = Simulation(net, DT, **given)
-    assert isinstance(sim.runner, ExtendedBlocks) and sim.engine == "epochs-cpu-exact"
+    assert isinstance(sim.runner, CellBlocks) and sim.engine == "epochs-cpu-exact"
     (blocks,) = by_cell
     assert blocks.count == CELLS and blocks.crossing.sum() > 2 and 1 < blocks.epoch < STOP / DT
     _, result = taken(sim, groups)
@@ -127,7 +127,7 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
 
     Steps share the nodes out among work-items, whose nodes and places are not the same.
     """
-    monkeypatch.setattr(extended, "LEAST_NODES", 8)
+    monkeypatch.setattr(exact_steps, "LEAST_NODES", 8)
     n = 50
     rng = np.random.default_rng(3)
     parent = np.array([-1, *(int(rng.integers(max(0, k - 9), k)) for k in range(1, n))])

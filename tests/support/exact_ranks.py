@@ -1,4 +1,4 @@
-"""An extended network for ranks; under mpiexec: ``python extended_ranks.py FOLDER``."""
+"""A network with exact times for ranks; under mpiexec: ``python exact_ranks.py FOLDER``."""
 
 import hashlib
 import json
