@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
 
 import numpy as np
 import pyopencl as cl
@@ -296,6 +297,7 @@ class Pinned:
         self._count = num_threads or threads()
         # one each, as the pieces belong to one thread, however late the others are
         self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
+        self._enqueues = Lock()  # PoCL 3 ends the process when two threads enqueue at once
         self._buffers: list[cl.Buffer] = []
         self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]
         self._busy: list[list[cl.Event | None]] = [[None] * PIECES for _ in range(self._count)]
@@ -339,7 +341,8 @@ class Pinned:
                 piece = self._pieces[t][which][: values.nbytes].view(values.dtype)
                 np.copyto(piece, values)
                 options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
-                busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
+                with self._enqueues:
+                    busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
 
         work = self._share(arrays, copy)
 
@@ -368,7 +371,8 @@ class Pinned:
                 if len(under_way) == PIECES:
                     _empty(*under_way.pop(0))
                 options = {"src_offset": place, "is_blocking": False, "wait_for": wait_for}
-                event = cl.enqueue_copy(self.queue, piece, source, **options)
+                with self._enqueues:
+                    event = cl.enqueue_copy(self.queue, piece, source, **options)
                 under_way.append((event, piece, values))
             for one in under_way:
                 _empty(*one)
