@@ -166,6 +166,11 @@ class Model:
         return self.connections.count > 0 or len(self.events.step) > 0
 
     @property
+    def has_sums(self) -> bool:
+        """Whether a state has sums of events in whole steps."""
+        return self.on_grid or not self.exact
+
+    @property
     def num_extra(self) -> int:
         """Number of detectors besides those of the somas."""
         return len(self.sources.detector_node) - len(self.soma)
@@ -237,7 +242,7 @@ class Model:
     def _fields(self) -> Iterator[Field]:
         yield from (Field("v", "node"), Field("failed", "cell", "int32"))
         given = self.connections
-        if self.on_grid or not self.exact:
+        if self.has_sums:
             yield Field("incoming", "target", "int64", rows="slot")
         if not self.exact and self.num_extra:
             yield Field("above", "detector", "bool")

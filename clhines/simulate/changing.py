@@ -85,7 +85,7 @@ class Changing:
         self._in_place = False  # parameters are others on the device than in the run's model
         whole = self.ranks is None and isinstance(made.runner, DeviceRun)
         self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
-        self._unit = incoming_scale(model) if _sums(model) else 1.0
+        self._unit = incoming_scale(model) if model.has_sums else 1.0
         _protect(model)
 
     @property
@@ -106,7 +106,7 @@ class Changing:
     @property
     def _saved_unit(self) -> float:
         """Unit of events under way in arrays that leave the run: that of a new simulation."""
-        return incoming_scale(self.model) if _sums(self._model) else self._unit
+        return incoming_scale(self.model) if self._model.has_sums else self._unit
 
     @property
     def _first(self) -> bool:
@@ -347,7 +347,7 @@ class Changing:
     def _check_spikes_known(self) -> None:
         """Raise InputError where other weights could not act on all events under way."""
         model, spikes = self._model, self._under_way
-        if self._fresh or self._broken or not _sums(model) or spikes.since < 0:
+        if self._fresh or self._broken or not model.has_sums or spikes.since < 0:
             return
         saved = self.runner.save()
         with agreed(self.ranks):
@@ -430,11 +430,6 @@ def _digest(group: Group | None, values: Mapping[str, object]) -> str:
             numbers = value.numbers if isinstance(value, Value) else np.asarray(value)
             digest.update(np.ascontiguousarray(numbers).tobytes())
     return digest.hexdigest()[:8]
-
-
-def _sums(model: Model) -> bool:
-    """Whether a state has sums of events in whole steps."""
-    return model.on_grid or not model.exact
 
 
 def _own_group(network: Network, group: object) -> Group:

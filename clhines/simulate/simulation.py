@@ -256,7 +256,7 @@ class Simulation(Changing, Recording):
                 )
             failed = int(min(done.failed[done.failed > 0], default=0))
             last = failed - 1 if failed else self.step + count
-            if not self._model.exact or self._model.on_grid:
+            if self._model.has_sums:
                 self._under_way.note(done, self._model, self.step + count)
             self._streamed(records, done, self.step + 1, last)
             return done, failed

@@ -17,7 +17,6 @@ from clhines.model.needs import EXACT, listed, phrases
 from clhines.plan.methods import METHODS
 from clhines.simulate.engines.exact_reference import ExactReference
 from clhines.simulate.engines.exact_steps import ExactSteps
-from clhines.simulate.engines.reference import ReferenceRun
 from clhines.simulate.engines.run import DeviceRun, Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
@@ -225,8 +224,6 @@ def make_steps(job: Job) -> Run:
 
 def make_reference(job: Job) -> Run:
     """Make a run on the host; see `Job`."""
-    if not job.model.exact and not job.model.num_extra:
-        return ReferenceRun(job.model, job.decisions)
     return ExactReference(job.model, decisions=job.decisions)
 
 

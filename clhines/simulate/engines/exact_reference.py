@@ -9,14 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from clhines import reference
-from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.model.sources import Played
 from clhines.simulate.engines.axial import axial_currents
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.sources import Wires, wires_of
-from clhines.simulate.records.records import Record, is_current
+from clhines.simulate.records.records import CURRENT, Record, is_current
 from clhines.simulate.records.reduced import HostReducer, HostReducers
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.start import currents, started
@@ -64,22 +63,15 @@ def played_at(played: Played, t: float) -> float:
     return float((1 - share) * y[k - 1] + share * y[k])
 
 
-def check_recorded(model: Model, records: Sequence[Record]) -> None:
-    """Raise InputError for records of currents that no variable has."""
-    for record in records:
-        if is_current(record, model):
-            name = model.kinds[record.kind].mechanism.name
-            raise InputError(
-                f"record of i of {name}: this engine has no such variable; expected engine='auto', "
-                "or a network without detectors"
-            )
-
-
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the outputs of each kind that are recorded, in its order."""
+    """Return the outputs of each kind that are recorded, in its order, and the current last."""
+    asked = {(r.kind, r.name) for r in records}
+    current = {r.kind for r in records if is_current(r, model)}
     return tuple(
-        tuple(q.name for q in kind.mechanism.program.outputs if (k, q.name) in asked)
-        for asked in [{(r.kind, r.name) for r in records}]
+        (
+            *(q.name for q in kind.mechanism.program.outputs if (k, q.name) in asked),
+            *([CURRENT] if k in current else []),
+        )
         for k, kind in enumerate(model.kinds)
     )
 
@@ -129,7 +121,6 @@ class ExactReference:
 
     def want(self, records: Sequence[Record]) -> None:
         """Work out the outputs that are recorded; at the start, those of the start too."""
-        check_recorded(self.model, records)
         wanted = wanted_outputs(self.model, records)
         if wanted == tuple(self.variables.wanted):
             return

@@ -21,7 +21,6 @@ from clhines.simulate.engines.exact_reference import (
     Clock,
     ExactReference,
     Wanted,
-    check_recorded,
     wanted_outputs,
 )
 from clhines.simulate.engines.steps import of_whole
@@ -243,7 +242,7 @@ class ExactSteps:
         )  # may reject values
         self.model, self._host = model, host
         self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
-        self.grid = self._grid_of(model) if model.on_grid else None
+        self.grid = self._grid_of(model) if model.has_sums else None
         self._put_matrix()
         self._failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
         self._records: list[Record] = []
@@ -390,7 +389,6 @@ class ExactSteps:
 
     def _want(self, records: Sequence[Record]) -> None:
         """Have the outputs that are recorded worked out, which takes other kernels."""
-        check_recorded(self.model, records)
         wanted = wanted_outputs(self.model, records)
         if wanted == self._wanted:
             return

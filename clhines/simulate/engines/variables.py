@@ -23,6 +23,7 @@ from clhines.model.model import DENSITY, Model
 from clhines.model.schema import Field
 from clhines.simulate.events.host_grid import HostGrid
 from clhines.simulate.events.sources import Wires
+from clhines.simulate.records.records import CURRENT
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.shapes import length
 
@@ -151,7 +152,7 @@ class Variables:
         self.cursor = np.zeros(model.netcons.count, np.int64)
         self.ring, self.count = wires.ring.copy(), wires.count.copy()
         self.above = np.zeros(len(model.sources.detector_node), bool)
-        self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.on_grid else None
+        self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.has_sums else None
         self.queues = {}
         for k in wires.kinds:
             room, watches = length(model, "event", k), length(model, "watch", k)
@@ -216,6 +217,13 @@ class Variables:
         ones = sum(single for _, single in known)
         return ones + before.index(name) * self.model.kinds[k].count
 
+    def declared(self, k: int) -> tuple[str, ...]:
+        """Outputs of a kind's functions that are worked out; the current of a text is none."""
+        if not self.wanted[k]:
+            return ()
+        declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}
+        return tuple(name for name in self.wanted[k] if name in declared)
+
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, k: int, block: str, some: np.ndarray, given: Call) -> Sequence[np.ndarray]:
@@ -229,8 +237,8 @@ class Variables:
         given : Call
             `given.v` is (r,); gets what is no variable of the instances.
         """
-        mechanism = self.model.kinds[k].mechanism
-        wanted = (self.wanted[k],) if self.wanted[k] else ()
+        mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
+        wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)
         changed = [a for a in arguments if a.direction != "in"]
         if not changed:  # it sets nothing that anyone asks for
@@ -309,6 +317,9 @@ class Variables:
             self.weight[place] = np.broadcast_to(value, known.shape)[known]
         else:
             given.results[role, name] = np.broadcast_to(value, some.shape).copy()
+            if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
+                own = self.outputs[k].setdefault(CURRENT, np.zeros(kind.count))
+                own[some] = given.results[role, name]
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
         """Return ions of which a block writes concentrations."""
@@ -391,3 +402,6 @@ class Variables:
         for one in self.model.schema:
             array = self.array(one)
             array[...] = saved[one.key].reshape(array.shape)
+        if "above" not in saved:  # of detectors of somas alone
+            sources = self.model.sources
+            self.above = self.v[sources.detector_node] > sources.detector_threshold

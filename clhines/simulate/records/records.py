@@ -22,6 +22,7 @@ from clhines.checks import (
 )
 from clhines.errors import InputError, meant
 from clhines.mechanisms.emit.formula import Formula
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import IonNodes
 from clhines.model.model import Model
 from clhines.network.groups import Group
@@ -34,6 +35,7 @@ from clhines.simulate.records.streams import Stream
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
 VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
+CURRENT = "i"  # of the instances of a text
 CROSSED = ("count", "crossings")  # of a threshold
 REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
 FEATURES = "features"
@@ -131,9 +133,16 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 def is_current(record: Record, model: Model) -> bool:
     """Whether it is a current of instances, which no variable of its kind has."""
-    if record.kind < 0 or model.exact or record.formula is not None:
+    if record.kind < 0 or record.formula is not None:
         return False
-    return record.name not in model.kinds[record.kind].mechanism.states
+    return record.name == CURRENT and has_bare_current(model.kinds[record.kind].mechanism)
+
+
+def has_bare_current(mechanism: Mechanism) -> bool:
+    """Whether the current of a mechanism is none of its variables: that of a text."""
+    program = mechanism.program
+    known = {q.name for q in (*program.states, *program.outputs, *program.parameters)}
+    return CURRENT not in known and any(a.role == "i" for a in program.blocks.get("current", ()))
 
 
 def is_computed(record: Record, model: Model) -> bool:
@@ -276,7 +285,7 @@ def find_record(
     if isinstance(what, str) and ("=" in what or what in where.mechanism.parameters):
         if "=" in what or not _is_played(model, where, what):
             return _formula_record(model, where, chosen, what)
-    if not model.exact and what == "i" and "i" not in names:
+    if what == CURRENT and has_bare_current(where.mechanism):
         return _current_record(model, where, chosen)
     if model.exact:
         program = where.mechanism.program
