@@ -88,7 +88,7 @@ GPU_EPOCHS = [
 ]
 CPU_EPOCHS = ["kernels/simulate/epoch_vector.mako"]
 STEPS = ["kernels/simulate/steps.mako", "kernels/simulate/currents.mako"]
-FILES = ["kernels/simulate/exact_steps.mako", "kernels/common/exact_*", ":!*/exact_vectors.mako"]
+FILES = ["kernels/simulate/steps.mako", "kernels/common/exact_*", ":!*/exact_vectors.mako"]
 BLOCKS = ["kernels/simulate/blocks.mako", *FILES[:2]]
 MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "peers": ([*METHODS, f":!{CPU[0]}"], [*METHODS, "clhines/device/pocl.py"]),

@@ -21,8 +21,8 @@ from clhines.network.changes import Changes, Value, as_events, as_value, check_n
 from clhines.network.groups import Group
 from clhines.network.network import Network, check_begins
 from clhines.simulate.engines.choose import Made, make_run
-from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.run import DeviceRun, Request, Run
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.records.records import Record, is_computed
@@ -373,7 +373,7 @@ class Changing:
             model = self._compiled()
         start_is_old = self._start_is_old
         run, same = self.runner, model.sources is self._model.sources
-        if same and isinstance(run, ExactSteps) and run.restarts:
+        if same and isinstance(run, Steps) and run.restarts:
             run.restart(model)
             made = Made(self.runner, self.engine, self.chunk)
         else:

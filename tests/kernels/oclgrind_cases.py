@@ -32,7 +32,7 @@ from clhines.simulate.cpu import blocks as cell_blocks
 from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, work_of
 from clhines.simulate.cpu.vectors import CellEpochs
-from clhines.simulate.engines import choose, exact_steps
+from clhines.simulate.engines import choose, steps
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
@@ -355,7 +355,7 @@ def blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
     planned = cell_blocks.plan_blocks
     cpu = SimpleNamespace(**{**vars(devices), "is_cpu": lambda _: True})
-    choose.devices = exact_steps.devices = cpu
+    choose.devices = steps.devices = cpu
     cell_blocks.plan_blocks = lambda model, wires, _, always: blocks_of(
         model, wires, work_of(model), exact_cells.CELLS, 1.0
     )
@@ -363,7 +363,7 @@ def blocks_case(queue, dtype):
         net, groups = exact_cells.network()
         sim = Simulation(net, 0.05, dtype, queue=queue)
     finally:
-        choose.devices = exact_steps.devices = devices
+        choose.devices = steps.devices = devices
         cell_blocks.plan_blocks = planned
     assert isinstance(sim.runner, CellBlocks)
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])

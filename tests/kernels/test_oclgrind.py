@@ -141,7 +141,7 @@ def test_every_template_is_covered():
         "simulate/record",
         "simulate/features",
         "simulate/reduced",
-        "simulate/exact_steps",
+        "simulate/steps",
         "simulate/blocks",
         "simulate/spread",
         "simulate/tiled",

@@ -14,7 +14,7 @@ from clhines.model import compile
 from clhines.simulate.cpu import blocks
 from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, plan_blocks, work_of
-from clhines.simulate.engines import exact_steps
+from clhines.simulate.engines import steps
 from clhines.simulate.events.sources import wires_of
 
 DT, STOP = 0.05, 20.0  # ms
@@ -127,7 +127,7 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
 
     Steps share the nodes out among work-items, whose nodes and places are not the same.
     """
-    monkeypatch.setattr(exact_steps, "LEAST_NODES", 8)
+    monkeypatch.setattr(steps, "LEAST_NODES", 8)
     n = 50
     rng = np.random.default_rng(3)
     parent = np.array([-1, *(int(rng.integers(max(0, k - 9), k)) for k in range(1, n))])

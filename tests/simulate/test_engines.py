@@ -10,7 +10,7 @@ from clhines.device import devices
 from clhines.model import compile
 from clhines.model.needs import EXACT, NEEDS, phrases
 from clhines.simulate.engines.choose import described, engines_for
-from clhines.simulate.engines.exact_steps import ExactSteps
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.reference import ReferenceRun
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, CHOICES, ENGINES, NAMES
@@ -208,7 +208,7 @@ def test_engines_of_a_users_own(fast_queue, needs):
     needs(fast_queue, "float64")
 
     def exact(given):
-        return ExactSteps(given.model, given.queue, given.dtype, given.max_spikes)
+        return Steps(given.model, given.queue, given.dtype, given.max_spikes)
 
     for build, makes in (
         (with_synapse, (Steps, lambda given: ReferenceRun(given.model))),

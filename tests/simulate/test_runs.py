@@ -5,8 +5,8 @@ import inspect
 import pytest
 
 from clhines.simulate.cpu.vectors import CellEpochs
-from clhines.simulate.engines.exact_reference import ExactReference
-from clhines.simulate.engines.exact_steps import ExactSteps
+from clhines.simulate.engines.reference import Reference
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.reference import ReferenceRun
 from clhines.simulate.engines.run import DeviceRun, Executor, PartRun, Run
 from clhines.simulate.engines.steps import Steps
@@ -17,7 +17,7 @@ from clhines.simulate.ranks.split import SplitRun
 PLAYED = [
     *((Executor, cls) for cls in (BlockEpochs, CellEpochs, Steps)),
     *((PartRun, cls) for cls in (DeviceRun, ReferenceRun)),
-    *((Run, cls) for cls in (ExactReference, ExactSteps, ExactSplit, SplitRun)),
+    *((Run, cls) for cls in (Reference, Steps, ExactSplit, SplitRun)),
 ]
 
 

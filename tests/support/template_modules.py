@@ -14,7 +14,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/epoch_by_node": "simulate.gpu.spec",
     "simulate/epoch_constant": "simulate.gpu.spec",
     "simulate/epoch_factors": "simulate.gpu.spec",
-    "simulate/exact_steps": "simulate.kinds.calls",
+    "simulate/steps": "simulate.kinds.calls",
     "simulate/delivery": "simulate.events.grid_spec",
     "simulate/events": "simulate.events.grid_run",
     "simulate/record": "simulate.state.state",

@@ -1,6 +1,6 @@
 """A network with exact times on a CPU: many steps in one launch, of blocks of whole cells.
 
-The state is that of `ExactSteps`, in the same arenas. A work-item has a block of cells, solves
+The state is that of `Steps`, in the same arenas. A work-item has a block of cells, solves
 for them from the tips to the roots, and sees events of its own cells at once; events of other
 blocks are seen by the next launch, as a launch is no longer than their smallest delay.
 """
@@ -21,11 +21,11 @@ from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
 from clhines.simulate.engines.axial import placed_neighbours
-from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.run import Job
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ExactSpec
+from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     active_nodes,
     filled_arenas,
@@ -40,8 +40,8 @@ _CHANGES = ("first_step", "num_steps", "first_time", "first_row", "v", "v_other"
 
 
 @dataclass(frozen=True)
-class CellBlocksSpec(ExactSpec):
-    """``blocks.mako``; see `ExactSpec`."""
+class CellBlocksSpec(ArenaSpec):
+    """``blocks.mako``; see `ArenaSpec`."""
 
     template: ClassVar[str] = "simulate/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -73,7 +73,7 @@ class CellBlocksSpec(ExactSpec):
     blocks: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, spec: ExactSpec) -> CellBlocksSpec:
+    def of(cls, spec: ArenaSpec) -> CellBlocksSpec:
         """Return what blocks of cells take where steps take `spec`."""
         return cls(**{f.name: getattr(spec, f.name) for f in fields(spec)})
 
@@ -94,7 +94,7 @@ def make(job: Job) -> CellBlocks:
     return CellBlocks(model, blocks, job.queue, job.dtype, job.max_spikes)
 
 
-class CellBlocks(ExactSteps):
+class CellBlocks(Steps):
     """Advance a model with exact times by blocks of whole cells on a CPU; see `engines.run.Run`.
 
     Parameters
@@ -186,7 +186,7 @@ class CellBlocks(ExactSteps):
 
     # -- kernels -------------------------------------------------------------------------------
 
-    def _compile(self, spec: ExactSpec, at: np.ndarray) -> None:
+    def _compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels."""
         super()._compile(CellBlocksSpec.of(spec), at)
 

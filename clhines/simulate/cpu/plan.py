@@ -17,7 +17,7 @@ MOST_STEPS = 1024  # of a launch
 # Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
 # and what a launch takes when others wait for it
 NODE, INSTANCE, STATEMENT, ALONE, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
-LAUNCHES = 3  # of a step by `ExactSteps`
+LAUNCHES = 3  # of a step by `Steps`
 LOOPS = 4  # times that statements of functions with loops are counted
 NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
 FAR = 1.2  # time of more, in these
@@ -55,7 +55,7 @@ class Blocks:
 
 
 def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> Blocks | None:
-    """Return the blocks for as many compute units; None where `ExactSteps` is faster.
+    """Return the blocks for as many compute units; None where `Steps` is faster.
 
     Cells that point to voltages of each other are in one block, and so are instances and those
     that they send events to within `TIED` steps: the first of these numbers with which it can be.

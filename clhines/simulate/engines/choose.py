@@ -15,9 +15,8 @@ from clhines.model.copied import CopiedModel
 from clhines.model.model import Model
 from clhines.model.needs import EXACT, listed, phrases
 from clhines.plan.methods import METHODS
-from clhines.simulate.engines.exact_reference import ExactReference
-from clhines.simulate.engines.exact_steps import ExactSteps
-from clhines.simulate.engines.run import DeviceRun, Job, PartRun, Request, Run, naming_memory
+from clhines.simulate.engines.reference import Reference
+from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
 from clhines.simulate.ranks.exact_split import ExactSplit
@@ -213,18 +212,16 @@ def _in_whole_steps(
 def make_steps(job: Job) -> Run:
     """Make a run by steps; see `Job`."""
     request, model = job.request, job.model
-    if not model.exact and not model.num_extra:
-        return DeviceRun(job.state, Steps(job.state, request.method, **request.options))
     options = cast("dict[str, Any]", {**request.options, "method": request.method})
     given = job.queue, job.dtype, job.max_spikes, job.decisions
     if isinstance(model, CopiedModel):
         return CopiedSteps(model, *given[:2], max_spikes=given[2], **options)
-    return ExactSteps(model, *given, **options)
+    return Steps(model, *given, **options)
 
 
 def make_reference(job: Job) -> Run:
     """Make a run on the host; see `Job`."""
-    return ExactReference(job.model, decisions=job.decisions)
+    return Reference(job.model, decisions=job.decisions)
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:

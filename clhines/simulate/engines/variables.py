@@ -217,6 +217,13 @@ class Variables:
         ones = sum(single for _, single in known)
         return ones + before.index(name) * self.model.kinds[k].count
 
+    def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
+        """Work out other outputs of each kind from now on."""
+        self.wanted = list(wanted)
+        for kind, outputs, names in zip(self.model.kinds, self.outputs, wanted, strict=True):
+            for name in names:
+                outputs.setdefault(name, np.zeros(kind.count))
+
     def declared(self, k: int) -> tuple[str, ...]:
         """Outputs of a kind's functions that are worked out; the current of a text is none."""
         if not self.wanted[k]:
@@ -318,8 +325,7 @@ class Variables:
         else:
             given.results[role, name] = np.broadcast_to(value, some.shape).copy()
             if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
-                own = self.outputs[k].setdefault(CURRENT, np.zeros(kind.count))
-                own[some] = given.results[role, name]
+                self.outputs[k][CURRENT][some] = given.results[role, name]
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
         """Return ions of which a block writes concentrations."""

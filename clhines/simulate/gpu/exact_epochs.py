@@ -1,7 +1,7 @@
 """Epochs of a network with exact times on chip: whole cells, many steps in one launch.
 
-The state is that of `ExactSteps`, in the same arenas. A work-group has one cell or some; a lane
-does for its node what the kernels of `ExactSteps` do, and segments are eliminated in local
+The state is that of `Steps`, in the same arenas. A work-group has one cell or some; a lane
+does for its node what the kernels of `Steps` do, and segments are eliminated in local
 memory, see ``epoch_by_node.mako``. Events of a launch are seen by the next one: a launch is no
 longer than the smallest delay.
 """
@@ -18,8 +18,8 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.run import Job
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
 from clhines.simulate.gpu.cells import CellTable
@@ -27,7 +27,7 @@ from clhines.simulate.gpu.exact_lists import first_active, node_words, with_bloc
 from clhines.simulate.gpu.exact_spec import HAS_SPECIAL, SPECIAL, ExactEpochSpec
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
-from clhines.simulate.kinds.calls import ExactSpec
+from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import filled_arenas, has_constants
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
@@ -52,7 +52,7 @@ def make(job: Job) -> ExactEpochs:
     return ExactEpochs(job.model, job.queue, job.dtype, job.max_spikes)
 
 
-class ExactEpochs(ExactSteps):
+class ExactEpochs(Steps):
     """Advance a model with exact times by whole cells; see `engines.run.Run`.
 
     Parameters
@@ -135,7 +135,7 @@ class ExactEpochs(ExactSteps):
         self._v[0].set(packed, self.queue)
         return filled_arenas(variables, self.dtype, self.place, self._base_d)
 
-    def _compile(self, spec: ExactSpec, at: np.ndarray) -> None:
+    def _compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):

@@ -20,7 +20,7 @@ from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.rates import side_by_side
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.gpu.tables import counts_of_terms, with_few_terms, with_rows
-from clhines.simulate.kinds.calls import ExactSpec, KindBlocks
+from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
 from clhines.simulate.kinds.layouts import active_nodes
 
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
@@ -50,7 +50,7 @@ def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
 
 def with_blocks(
     spec: ExactEpochSpec,
-    functions: ExactSpec,
+    functions: ArenaSpec,
     lists: NodeLists,
     variables: Variables,
     epoch: int,
@@ -61,7 +61,7 @@ def with_blocks(
     ----------
     spec : ExactEpochSpec
         Of the plan.
-    functions : ExactSpec
+    functions : ArenaSpec
     lists : NodeLists
     variables : Variables
         Their ions' variables that nothing changes are arguments where they are one number.

@@ -1,7 +1,7 @@
 """The kernel that advances whole cells of a network with exact times, node by node.
 
-The elimination is that of `EpochSpec`; mechanisms are those of `ExactSpec`, whose functions and
-arenas it takes as they are. A lane does everything for its node that `ExactSteps` does in two
+The elimination is that of `EpochSpec`; mechanisms are those of `ArenaSpec`, whose functions and
+arenas it takes as they are. A lane does everything for its node that `Steps` does in two
 kernels: the end of a step, then events and currents of the next one.
 """
 
@@ -14,7 +14,7 @@ from typing import ClassVar
 from clhines.mechanisms.ir.program import Argument
 from clhines.plan.kernel_spec import Parameter
 from clhines.simulate.gpu.spec import LIST_HEAD, WARP, EpochSpec
-from clhines.simulate.kinds.calls import ExactSpec, KindBlocks, Values
+from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks, Values
 
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
 HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
@@ -105,7 +105,7 @@ class ExactEpochSpec(EpochSpec):
 
     Attributes
     ----------
-    functions : ExactSpec or None
+    functions : ArenaSpec or None
         Whose functions are taken; None in a plan.
     blocks : tuple of EpochBlocks
         Kinds as the lists take them.
@@ -147,7 +147,7 @@ class ExactEpochSpec(EpochSpec):
     }
     special: ClassVar[int] = SPECIAL
     mechanisms: ClassVar[int] = MECHANISMS
-    functions: ExactSpec | None = field(default=None, repr=False)
+    functions: ArenaSpec | None = field(default=None, repr=False)
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)
     classes: tuple[int, ...] = field(default=(), repr=False)
@@ -162,7 +162,7 @@ class ExactEpochSpec(EpochSpec):
         return [*self._given(self.kernels[kernel]), *series]
 
     @property
-    def exact(self) -> ExactSpec | None:  # type: ignore[override]
+    def exact(self) -> ArenaSpec | None:  # type: ignore[override]
         """What the functions of blocks and events are printed for."""
         return self.functions
 

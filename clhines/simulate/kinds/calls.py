@@ -1,7 +1,7 @@
-"""``exact_steps.mako``: everything that it needs to know, and the text of calls of blocks.
+"""``steps.mako``: everything that it needs to know, and the text of calls of blocks.
 
 All numbers of a network are in three arenas: ``mem`` of reals, ``clock`` of doubles and ``ints``.
-Where the regions begin is in ``at``, by the numbers of `ExactSpec.regions`; the template names
+Where the regions begin is in ``at``, by the numbers of `ArenaSpec.regions`; the template names
 them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 """
 
@@ -15,6 +15,7 @@ from clhines.mechanisms.emit.printer import wrapped
 from clhines.mechanisms.ir.program import Argument
 from clhines.plan.kernel_spec import TemplateSpec, Word
 from clhines.simulate.events.bins import SENDING
+from clhines.simulate.records.records import CURRENT
 
 Values = dict[str, str]  # role, or role and name -> expression
 
@@ -42,7 +43,7 @@ class KindBlocks:
     ions : tuple of str
         Of the network.
     vectors : tuple of (str, str)
-        Blocks with a function for `ExactSpec.width` instances at once, and its name.
+        Blocks with a function for `ArenaSpec.width` instances at once, and its name.
     rows : bool
         Whether a node has one instance at most.
     """
@@ -105,6 +106,12 @@ class KindBlocks:
         k, names = self.number, self.states if role == "state" else self.outputs
         return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
 
+    def _bare_current(self, block: str) -> str:
+        """Where the current goes that is recorded and none of a mechanism's variables, if any."""
+        if block != "current" or CURRENT not in self.outputs:
+            return ""
+        return "" if CURRENT in self.asks(block, "output") else self.kept("output", CURRENT)
+
     def call(self, block: str, values: Values, indent: int) -> str:
         """Return statements that call a block of instance j at active node a.
 
@@ -130,6 +137,8 @@ class KindBlocks:
             before.append(f"{space}{sort} {local}{start};\n")
             given.append(f"&{local}")
             after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
+        if self._bare_current(block):
+            after.append(f"{space}{self._bare_current(block)} = i_i;\n")
         function = next(f for name, f, _ in self.blocks if name == block)
         text = f"{space}{function}(\n{space}    "
         line = text.splitlines()[-1]
@@ -168,6 +177,8 @@ class KindBlocks:
             if not known:
                 keep = self._keep_vector(a, block, local)
             after += [f"{space}{keep}\n"] if keep else []
+        if self._bare_current(block):
+            after.append(f"{space}keep(i_i, &{self._bare_current(block)}, n);\n")
         name = dict(self.vectors)[block]
         text = wrapped([*given[:-1], given[-1] + ");"], indent + len(name) + 1)
         return "".join(before) + f"{space}{name}({text}\n" + "".join(after)
@@ -240,8 +251,8 @@ class KindBlocks:
 
 
 @dataclass(frozen=True)
-class ExactSpec(TemplateSpec):
-    """``exact_steps.mako``.
+class ArenaSpec(TemplateSpec):
+    """``steps.mako``.
 
     Attributes
     ----------
@@ -279,7 +290,7 @@ class ExactSpec(TemplateSpec):
         As in `EpochSpec`: they are in global memory.
     """
 
-    template: ClassVar[str] = "simulate/exact_steps"
+    template: ClassVar[str] = "simulate/steps"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "begin_step": (
             "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
@@ -338,7 +349,7 @@ class ExactSpec(TemplateSpec):
     far: bool = field(default=False, repr=False)
 
     @property
-    def exact(self) -> ExactSpec:
+    def exact(self) -> ArenaSpec:
         """What the functions of blocks and events are printed for: itself."""
         return self
 

@@ -18,7 +18,7 @@ from clhines.model.model import Kind, Model
 from clhines.model.sources import Sources
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
 from clhines.simulate.events import bins
-from clhines.simulate.kinds.calls import ExactSpec, KindBlocks
+from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
@@ -319,7 +319,7 @@ def spec_of(
     real: str,
     wanted: object,
     vector_bytes: int = 0,
-) -> tuple[ExactSpec, np.ndarray]:
+) -> tuple[ArenaSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds.
 
     On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0.
@@ -340,7 +340,7 @@ def spec_of(
         _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
     )
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
-    spec = ExactSpec(
+    spec = ArenaSpec(
         real=real,
         kinds=kinds,
         ions=ions,
@@ -368,13 +368,12 @@ _ON_DEVICE = (
 def _blocks_of(
     variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...], width: int
 ) -> KindBlocks:
-    model, mechanism, wanted = variables.model, kind.mechanism, variables.wanted[k]
-    more = (wanted,) if wanted else ()
+    model, mechanism, outputs = variables.model, kind.mechanism, variables.declared(k)
+    more = (outputs,) if outputs else ()
     program = mechanism.program
     net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
     single = [n for n, alone in variables.singles(k) if alone]
-    outputs = more[0] if more else ()
     wide = [b for b in names if width > 1 and in_vectors(mechanism, b, outputs)]
     scalar = [b for b in names if b not in wide]
     if isinstance(mechanism.language, Text):
@@ -393,7 +392,7 @@ def _blocks_of(
         ),
         parameters=tuple(variables.singles(k)),
         states=tuple(q.name for q in program.states),
-        outputs=tuple(wanted),
+        outputs=tuple(variables.wanted[k]),
         weights=net.weights if net is not None else (),
         sends=tuple(s.kind for s in net.sends) if net is not None else (),
         watch_flags=net.watch_flags if net is not None else (),

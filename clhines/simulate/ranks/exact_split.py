@@ -10,8 +10,8 @@ import pyopencl as cl
 
 from clhines.errors import InputError
 from clhines.model.model import Model
-from clhines.simulate.engines.exact_reference import ExactReference
-from clhines.simulate.engines.exact_steps import ExactSteps
+from clhines.simulate.engines.reference import Reference
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.exact_partition import ExactShare, steps_together
@@ -21,7 +21,7 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.state import Chunk, TimedChunk
 
-PartRun = ExactReference | ExactSteps
+PartRun = Reference | Steps
 
 
 class ExactSplit:

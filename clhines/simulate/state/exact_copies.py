@@ -12,8 +12,8 @@ import pyopencl.array as cla
 
 from clhines.model.copied import CopiedModel
 from clhines.simulate.engines.axial import neighbours
-from clhines.simulate.engines.exact_reference import wanted_outputs
-from clhines.simulate.engines.exact_steps import ExactSteps
+from clhines.simulate.engines.reference import wanted_outputs
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds.layouts import node_numbers
 from clhines.simulate.records.records import Record
@@ -22,8 +22,8 @@ from clhines.simulate.state.state import Chunk, TimedChunk
 from clhines.simulate.state.tiled import Tiled, Tiler, tiled_arenas
 
 
-class CopiedSteps(ExactSteps):
-    """Advance copies that are alike; see `ExactSteps`.
+class CopiedSteps(Steps):
+    """Advance copies that are alike; see `Steps`.
 
     Variables are put on the device when they are needed: until then they are of one copy, and may
     be replaced by `load`.
@@ -34,7 +34,7 @@ class CopiedSteps(ExactSteps):
     queue : pyopencl.CommandQueue
     dtype : float64 or float32
     **options
-        As of `ExactSteps`.
+        As of `Steps`.
     """
 
     model: CopiedModel

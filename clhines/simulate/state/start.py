@@ -24,7 +24,7 @@ def started(
     """Return all variables at t = 0, events due then delivered, spikes of then found."""
     variables = Variables(model, wires, decisions)
     if wanted:
-        variables.wanted = list(wanted)
+        variables.want(wanted)
     events = HostEvents(variables)
     for ion in model.ions:
         variables.to_nernst(ion, ion.node[(ion.style & INITIAL_REVERSAL) > 0])
