@@ -21,8 +21,7 @@ from clhines.network.changes import Changes, Value, as_events, as_value, check_n
 from clhines.network.groups import Group
 from clhines.network.network import Network, check_begins
 from clhines.simulate.engines.choose import Made, make_run
-from clhines.simulate.engines.run import DeviceRun, Request, Run
-from clhines.simulate.engines.steps import Steps
+from clhines.simulate.engines.run import Request, Run
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.records.records import Record, is_computed
@@ -83,8 +82,8 @@ class Changing:
         self._again: list[str] = []  # why to plan again
         self._begun = set[tuple[int, str]]()  # groups and their states that were set
         self._in_place = False  # parameters are others on the device than in the run's model
-        whole = self.ranks is None and isinstance(made.runner, DeviceRun)
-        self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
+        in_place = self.ranks is None and getattr(made.runner, "in_place", False)
+        self._on_device = DeviceChanges(made.runner) if in_place else None  # type: ignore[arg-type]
         self._unit = incoming_scale(model) if model.has_sums else 1.0
         _protect(model)
 
@@ -372,9 +371,8 @@ class Changing:
         with agreed(self.ranks):
             model = self._compiled()
         start_is_old = self._start_is_old
-        run, same = self.runner, model.sources is self._model.sources
-        if same and isinstance(run, Steps) and run.restarts:
-            run.restart(model)
+        restart, same = getattr(self.runner, "restart", None), model.sources is self._model.sources
+        if same and restart is not None and restart(model):
             made = Made(self.runner, self.engine, self.chunk)
         else:
             made = make_run(self.ranks, model, self._request, self._overlap)
@@ -412,7 +410,7 @@ class Changing:
         if not self._start_is_old and self._kept and device.reset():
             return
         model = self.model if self._start_is_old or device.run.grid.plasticity else self._model
-        device.run.load(from_start(model, device.state.dtype))
+        device.run.load(from_start(model, device.run.dtype))
         device.keep_start()
         self._kept, self._start_is_old = True, False
 

@@ -84,12 +84,12 @@ def nmodl_blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     """Advance the same by blocks of cells, on CPUs; not in scalars, which blocks do not have."""
     if not trust.is_right(queue.device, "nmodl-blocks", dtype):
         return ""
-    return _network(queue, dtype, "epochs-cpu-exact", _NMODL)
+    return _network(queue, dtype, "epochs-cpu", _NMODL)
 
 
 def nmodl_epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     """Advance the same by epochs."""
-    return _network(queue, dtype, "epochs-gpu-exact", _NMODL)
+    return _network(queue, dtype, "epochs-gpu", _NMODL)
 
 
 PROBLEMS: dict[str, Callable[[cl.CommandQueue, np.dtype], str]] = {

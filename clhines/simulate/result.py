@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.errors import InputError, shown
-from clhines.network.times import ends_of
 from clhines.simulate.records.features import FeatureValues
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import packed_columns
-from clhines.simulate.state.state import Chunk, TimedChunk
+from clhines.simulate.state.chunk import Chunk
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +127,7 @@ def joined_result(
     step = np.concatenate(none + [c.spike_step for c in chunks])
     cell = np.concatenate(none + [c.spike_cell for c in chunks])
     kept = step < last
-    timed = [c.spike_time for c in chunks if isinstance(c, TimedChunk)]
-    time = np.concatenate(timed)[kept] if timed else ends_of(step[kept], dt)
+    time = np.concatenate([np.zeros(0), *(c.spike_time for c in chunks)])[kept]
     return Result(t, values, time, cell[kept], cost, times, features)
 
 

@@ -26,7 +26,7 @@ from clhines.plan.plan import real_name
 from clhines.simulate.changing import Changing, in_unit
 from clhines.simulate.engines.choose import by_steps, check_options, make_run
 from clhines.simulate.engines.run import MakeRun, Request, naming_memory, take_chunk
-from clhines.simulate.engines.table import CHOICES, ENGINES
+from clhines.simulate.engines.table import CHOICES, FAMILY
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import (
     check_same,
@@ -37,7 +37,7 @@ from clhines.simulate.records.recording import Recording
 from clhines.simulate.records.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.state import saved as saved_states
-from clhines.simulate.state.state import Chunk
+from clhines.simulate.state.chunk import Chunk
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -267,7 +267,7 @@ class Simulation(Changing, Recording):
     def _first_chunk(self, take: Callable[[], Chunk]) -> Chunk:
         """Take a chunk; by steps where the device does not take the kernels of the first one."""
         tried, self._tried = self._tried, True
-        if tried or not any(e.late for e in ENGINES if e.name == self.engine):
+        if tried or self.ranks is not None or not self.engine.startswith(FAMILY):
             return take()
         saved = {} if self._was_fresh else self.runner.save()
         try:

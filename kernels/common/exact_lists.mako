@@ -191,12 +191,12 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
                         if (k < capacity) {
                             spike_source[k] = source;
                             spike_time[k] = old_end;
-                        }
 % if e.grid:
-                        const int on_grid = atomic_inc(grid_count);
-                        grid_source[on_grid] = source;
-                        grid_step[on_grid] = step - 1;
+                            const int on_grid = atomic_inc(grid_count);
+                            grid_source[on_grid] = source;
+                            grid_step[on_grid] = step - 1;
 % endif
+                        }
                     }
                     ints[detector_above + r] = above;
                 }

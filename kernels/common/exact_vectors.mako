@@ -314,12 +314,12 @@ ${kind.call(block, values, 8)}\
             if (place < capacity) {
                 spike_source[place] = source;
                 spike_time[place] = t_end;
-            }
 % if spec.grid:
-            const int on_grid = atomic_inc(grid_count);
-            grid_source[on_grid] = source;
-            grid_step[on_grid] = done;
+                const int on_grid = atomic_inc(grid_count);
+                grid_source[on_grid] = source;
+                grid_step[on_grid] = done;
 % endif
+            }
         }
         ints[detector_above + j] = above;
     }

@@ -138,12 +138,12 @@ ${indent}        const int place = atomic_inc(spike_count);
 ${indent}        if (place < capacity) {
 ${indent}            spike_source[place] = source;
 ${indent}            spike_time[place] = t_end;
-${indent}        }
 % if spec.grid:
-${indent}        const int on_grid = atomic_inc(grid_count);
-${indent}        grid_source[on_grid] = source;
-${indent}        grid_step[on_grid] = done;
+${indent}            const int on_grid = atomic_inc(grid_count);
+${indent}            grid_source[on_grid] = source;
+${indent}            grid_step[on_grid] = done;
 % endif
+${indent}        }
 ${indent}    }
 ${indent}    ints[detector_above + j] = above;
 ${indent}}

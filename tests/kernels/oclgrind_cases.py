@@ -288,12 +288,12 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     if lanes:
         of_blocks = engine in ("blocks", "lists")
         lists = True if engine == "lists" else None
-        make = partial(CellEpochs, lanes=lanes)
+        make = partial(CellEpochs.of, lanes=lanes)
         if of_blocks:
             make = blocks(Limits(), units=lanes, by_node=lists)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine=make)
     if engine in ("blocks", "lists"):
-        assert sim.runner.executor.launches[0].spec.constant == constant
+        assert sim.runner.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
     sim.record("i", channel, [1, 0])
@@ -345,7 +345,7 @@ def exact_case(queue, dtype):
 def exact_epochs_case(queue, dtype):
     """The same kinds of things by epochs of whole cells, which take no pointers and no senders."""
     net, groups = exact_cells.network()
-    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu-exact")
+    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu")
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
     found = sim.run(0.3)
     assert all(np.isfinite(found[k]).all() for k in number)

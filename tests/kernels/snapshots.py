@@ -29,7 +29,6 @@ from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.blocks import CellBlocksSpec
-from clhines.simulate.engines.steps import StepSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run, plasticity
@@ -38,7 +37,6 @@ from clhines.simulate.gpu import plan as epoch_plan
 from clhines.simulate.gpu.exact_lists import with_blocks
 from clhines.simulate.kinds import spec as kinds
 from clhines.simulate.kinds.layouts import filled_arenas, spec_of
-from clhines.simulate.records.currents import CurrentsSpec
 from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
 from clhines.simulate.state import spread, state
@@ -130,9 +128,7 @@ def network_specs(dtype, limits):
     real = real_name(dtype)
     for noise, secondorder in ((False, False), (True, True)):
         network = model(noise, secondorder)
-        plain, source = kinds.model_kinds(network, real)
-        yield StepSpec(real, plain, secondorder, source)
-        yield from (CurrentsSpec(real, kind, source if kind.uses_noise else "") for kind in plain)
+        _, source = kinds.model_kinds(network, real)
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
             for samples in (False, True):

@@ -59,7 +59,7 @@ STEPS = [
         (case, "steps")
         for case in ("recorders", "events", "played", "streams", "watched", "common", "clamped")
     ),
-    *((case, "epochs-gpu-exact") for case in ("recorders", "crossing", "played")),  # of whole cells
+    *((case, "epochs-gpu") for case in ("recorders", "crossing", "played")),  # of whole cells
 ]
 
 
@@ -75,7 +75,7 @@ def test_vectors_are_those_of_neuron(case, engine):
 
 
 @pytest.mark.parametrize(
-    ("engine", "dt"), [("reference", 0.025), ("steps", 0.1), ("epochs-gpu-exact", 0.025)]
+    ("engine", "dt"), [("reference", 0.025), ("steps", 0.1), ("epochs-gpu", 0.025)]
 )
 def test_bins_of_events_are_those_of_neuron(engine, dt):
     found = result_of(engine, str(dt), "bins_program.py")

@@ -46,8 +46,8 @@ def in_neuron(h, secondorder):
         ("reference", "float64", 1),
         ("steps", "float32", 0),
         ("steps", "float64", 1),
-        ("epochs-gpu-exact", "float64", 0),
-        ("epochs-gpu-exact", "float32", 1),
+        ("epochs-gpu", "float64", 0),
+        ("epochs-gpu", "float32", 1),
     ],
 )
 def test_short_sections_are_those_of_neuron(fast_queue, needs, engine, dtype, secondorder):

@@ -69,7 +69,7 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
     slow = Simulation(net, DT, engine="reference", secondorder=2)
     numbers, expected = taken(slow, groups)
     sim = Simulation(net, DT, **given)
-    assert isinstance(sim.runner, CellBlocks) and sim.engine == "epochs-cpu-exact"
+    assert isinstance(sim.runner, CellBlocks) and sim.engine == "epochs-cpu"
     (blocks,) = by_cell
     assert blocks.count == CELLS and blocks.crossing.sum() > 2 and 1 < blocks.epoch < STOP / DT
     _, result = taken(sim, groups)
@@ -149,7 +149,7 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
         recorded.append(sim.record("g", both))
         result = sim.run(8.0)
         found.append([result[r] for r in recorded])
-    assert (sim.engine == "epochs-cpu-exact") == (engine == "auto")
+    assert (sim.engine == "epochs-cpu") == (engine == "auto")
     for expected, result in zip(*found, strict=True):
         scale = np.abs(expected).max()
         eps = EPS * np.finfo(dtype).eps / np.finfo(np.float64).eps

@@ -6,8 +6,8 @@ from networks import CABLES, DT
 
 from clhines import Network
 from clhines.model import compile
-from clhines.simulate.engines.reference import ReferenceRun
-from clhines.simulate.ranks.partition import part_of
+from clhines.simulate.engines.reference import Reference
+from clhines.simulate.ranks.partition import Share
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 
@@ -45,8 +45,9 @@ def test_a_part_decides_nothing():
     decisions = Decisions.of(whole, split=True)
     assert not decisions.constant_factors
     for first, names in ((0, ("constant_factors",)), (1, ("epoch", "slots", "scale"))):
-        part = part_of(whole, first, first + 1)
+        part = Share(whole, first, first + 1).model()
         alone = Decisions.of(part)
         assert all(getattr(alone, name) != getattr(decisions, name) for name in names)
-        run = ReferenceRun(part, decisions)
-        assert (run.max_steps, run.slots, run.scale) == (3, 9, decisions.scale)
+        run = Reference(part, decisions=decisions)
+        grid = run.variables.grid
+        assert (run.max_steps, grid.slots, grid.scale) == (3, 9, decisions.scale)

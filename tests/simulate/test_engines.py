@@ -8,10 +8,10 @@ import pytest
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
-from clhines.model.needs import EXACT, NEEDS, phrases
+from clhines.model.needs import EXACT, NEEDS
 from clhines.simulate.engines.choose import described, engines_for
 from clhines.simulate.engines.steps import Steps
-from clhines.simulate.engines.reference import ReferenceRun
+from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, CHOICES, ENGINES, NAMES
 
@@ -105,9 +105,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     ),
 }
 OTHERS = ("begins", "no_cells", "ranks", "copies", "solver")
-BOTH, GPU, CPU = ("epochs-gpu-exact", "epochs-cpu-exact"), "epochs-gpu-exact", "epochs-cpu-exact"
-FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU
-    **dict.fromkeys(("grid_times", "plastic", "noise"), ("epochs-gpu", "epochs-cpu")),
+BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
+FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     **dict.fromkeys(("sent_events", "single_events", "artificial_cells"), ("steps", CPU)),
     **dict.fromkeys(("pointers", "instant_events", "ion_order"), ("steps", CPU)),
     "read_currents": ("steps", CPU),
@@ -150,38 +149,43 @@ def test_needs_of_networks(word):
 def test_what_an_engine_lacks_is_refused_in_words(word, engine):
     needs = model_of(word).needs if word in NETWORKS else model_of("ions").needs | {word}
     device = "gpu" if engine.on == "gpu" else "cpu"
-    if needs <= engine.takes | engine.named:
+    if engine.kernels_for(needs):
         assert engines_for(needs, engine.name, device) == [engine]
         return
     with pytest.raises(InputError) as found:
         engines_for(needs, engine.name, device)
     text = str(found.value)
-    lacks = needs - engine.takes - engine.named
+    lacks = engine.lacks(needs)
     assert text.startswith(f"engine={engine.name!r} takes no ") and "\n" not in text
     assert all(NEEDS[w] in text for w in lacks if w != "exact_times" or not lacks & EXACT - {w})
     others = [e for e in ENGINES if f"{e.name!r}" in text.split("expected")[1]]
-    assert others == [e for e in ENGINES if needs <= e.takes and e.runs_on(device)]
+    assert others == [e for e in ENGINES if e.kernels_for(needs) and e.runs_on(device)]
     assert ENGINES[-1] in others
 
 
 def test_other_refusals():
     """An engine of other devices, and what no engine takes; the family's nearest row counts."""
     grid, exact = model_of("grid_times").needs, model_of("pointers").needs
-    for name, needs in (("epochs-cpu", grid), ("epochs-cpu-exact", exact)):
-        with pytest.raises(InputError, match=f"'{name}' is for CPUs; expected '(epochs-gpu|st)"):
-            engines_for(needs, name, "gpu")
-    with pytest.raises(InputError, match="is for GPUs; expected 'epochs-cpu', 'steps' or 'refer"):
-        engines_for(grid, "epochs-gpu", "cpu")
+    for needs, other in ((grid, "epochs-gpu"), (exact, "steps")):
+        with pytest.raises(InputError, match=f"'epochs-cpu' is for CPUs; expected '{other}'"):
+            engines_for(needs, "epochs-cpu", "gpu")
+    assert [e.name for e in engines_for(grid, "epochs-gpu", "cpu")] == ["epochs-gpu"]
     with pytest.raises(InputError, match="takes no pointers .*; expected 'steps' or 'reference'$"):
         engines_for(exact, "epochs", "gpu")
     with pytest.raises(InputError, match="no engine takes events in bins on several ranks; expe"):
         engines_for(exact | {"bins", "ranks", "ranked_bins"}, "auto", "cpu")
-    assert [e.name for e in engines_for(exact, "epochs", "cpu")] == ["epochs-cpu-exact"]
+    with pytest.raises(InputError, match="'epochs-gpu' takes no several ranks; expected 'steps'"):
+        engines_for(model_of("ions").needs | {"ranks"}, "epochs-gpu", "gpu")
+    assert [e.name for e in engines_for(exact, "epochs", "cpu")] == ["epochs-cpu"]
 
 
 def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
-    assert described()[0][3] == phrases({"exact_times", "solver"}, "and")
+    of_steps, of_times = described()[0][3].split("; ")
+    assert of_steps == "with events in whole steps: methods of the solver"
+    assert of_times.startswith("with events at exact times: artificial cells, pointers to voltages")
+    assert all(NEEDS[word] in of_times for word in ("ranks", "copies", "solver", "instant_events"))
+    assert [row[3] for row in described()[2:]] == ["", ""]
 
 
 @pytest.mark.parametrize("build", [with_synapse, with_ions])
@@ -189,7 +193,7 @@ def test_a_name_gives_the_same_engine_again(fast_queue, needs, build):
     needs(fast_queue, "float64")
     words, seen = compile(build(), DT).needs, set()
     on = "cpu" if devices.is_cpu(fast_queue.device) else "gpu"
-    asked = ["auto", "epochs", *(e.name for e in ENGINES if words <= e.takes and e.runs_on(on))]
+    asked = ["auto", "epochs", *(e.name for e in ENGINES if e.kernels_for(words) and e.runs_on(on))]
     for engine in asked:
         sim = Simulation(build(), DT, queue=fast_queue, engine=engine)
         again = Simulation(build(), DT, queue=fast_queue, engine=sim.engine)
@@ -197,25 +201,23 @@ def test_a_name_gives_the_same_engine_again(fast_queue, needs, build):
             again.engine if engine in CHOICES[:2] else engine
         )
         assert type(again.runner) is type(sim.runner)
-        inner = [getattr(one.runner, "executor", None) for one in (sim, again)]
-        assert type(inner[0]) is type(inner[1])
-        seen.add((type(sim.runner), type(inner[0])))
+        seen.add(type(sim.runner))
     assert len(seen) == len(asked) - 2
 
 
 def test_engines_of_a_users_own(fast_queue, needs):
-    """A function is given the arrays of any network, and returns a `Run`, or an `Executor`."""
+    """A function is given the job of any network, and returns a `Run`."""
     needs(fast_queue, "float64")
 
-    def exact(given):
-        return Steps(given.model, given.queue, given.dtype, given.max_spikes)
+    def steps(job):
+        return Steps(job.model, job.queue, job.dtype, job.max_spikes)
 
-    for build, makes in (
-        (with_synapse, (Steps, lambda given: ReferenceRun(given.model))),
-        (with_ions, (exact,)),
-    ):
+    def host(job):
+        return Reference(job.model)
+
+    for build in (with_synapse, with_ions):
         sims = [Simulation(build(), DT, queue=fast_queue, engine="steps")]
-        sims += [Simulation(build(), DT, queue=fast_queue, engine=make) for make in makes]
+        sims += [Simulation(build(), DT, queue=fast_queue, engine=make) for make in (steps, host)]
         found = []
         for sim in sims:
             number = sim.record("v", [0, 1])
@@ -225,10 +227,25 @@ def test_engines_of_a_users_own(fast_queue, needs):
             assert (sim.engine == "custom") == (sim is not sims[0]) and sim.device_label
         for values in found[1:]:
             np.testing.assert_allclose(values, found[0], 0, 1e-9)
-    with pytest.raises(InputError, match="returned an Executor; events at exact times need a Run"):
-        Simulation(with_ions(), DT, queue=fast_queue, engine=executor)
 
 
-def executor(given):
-    """Return one of events in whole steps, of another network."""
-    return Steps(Simulation(with_synapse(), DT, queue=given.queue, engine="steps").runner.state)
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_a_cell_above_its_threshold_at_the_start_sends_an_event(fast_queue, needs, engine):
+    """As in NEURON: at t = 0, through the grid as at exact times."""
+    needs(fast_queue, "float64")
+    found = []
+    for build in (with_synapse, changed(lambda net: None)):
+        net = build()
+        net.threshold = -70.0
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        number = sim.record("v", [0])
+        result = sim.run(2.0)
+        assert result.spike_time[0] == 0.0 and result.spike_cell[0] == 0
+        found.append(result[number])
+    quiet = with_synapse()
+    quiet.threshold = 100.0
+    sim = Simulation(quiet, DT, queue=fast_queue, engine=engine)
+    number = sim.record("v", [0])
+    values = sim.run(2.0)[number]
+    np.testing.assert_array_equal(values[:20], found[0][:20])  # the delay is 1 ms
+    assert np.abs(values[-1] - found[0][-1]) > 1e-3

@@ -36,7 +36,7 @@ static void c_advance(const node_series_ series__, __global const real *r__table
 }
 """
 
-ENGINE = "epochs-gpu-exact"
+ENGINE = "epochs-gpu"
 
 
 def test_rows_are_loaded_as_a_whole():

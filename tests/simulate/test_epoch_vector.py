@@ -22,7 +22,7 @@ def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
     needs(fast_queue, dtype)
     _, v = truth(mixed_network)
     skip_too_wide(fast_queue, lanes, dtype)
-    engine = partial(CellEpochs, lanes=lanes)
+    engine = partial(CellEpochs.of, lanes=lanes)
     sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, engine=engine, seed=7)
     sim.run(10.0)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
@@ -58,7 +58,7 @@ def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
     assert len(expected.spike_time)
     found = []
     for _ in range(2):
-        sim = Simulation(net, DT, dtype, queue=fast_queue, engine=partial(CellEpochs, lanes=4))
+        sim = Simulation(net, DT, dtype, queue=fast_queue, engine=partial(CellEpochs.of, lanes=4))
         result = sim.run(4.0)
         np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
         found.append(sim.voltages())
@@ -76,9 +76,9 @@ def test_groups_of_two_registers_change_no_bit(fast_queue, needs, monkeypatch):
     found, widths = [], []
     for of_many in (8 * most, 0):
         monkeypatch.setattr(epoch_vector, "_OF_MANY", of_many)
-        engine = partial(CellEpochs, lanes=4)
+        engine = partial(CellEpochs.of, lanes=4)
         sim = Simulation(crowded_network(), DT, "float64", queue=fast_queue, engine=engine)
-        widths.append({groups.member.shape[1] for groups in sim.runner.executor.groups})
+        widths.append({groups.member.shape[1] for groups in sim.runner.groups})
         sim.run(0.5)
         found.append(sim.voltages())
     assert max(widths[0]) == 2 * max(widths[1])

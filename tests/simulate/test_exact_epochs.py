@@ -14,7 +14,7 @@ from clhines import BuildError, DeviceError, InputError, Simulation
 from clhines.device import devices
 from clhines.simulate.gpu import exact_epochs
 
-ENGINE = "epochs-gpu-exact"  # of any device
+ENGINE = "epochs-gpu"  # of any device
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
 STATES = {

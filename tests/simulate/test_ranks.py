@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import exact_ranks
@@ -25,10 +26,10 @@ from clhines.model import compile
 from clhines.model.model import Model
 from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.epochs import BlockEpochs
 from clhines.simulate.ranks import partition
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.state import State
 
 EXACT = Path(__file__).parents[1] / "support" / "exact_ranks.py"
 PROGRAM = Path(__file__).parents[1] / "support" / "rank_program.py"
@@ -80,26 +81,26 @@ def test_parts_make_up_the_whole():
     """Each number of a part stands for one of the network."""
     whole = compile(mixed_network()[0], DT, seed=7)
     bounds = partition.split(partition.cell_costs(whole), 3)
-    share = partition.Share(whole, bounds)
-    parts = [partition.part_of(whole, *bounds[[r, r + 1]]) for r in range(3)]
+    shares = [partition.Share(whole, *bounds[[r, r + 1]].tolist()) for r in range(3)]
+    parts = [share.model() for share in shares]
     for name in ("u", "capacitance", "constant_d", "threshold", "v_init"):
         joined = np.concatenate([getattr(p, name) for p in parts])
         np.testing.assert_array_equal(joined, getattr(whole, name))
-    for rank, part in enumerate(parts):
-        targets = share.targets(rank)
+    for share, part in zip(shares, parts, strict=True):
+        targets = share.targets
         assert part.num_targets == len(targets)
         np.testing.assert_array_equal(part.cell_of_target(), whole.cell_of_target()[targets])
-        mine = share.rank_of_connection == rank
+        mine = share.on_grid
         np.testing.assert_array_equal(
             targets[part.connections.target], whole.connections.target[mine]
         )
         np.testing.assert_array_equal(part.connections.source, whole.connections.source[mine])
-        for own, k in enumerate(share.kinds(rank)):
+        for own, k in enumerate(share.kinds):
             kind, of = part.kinds[own], whole.kinds[k]
-            low, high = share.instances[k][[rank, rank + 1]]
+            low, high = share.instances[k].start, share.instances[k].stop
             assert kind.mechanism == of.mechanism
             assert kind.first_instance == of.first_instance + low
-            np.testing.assert_array_equal(kind.node + share.nodes[rank], of.node[low:high])
+            np.testing.assert_array_equal(kind.node + share.low, of.node[low:high])
             for p in of.mechanism.parameters:
                 np.testing.assert_array_equal(kind.arrays()[p], of.arrays()[p][low:high])
     assert sum(len(p.events.step) for p in parts) == len(whole.events.step)
@@ -111,11 +112,10 @@ def test_a_state_cut_and_joined_is_the_same():
         sim.run(2.0)
         saved = sim.runner.save()
         for size in (1, 2, 5):
-            share = partition.Share(
-                sim.model, partition.split(partition.cell_costs(sim.model), size)
-            )
-            parts = [part.cut(sim.model, saved) for part in share.parts()]
-            joined = partition.join(sim.model, share.parts(), parts)
+            bounds = partition.split(partition.cell_costs(sim.model), size).tolist()
+            parts = [partition.Share(sim.model, *b).part for b in pairwise(bounds)]
+            cut = [part.cut(sim.model, saved) for part in parts]
+            joined = partition.join(sim.model, parts, cut)
             assert set(joined) == set(saved)
             for name, values in saved.items():
                 np.testing.assert_array_equal(joined[name], values, err_msg=name)
@@ -164,27 +164,27 @@ def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor
     expected = voltages(whole, fast_queue, dtype, executor)
     assert np.ptp(expected[whole.soma]) > 1e-3
     for bounds in ((0, 1), (1, cells)) if build is uneven_network else ((2, cells),):
-        part = partition.part_of(whole, *bounds)
+        part = partition.Share(whole, *bounds).model()
         low, high = whole.forest.cell_offsets[list(bounds)]
         found = voltages(part, fast_queue, dtype, executor, Decisions.of(whole, split=True))
         np.testing.assert_array_equal(found, expected[low:high])
 
 
 def voltages(model: Model, queue, dtype, executor, decisions=None):
-    from clhines.simulate.engines.steps import Steps
-
-    state = State(model, queue, np.dtype(dtype), 60, None, decisions)
+    given = model, queue, np.dtype(dtype), 60, None, decisions
     if executor in ("blocks", "sizes", "lists"):
         room = limits(queue.device)
         apart, lists = executor == "sizes", True if executor == "lists" else None
         room = replace(room, compute_units=1) if apart else room
-        run = BlockEpochs(model, state, room, by_node=lists)
+        run = BlockEpochs(*given, limits=room, by_node=lists)
         assert not lists or run.launches[0].spec.by_node
         assert not apart or len(run.launches) > 1
+    elif executor == "cells":
+        run = CellEpochs(*given)
     else:
-        run = {"cells": CellEpochs, "steps": Steps}[executor](state)
+        run = Steps(*given[:3], decisions=decisions)
+    run.begin(60, [])
     for first in range(0, 60, 20):
-        state.grid.add_events(first, 20)
         run.advance(first, 20, first)
     return run.voltages()
 

@@ -1,23 +1,23 @@
-"""The protocols `Executor` and `Run`: whatever plays the part takes the same arguments."""
+"""The protocols `Run` and `PartRun`: whatever plays the part takes the same arguments."""
 
 import inspect
 
 import pytest
 
+from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.vectors import CellEpochs
 from clhines.simulate.engines.reference import Reference
-from clhines.simulate.engines.steps import Steps
-from clhines.simulate.engines.reference import ReferenceRun
-from clhines.simulate.engines.run import DeviceRun, Executor, PartRun, Run
+from clhines.simulate.engines.run import PartRun, Run
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.epochs import BlockEpochs
-from clhines.simulate.ranks.exact_split import ExactSplit
+from clhines.simulate.gpu.exact_epochs import ExactEpochs
 from clhines.simulate.ranks.split import SplitRun
+from clhines.simulate.state.exact_copies import CopiedSteps
 
 PLAYED = [
-    *((Executor, cls) for cls in (BlockEpochs, CellEpochs, Steps)),
-    *((PartRun, cls) for cls in (DeviceRun, ReferenceRun)),
-    *((Run, cls) for cls in (Reference, Steps, ExactSplit, SplitRun)),
+    *((PartRun, cls) for cls in (Reference, Steps)),
+    *((Run, cls) for cls in (BlockEpochs, CellBlocks, CellEpochs, CopiedSteps, ExactEpochs)),
+    (Run, SplitRun),
 ]
 
 
@@ -37,7 +37,7 @@ def test_methods_are_those_of_the_protocol(protocol, cls):
     for name, method in expected.items():
         found = inspect.signature(getattr(cls, name)).parameters
         assert [*found] == [*inspect.signature(method).parameters], name
-    assert protocol is Executor or isinstance(cls.device, property)
+    assert isinstance(cls.device, property)
 
 
 def test_a_part_is_a_run_too():

@@ -219,7 +219,7 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
         cla.zeros(fast_queue, 2**57, np.float64)  # drivers may allocate at the first write only
 
     with monkeypatch.context() as patch:
-        patch.setattr("clhines.simulate.engines.run.State", full)
+        patch.setattr("clhines.simulate.engines.cells_run.Grid", full)
         with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
             Simulation(simple_network()[0], DT, queue=fast_queue)
     net, syn = simple_network()

@@ -79,11 +79,11 @@ def ran(beside, **options):
     return second[v], spikes, sim.weights(), sim.engine
 
 
-@pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu-exact"])
+@pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu"])
 @pytest.mark.parametrize("beside", BESIDE)
 def test_plastic_connections_beside_anything(fast_queue, needs, beside, engine):
     needs(fast_queue, np.float64)
-    if engine == "epochs-gpu-exact" and beside == "artificial":
+    if engine == "epochs-gpu" and beside == "artificial":
         pytest.skip("that engine takes no artificial cells")
     v, spikes, weights, _ = ran(beside, engine="reference")
     assert len(spikes) >= 8

@@ -1,6 +1,6 @@
 """A network with ``CVode.queue_mode(1, 0)``, by NEURON and by this package; prints how they agree.
 
-``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step. With "epochs-gpu-exact"
+``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step. With "epochs-gpu"
 there are no artificial cells.
 """
 
@@ -62,11 +62,11 @@ def compared(engine, dt, mode=1):
 
     h = loaded()
     h.dt, h.steps_per_ms = dt, 1 / dt
-    vectors, kept = built(h, np.random.default_rng(SEED), engine != "epochs-gpu-exact")
+    vectors, kept = built(h, np.random.default_rng(SEED), engine != "epochs-gpu")
     h.CVode().queue_mode(mode, 0)
     h.finitialize(-65)
     h.continuerun(STOP)
-    truth, sources = [np.array(v) for v in vectors], 4 if engine == "epochs-gpu-exact" else 7
+    truth, sources = [np.array(v) for v in vectors], 4 if engine == "epochs-gpu" else 7
     found = {"events": sum(len(v) for v in vectors[:sources])}
     h.CVode().queue_mode(0, 0)  # what it would be without bins
     h.finitialize(-65)

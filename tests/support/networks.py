@@ -15,7 +15,7 @@ CABLES = [
 
 def blocks(room, **options):
     """An engine for `Simulation`: `BlockEpochs` within some limits, whatever the device."""
-    return lambda state: BlockEpochs(state.model, state, room, **options)
+    return lambda job: BlockEpochs.of(job, limits=room, **options)
 
 
 def mixed_network(cells=7):

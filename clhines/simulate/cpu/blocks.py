@@ -1,6 +1,6 @@
 """A network with exact times on a CPU: many steps in one launch, of blocks of whole cells.
 
-The state is that of `Steps`, in the same arenas. A work-item has a block of cells, solves
+The state is that of `steps`, in the same arenas. A work-item has a block of cells, solves
 for them from the tips to the roots, and sees events of its own cells at once; events of other
 blocks are seen by the next launch, as a launch is no longer than their smallest delay.
 """
@@ -20,9 +20,9 @@ from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
+from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.axial import placed_neighbours
 from clhines.simulate.engines.run import Job
-from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ArenaSpec
@@ -94,7 +94,7 @@ def make(job: Job) -> CellBlocks:
     return CellBlocks(model, blocks, job.queue, job.dtype, job.max_spikes)
 
 
-class CellBlocks(Steps):
+class CellBlocks(ArenaRun):
     """Advance a model with exact times by blocks of whole cells on a CPU; see `engines.run.Run`.
 
     Parameters
@@ -107,7 +107,7 @@ class CellBlocks(Steps):
         Spikes that one chunk may have.
     """
 
-    solves, family = False, "nmodl-blocks"
+    in_vectors, family = True, "nmodl-blocks"
 
     def __init__(
         self,
@@ -122,30 +122,30 @@ class CellBlocks(Steps):
 
     # -- tables --------------------------------------------------------------------------------
 
-    def _put_matrix(self) -> None:
+    def put_matrix(self) -> None:
         """Put what does not change on the device, by place: parents come before children."""
         model, forest = self.model, self.model.forest
-        self._base_d = model.capacitance_over_dt + model.constant_d
+        self.base_d = model.capacitance_over_dt + model.constant_d
         self._node = _order(model, self.blocks)
-        self._places = len(self._node)
+        self.places = len(self._node)
         self.place = np.argsort(self._node)
         self._active = cla.to_device(self.queue, node_numbers(model)[self._node])
         places = placed_neighbours(forest, self._node, self.place)
         self._neighbours = [cla.to_device(self.queue, some) for some in places]
         self._constant_g = self._packed(model.constant_g)
         self._constant_b, self._u = self._packed(model.constant_b), self._packed(model.u)
-        self._base = self._packed(self._base_d)
+        self._base = self._packed(self.base_d)
         self._d, self._b = cla.zeros_like(self._base), cla.zeros_like(self._base)
         v = self._packed(model.v_init)
-        self._v = [v, v.copy(self.queue)]
+        self.v = [v, v.copy(self.queue)]
 
     def _packed(self, natural: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, natural[self._node].astype(self.dtype))
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
-        self._v[0].set(variables.v[self._node].astype(self.dtype), self.queue)
-        arenas = filled_arenas(variables, self.dtype, self.place, self._base_d)
+        self.v[0].set(variables.v[self._node].astype(self.dtype), self.queue)
+        arenas = filled_arenas(variables, self.dtype, self.place, self.base_d)
         ints, wires, bounds = arenas["ints"], self.wires, self.model.forest.cell_offsets
         first = bounds[self.blocks.cells]
         ints.add("event_shown", variables.count)
@@ -186,33 +186,30 @@ class CellBlocks(Steps):
 
     # -- kernels -------------------------------------------------------------------------------
 
-    def _compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels."""
-        super()._compile(CellBlocksSpec.of(spec), at)
+        spec, self._at = CellBlocksSpec.of(spec), cla.to_device(self.queue, at)
+        self._built = program.build(self.queue.context, spec), spec
 
-    def _bind(self) -> None:
+    def bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self._times.forget()
-        num, queue, recorded = np.int32, self.queue, self._recorded_at
+        self.times.forget()
+        num, queue, recorded = np.int32, self.queue, self.recorded_at
         at = recorded["v_index"].get(queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
         places = self.model.forest.cell_offsets[self.blocks.cells]
         block = stretch_of(places, at)
         v_first = offsets(np.bincount(block, minlength=self.blocks.count))
         given = {
-            "num_blocks": num(self.blocks.count), "capacity": num(self.max_spikes),
-            "num_sources": num(self.model.sources.count), "step_begin": self._times.begin,
-            "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
-            "half_dt": np.float64(0.5 * self.model.dt), "active": self._active,
-            "u": self._u, "base": self._base, "constant_g": self._constant_g,
+            "num_blocks": num(self.blocks.count), "num_sources": num(self.model.sources.count),
+            "active": self._active, "u": self._u, "base": self._base,
+            "constant_g": self._constant_g,
             **dict(zip(("above", "below", "beside"), self._neighbours, strict=True)),
-            "constant_b": self._constant_b, "d": self._d, "b": self._b, "v": self._v[0],
-            "v_other": self._v[1], "failed": self._failed, "spike_count": self._found[0],
-            "spike_source": self._found[1], "spike_time": self._found[2],
+            "constant_b": self._constant_b, "d": self._d, "b": self._b, "v": self.v[0],
+            "v_other": self.v[1],
             "v_first": self._numbers(v_first),
             "v_column": self._numbers(np.argsort(block, kind="stable")),
-            "mem_block": self._numbers(self._blocks_of_loose()), "mem": self._mem,
-            "clock": self._clocks, "ints": self._ints, "at": self._at, **self._of_grid(),
-            **{name: num(0) for name in _CHANGES[:4]}, **recorded,
+            "mem_block": self._numbers(self._blocks_of_loose()), "at": self._at,
+            **{name: num(0) for name in _CHANGES[:4]}, **self.arguments,
         }  # fmt: skip
         built, spec = self._built
         self._publish = program.bind(built, spec, "publish", given, ("first_time",))
@@ -221,7 +218,7 @@ class CellBlocks(Steps):
     def _blocks_of_loose(self) -> np.ndarray:
         """Block of each variable that is recorded and at no node, in the order of records."""
         found, kinds = [np.zeros(0, np.int64)], self.model.kinds
-        for record in self._reducers.sources:
+        for record in self.reducers.sources:
             if record.kind >= 0 and is_artificial(kinds[record.kind]):
                 first = self.wires.first_target.get(record.kind)
                 of = np.zeros(len(record.index), np.int64)
@@ -235,23 +232,18 @@ class CellBlocks(Steps):
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self._taken = True
-        if row == 0:
-            self._first = first
-        self._times.put(first, count)
-        if self.grid is not None:
-            self.grid.empty()
-            self.grid.add_events(first, count)
+        self.begin_advance(first, count, row)
+        self.times.put(first, count)
         for done in range(0, count, self.blocks.epoch):
             some = min(self.blocks.epoch, count - done)
-            numbers = first + done, some, first + done - self._times.steps.start, row + done
-            self._kernel.change(*map(np.int32, numbers), *self._v)
+            numbers = first + done, some, first + done - self.times.steps.start, row + done
+            self._kernel.change(*map(np.int32, numbers), *self.v)
             if self.blocks.crossing.any():
                 self._publish.change(np.int32(numbers[2]))
                 self._publish.launch(self.queue, 1, 1)
             self._kernel.launch(self.queue, self.blocks.count, 1)
             if some % 2:
-                self._v.reverse()
+                self.v.reverse()
 
 
 def _order(model: Model, blocks: Blocks) -> np.ndarray:

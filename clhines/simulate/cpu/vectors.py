@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl.array as cla
 
 from clhines import reference
 from clhines.arrays import ranges, starts
-from clhines.device import devices, program, trust
+from clhines.device import devices, program
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind
@@ -37,11 +37,11 @@ from clhines.simulate.cpu.pivots import (
     nodes_in_part,
     variable_nodes,
 )
-from clhines.simulate.engines.run import DeviceRun, Job
+from clhines.simulate.engines.cells_run import CellsRun
+from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
 from clhines.simulate.records.sampling import REST, TABLES, Sample, arguments
 from clhines.simulate.state.spread import Storage
-from clhines.simulate.state.state import State
 
 _LANES_BYTES = 64  # of the cells of a block, at most
 _WIDEST = 16  # numbers of OpenCL's vectors
@@ -109,18 +109,19 @@ class CellEpochSpec(TemplateSpec):
         return found
 
 
-def make(job: Job) -> DeviceRun:
+def make(job: Job) -> CellEpochs:
     """Make a run of epochs; see `Job`."""
     job.check("epochs")
-    return DeviceRun(job.state, CellEpochs(job.state))
+    return CellEpochs.of(job)
 
 
-class CellEpochs:
+class CellEpochs(CellsRun):
     """Advance a model in epochs on a CPU.
 
     Parameters
     ----------
-    state : State
+    *given
+        Of `CellsRun`.
     lanes : int, optional
         Cells that share a vector; by default chosen from their shapes.
 
@@ -133,27 +134,25 @@ class CellEpochs:
         Steps of one launch at most.
     """
 
-    def __init__(self, state: State, lanes: int | None = None) -> None:
-        self.state, self.model, self.queue = state, state.model, state.queue
-        self.max_steps = state.epoch
-        model, real = self.model, real_name(state.dtype)
-        device, chosen = self.queue.device, lanes
-        limits = trust.limits(device, "epochs", state.dtype)
+    def __init__(self, *given: Any, lanes: int | None = None) -> None:
+        super().__init__(*given)
+        model, real, size = self.model, real_name(self.dtype), self.dtype.itemsize
+        device, limits, chosen = self.queue.device, self.limits, lanes
         check_width(lanes, "lanes", real, limits)
-        widest = min(_LANES_BYTES, limits.trusted_bytes) // state.dtype.itemsize
+        widest = min(_LANES_BYTES, limits.trusted_bytes) // size
         lanes = chosen or choose_lanes(model.forest, widest, limits.compute_units)
-        split, network = state.decisions.split, state.decisions.network
+        split, network = self.decisions.split, self.decisions.network
         whole = network if split else model
         own = nodes_in_part(model, network) if split else slice(None)
         variable, classes = variable_nodes(whole)[own], node_classes(whole)[own]
         self.blocks = make_blocks(model.forest, variable, lanes, classes)
-        most = limits.vector_bytes // state.dtype.itemsize
+        most = limits.vector_bytes // size
         several = dict[Mechanism, bool]()
         if split:
             units = devices.limits(devices.whole_device(device)).compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
             several = in_groups(network, lanes_of_all, most)
-        twice = 2 * most <= _WIDEST and most * state.dtype.itemsize == _OF_MANY
+        twice = 2 * most <= _WIDEST and most * size == _OF_MANY
         self.groups = [
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism), twice)
             for k in model.kinds
@@ -171,31 +170,31 @@ class CellEpochs:
 
     def _arguments(self, variable: np.ndarray) -> list[object]:
         """Put all numbers into blocks on the device; `set_records` and `advance` change some."""
-        model, blocks, state = self.model, self.blocks, self.state
-        real, put = state.dtype.type, self._put
+        model, blocks, grid = self.model, self.blocks, self.grid
+        real, put, spikes = self.dtype.type, self._put, self.spikes
         self._place_nodes()
         self._constants, self._parameters = list[cla.Array](), list[tuple[cla.Array, cla.Array]]()
         arrays = self._node_values(variable)
-        found = [state.spike_source, state.spike_step, state.spike_count]
+        found = [spikes.source, spikes.step, spikes.count]
         self._table_on_device = put(self._table)
         arguments: list[object] = [
             np.int32(0), np.int32(0), real(model.dt), self._table_on_device,
             put(blocks.parent.astype(np.int32)), *arrays,
             put(blocks.cells.astype(np.int32)),
-            put(model.threshold.astype(real)), state.failed, np.int32(state.max_spikes), *found,
-            np.int32(model.num_targets), np.int32(state.slots), real(state.incoming_scale),
-            np.uint64(model.seed), state.incoming,
+            put(model.threshold.astype(real)), self.failed, np.int32(self.max_spikes), *found,
+            np.int32(model.num_targets), np.int32(grid.slots), real(grid.scale),
+            np.uint64(model.seed), grid.incoming,
         ]  # fmt: skip
         self._record_argument = len(arguments)
         nothing = put(np.zeros(1, np.int32))
-        arguments += [np.int32(0), np.int32(0), nothing, nothing, state.record_v]
-        arguments += state.detectors
+        arguments += [np.int32(0), np.int32(0), nothing, nothing, self.record_v]
+        arguments += self.detectors
         for k, kind in enumerate(model.kinds):
             numbers = kind.count, kind.first_target, kind.first_instance
             arguments += [np.int32(n) for n in numbers]
             *by_group, held = self._of_groups(kind, self.groups[k])
             self._parameters.append((by_group[3], by_group[4]))
-            arguments += [*by_group, state.states[k], held]
+            arguments += [*by_group, self.states[k], held]
         return arguments
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
@@ -226,7 +225,7 @@ class CellEpochs:
     def _node_values(self, variable: np.ndarray) -> list[cla.Array]:
         """Numbers of all nodes by block, as the kernel takes them, and the table of the blocks."""
         model, blocks = self.model, self.blocks
-        forest, real = model.forest, self.state.dtype.type
+        forest, real = model.forest, self.dtype.type
         node, slot, sizes = self._node, self._slot, blocks.sizes[blocks.shape]
         start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
         within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
@@ -253,7 +252,7 @@ class CellEpochs:
 
     def _fixed(self, constant_d: np.ndarray, constant_b: np.ndarray) -> list[np.ndarray]:
         """By slot and lane constant currents, reduced diagonal, factors and inverse pivots."""
-        model, constant, real = self.model, self._constant, self.state.dtype.type
+        model, constant, real = self.model, self._constant, self.dtype.type
         total = model.capacitance_over_dt + constant_d
         if not constant.any() and self._constants:  # the others are 0
             return [a.astype(real) for a in (constant_b[self._node], total[self._moving_node])]
@@ -301,7 +300,7 @@ class CellEpochs:
 
     def _of_groups(self, kind: Kind, groups: Groups) -> list[cla.Array]:
         """Give what the kernel takes of a kind by group, length for states last."""
-        dtype, put = self.state.dtype, self._put
+        dtype, put = self.dtype, self._put
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
         instance = np.where(groups.member < 0, ~groups.member, groups.member)
@@ -319,7 +318,7 @@ class CellEpochs:
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
-        state, lanes = self.state, self.blocks.lanes
+        lanes = self.blocks.lanes
         column = np.append(np.arange(len(nodes)), ~np.arange(self.model.num_extra))
         nodes = np.append(nodes, self.model.sources.detector_node[len(self.model.soma) :])
         place = self._place[nodes]
@@ -332,7 +331,7 @@ class CellEpochs:
         slot = place - self._slot[block] * lanes
         given = [slot[order], column[order]] if len(nodes) else [np.zeros(1), np.zeros(1)]
         lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
-        recorded = [np.int32(state.record_v.shape[1]), *lists, state.record_v]
+        recorded = [np.int32(self.record_v.shape[1]), *lists, self.record_v]
         for k, value in enumerate(recorded, self._record_argument + 1):
             self._kernel[k] = self._given[k] = value
 
@@ -351,7 +350,7 @@ class CellEpochs:
         at[member.reshape(-1)[own]] = own
         return np.divmod(at[instance], member.shape[1])
 
-    def advance(self, first: int, count: int, row: int) -> None:
+    def launch(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._kernel[0], self._kernel[1] = np.int32(first), np.int32(count)
         self._kernel[self._record_argument] = np.int32(row)
@@ -363,5 +362,5 @@ class CellEpochs:
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) mV in natural order."""
-        values = np.asarray(v)[self._node].astype(self.state.dtype)
+        values = np.asarray(v)[self._node].astype(self.dtype)
         self._v.set(values.reshape(-1), self.queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,11 +15,12 @@ from clhines.simulate.engines.axial import axial_currents
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.sources import Wires, wires_of
+from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.records.records import CURRENT, Record, is_current
 from clhines.simulate.records.reduced import HostReducer, HostReducers
+from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.start import currents, started
-from clhines.simulate.state.state import Chunk, TimedChunk
 
 Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
 
@@ -104,7 +105,9 @@ class Reference:
         self.model = model
         self._wires = wires or wires_of(model)
         self.dtype, self.max_steps = np.dtype(np.float64), 1
-        self._decisions = decisions
+        self._decisions, self._noted = decisions, 0
+        if decisions is not None and decisions.split:  # until others' spikes act
+            self.max_steps = decisions.epoch
         self._taken, self._clock = 0, Clock(model.dt)
         self.variables, self.events = self._started(wanted)
         self.records: list[Record] = []
@@ -167,7 +170,7 @@ class Reference:
         """Return what was found since `begin`."""
         source, t = self.new_events()
         values = self._reducers.chunk(self._rows, self._first)
-        return TimedChunk.of(t, source, self.model.dt, self.variables.failed.copy(), values)
+        return Chunk.of(t, source, self.model.dt, self.variables.failed.copy(), values)
 
     def deliver(self, first: int, count: int) -> None:
         """Do nothing: targets look for their events themselves."""
@@ -219,9 +222,23 @@ class Reference:
 
     # -- other ranks ---------------------------------------------------------------------------
 
+    def early_sources(self) -> np.ndarray:
+        """Return sources that are above their thresholds at the start."""
+        return self.new_events()[0]
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        """Note the spikes found so far; see `PartRun`."""
+        begin, end = self._noted, len(self.events.emitted)
+        self._noted = end
+        found = self.events.emitted[begin:end]
+        source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
+        t = np.concatenate([np.zeros(0), *(t for _, t in found)])
+        step = np.rint(t / self.model.dt).astype(np.int64) - 1
+        return lambda: (source, step)
+
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
         """Return sources and times of the events found since the last call."""
-        found, self.events.emitted = self.events.emitted, []
+        found, self.events.emitted, self._noted = self.events.emitted, [], 0
         source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
         return source, np.concatenate([np.zeros(0), *(t for _, t in found)])
 

@@ -11,13 +11,35 @@ from dataclasses import dataclass
 _STEPS = frozenset({"grid_times", "plastic", "noise", "detectors", "trains", "ranks"})
 _TIMES = frozenset(
     {
-        *("exact_times", "noise", "detectors", "trains", "played", "ions", "random", "nmodl"),
-        *("sent_events", "single_events", "self_events", "weights", "begins"),
+        *("exact_times", "plastic", "noise", "detectors", "trains", "played", "ions", "random"),
+        *("nmodl", "sent_events", "single_events", "self_events", "weights", "begins"),
     }
 )
 _CELLS = frozenset({"artificial_cells", "pointers", "instant_events", "ion_order", "read_currents"})
 ALL = _STEPS | _TIMES | _CELLS | {"bins", "played_artificial", "no_cells", "copies", "solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of an engine, and which networks they take.
+
+    Attributes
+    ----------
+    make : str
+        ``module:function`` of `clhines.simulate`, which makes its run of an `engines.run.Job`.
+    takes : frozenset of str
+        Needs of networks, see `clhines.model.needs`.
+    """
+
+    make: str
+    takes: frozenset[str]
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """Needs that other engines take of networks whose events are delivered like that."""
+        exact = "exact_times" in self.takes
+        return ALL - self.takes - ({"grid_times"} if exact else _TIMES | _CELLS | _OF_TIMES)
 
 
 @dataclass(frozen=True)
@@ -28,93 +50,67 @@ class Engine:
     ----------
     name : str
         What users call it, and what `Simulation.engine` is.
-    make : str
-        ``module:function`` of `clhines.simulate`, which makes its run of an `engines.run.Job`.
     on : str
         Where ``auto`` takes it: ``gpu``, ``cpu``, or nothing for both; ``host``: nowhere.
-    takes : frozenset of str
-        Needs of networks, see `clhines.model.needs`.
     about : str
+    kernels : tuple of Kernels
+        The first that take a network advance it.
     limits : str
         What else a network must be.
-    late : bool
-        Whether kernels are built when they are first launched; where the device then does not take
-        them, `auto` goes on by steps.
     anywhere : bool
-        Whether it can be asked for by name on other devices, which have known answers of it too.
-    named : frozenset of str
-        Needs that it takes too where it is asked for by name.
+        Whether it can be asked for by name on other devices.
     """
 
     name: str
-    make: str
     on: str
-    takes: frozenset[str]
     about: str
+    kernels: tuple[Kernels, ...]
     limits: str = ""
-    late: bool = False
     anywhere: bool = False
-    named: frozenset[str] = frozenset()
 
-    @property
-    def lacks(self) -> frozenset[str]:
-        """Needs that another engine takes."""
-        return ALL - self.takes - self.named
+    def kernels_for(self, needs: frozenset[str]) -> Kernels | None:
+        """Return the kernels for a network; None where none take it."""
+        return next((kernels for kernels in self.kernels if needs <= kernels.takes), None)
+
+    def lacks(self, needs: frozenset[str]) -> frozenset[str]:
+        """Return which needs keep it from a network: the fewest of its kernels."""
+        return min((needs - kernels.takes for kernels in self.kernels), key=len)
 
     def runs_on(self, device: str) -> bool:
         """Whether a device, ``gpu`` or ``cpu``, is one that it can be asked for on."""
         return self.anywhere or self.on in ("", "host", device)
 
 
+_OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
 ENGINES = (
     Engine(
         "epochs-gpu",
-        "gpu.epochs:make",
         "gpu",
-        _STEPS,
         "whole cells stay on the chip for as many steps as the smallest delay allows",
+        (
+            Kernels("gpu.epochs:make", _STEPS),
+            Kernels("gpu.exact_epochs:make", _TIMES | {"bins"}),
+        ),
         "a cell fits into a work-group",
-    ),
-    Engine(
-        "epochs-gpu-exact",
-        "gpu.exact_epochs:make",
-        "gpu",
-        _TIMES | {"bins", "plastic"},
-        "the same, with events at exact times",
-        "a cell fits into a work-group",
-        late=True,
         anywhere=True,
-        named=frozenset({"grid_times"}),
     ),
     Engine(
         "epochs-cpu",
-        "cpu.vectors:make",
         "cpu",
-        _STEPS,
-        "whole cells side by side in vectors, as many steps as the smallest delay allows",
-    ),
-    Engine(
-        "epochs-cpu-exact",
-        "cpu.blocks:make",
-        "cpu",
-        _TIMES | _CELLS | {"plastic"},
-        "blocks of whole cells, each on one core for many steps, with events at exact times",
-        "auto: expected to be faster than steps",
-        named=frozenset({"grid_times"}),
+        "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
+        (Kernels("cpu.vectors:make", _STEPS), Kernels("cpu.blocks:make", _TIMES | _CELLS)),
     ),
     Engine(
         "steps",
-        "engines.choose:make_steps",
         "",
-        ALL,
         "a few kernels per step, cells of any size, any method of the solver",
+        (Kernels("engines.choose:make_steps", ALL),),
     ),
     Engine(
         "reference",
-        "engines.choose:make_reference",
         "host",
-        ALL,
         "NumPy in float64 on the host, slow, for comparison",
+        (Kernels("engines.choose:make_reference", ALL),),
     ),
 )
 NAMES = tuple(engine.name for engine in ENGINES)
@@ -122,12 +118,9 @@ CHOICES = ("auto", FAMILY, *NAMES)
 MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
-    "epochs-gpu-exact with pointers or artificial cells": "both act between work-groups within a "
-    "step",
-    "epochs-gpu-exact and epochs-cpu-exact on several ranks": "a launch would end where events of "
-    "other ranks are due; the exchange is written for steps alone",
-    "epochs-gpu-exact and epochs-cpu-exact with copies of one network": "their tables list every "
-    "instance; only those of steps are repeated on the device",
-    "epochs-gpu and epochs-cpu of everything": "what has ions, exact times or played values takes "
-    "other kernels, which keep all instances in lists; on CPUs these take about twice the time",
+    "epochs-gpu with pointers or artificial cells": "both act between work-groups within a step",
+    "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
+    "where events of other ranks are due; the exchange is written for steps alone",
+    "epochs-gpu and epochs-cpu with copies of one network": "their tables list every instance; "
+    "only those of steps are repeated on the device",
 }

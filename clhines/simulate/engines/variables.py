@@ -225,7 +225,7 @@ class Variables:
                 outputs.setdefault(name, np.zeros(kind.count))
 
     def declared(self, k: int) -> tuple[str, ...]:
-        """Outputs of a kind's functions that are worked out; the current of a text is none."""
+        """Return outputs of a kind's functions that are worked out; a text's current is none."""
         if not self.wanted[k]:
             return ()
         declared = {q.name for q in self.model.kinds[k].mechanism.program.outputs}

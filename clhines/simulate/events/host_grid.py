@@ -89,6 +89,11 @@ class HostGrid:
         trace[sources] = trace[sources] * np.exp((last[sources] - step) * (self.model.dt / tau)) + 1
         last[sources] = step
 
+    def save(self) -> dict[str, np.ndarray]:
+        """Return its arrays, by the keys of the schema."""
+        own = [f for f in self.model.schema if f.key == "incoming" or f.what.startswith("plastic")]
+        return {f.key: self.owner(f)[f.name] for f in own}
+
     def owner(self, field: Field) -> dict[str, np.ndarray]:
         """Return the dict that has the array of a field of a state, by the field's name."""
         if field.what == "plastic_trace":

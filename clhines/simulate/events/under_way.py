@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from clhines.arrays import ranges
 from clhines.errors import InputError
 from clhines.model.model import Model
+from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import ring_slots
-from clhines.simulate.state.state import Chunk
 
 
 class UnderWay:

@@ -10,46 +10,44 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
-from clhines.device import program, trust
-from clhines.model.model import Model
+from clhines.device import program
 from clhines.plan.plan import Limits
-from clhines.simulate.engines.run import DeviceRun, Job
+from clhines.simulate.engines.cells_run import CellsRun
+from clhines.simulate.engines.run import Job
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP, varying
 from clhines.simulate.kinds.spec import place_of
 from clhines.simulate.records.sampling import Sample, arguments
 from clhines.simulate.state.spread import Spread, Storage, each_instance
-from clhines.simulate.state.state import State
 
 _DETECTORS = ("was_above", "detector_threshold", "detector_source")
 _RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_records")
 _CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 
 
-def make(job: Job) -> DeviceRun:
+def make(job: Job) -> BlockEpochs:
     """Make a run of epochs; see `Job`."""
     job.check("epochs")
-    state = job.state
-    limits = trust.limits(job.queue.device, "epochs", job.dtype)
-    return DeviceRun(state, BlockEpochs(state.model, state, limits))
+    return BlockEpochs.of(job)
 
 
-class BlockEpochs:
-    """Executor: epochs of cells that fit into a work-group, some of them in each.
+class BlockEpochs(CellsRun):
+    """Epochs of cells that fit into a work-group, some of them in each.
 
     Parameters
     ----------
-    model : Model
-    state : State
-        Device arrays shared with the delivery of spikes.
-    limits : Limits
+    *given
+        Of `CellsRun`.
+    limits : Limits, optional
+        Default: those of the device.
     segment, units, by_node : int and bool, optional
         See `plan_epochs`.
 
@@ -61,22 +59,21 @@ class BlockEpochs:
 
     def __init__(
         self,
-        model: Model,
-        state: State,
-        limits: Limits,
+        *given: Any,
+        limits: Limits | None = None,
         segment: int | None = None,
         units: int | None = None,
         by_node: bool | None = None,
     ) -> None:
-        self.model, self.queue, self.max_steps = model, state.queue, state.epoch
-        plans = plan_epochs(model, state.dtype, limits, segment, units, state.decisions, by_node)
-        shared, self._inflow = _Shared(model, state, plans[0]), state.decisions.inflow
-        self._shared = shared
+        super().__init__(*given)
+        model, decisions = self.model, self.decisions
+        options = segment, units, decisions, by_node
+        plans = plan_epochs(model, self.dtype, limits or self.limits, *options)
+        self._shared = shared = _Shared(self, plans[0])
         context, device = self.queue.context, self.queue.device
-        self.launches = [_Launch(model, state, plan, shared) for plan in plans]
+        self.launches = [_Launch(self, plan, shared) for plan in plans]
         # launches after the first run concurrently with it
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
-        self._v = np.zeros(model.forest.num_nodes, state.dtype)
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltage at natural `nodes`, a column each."""
@@ -98,7 +95,7 @@ class BlockEpochs:
         for launch in self.launches:
             launch.bind(given)
 
-    def advance(self, first: int, count: int, row: int) -> None:
+    def launch(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         own, *others = self.launches
         begin, ends = [], []
@@ -127,7 +124,7 @@ class BlockEpochs:
 
     def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
         """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
-        if b.any() and not self._inflow:
+        if b.any() and not self.decisions.inflow:
             return False
         done = [launch.set_constants(d, b) for launch in self.launches]
         return all(done)
@@ -138,9 +135,10 @@ class BlockEpochs:
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV, in natural order."""
+        v = np.zeros(self.model.forest.num_nodes, self.dtype)
         for launch in self.launches:
-            launch.get_voltages(self._v)
-        return self._v.copy()
+            launch.get_voltages(v)
+        return v
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Take (n,) voltages, mV, in natural order."""
@@ -156,11 +154,11 @@ def _by_instance(_: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Shared:
     """Device arrays that all launches take: of the kinds' instances, thresholds and records."""
 
-    def __init__(self, model: Model, state: State, plan: EpochPlan) -> None:
-        self.queue, self.state = state.queue, state
+    def __init__(self, run: BlockEpochs, plan: EpochPlan) -> None:
+        self.queue, self.run, model = run.queue, run, run.model
         self.of_kinds: dict[str, program.Argument] = {}
         self.parameters = list[list[cla.Array]]()  # of each kind, those that vary
-        for kind, spec, states in zip(model.kinds, plan.spec.kinds, state.states, strict=True):
+        for kind, spec, states in zip(model.kinds, plan.spec.kinds, run.states, strict=True):
             values = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
             self.parameters.append(values)
             factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
@@ -177,7 +175,7 @@ class _Shared:
 
     def reals(self, values: ArrayLike) -> cla.Array:
         """Reals on the device, one at least."""
-        values = np.ascontiguousarray(values, self.state.dtype).reshape(-1)
+        values = np.ascontiguousarray(values, self.run.dtype).reshape(-1)
         return cla.to_device(self.queue, values if values.size else np.zeros(1, values.dtype))
 
     def set_records(self, starts: np.ndarray, entries: np.ndarray, columns: int) -> None:
@@ -187,15 +185,15 @@ class _Shared:
 
     def record_arguments(self, row: int) -> list[program.Argument]:
         """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
-        return [*self._records, self.state.record_v, np.int32(row), self._num_records]
+        return [*self._records, self.run.record_v, np.int32(row), self._num_records]
 
 
 class _Launch:
     """The cells of a plan on the device, and the kernel that advances them."""
 
-    def __init__(self, model: Model, state: State, plan: EpochPlan, shared: _Shared) -> None:
-        self.model, self.plan, self._state, self._shared = model, plan, state, shared
-        self.queue, self.spec = state.queue, plan.spec
+    def __init__(self, run: BlockEpochs, plan: EpochPlan, shared: _Shared) -> None:
+        self.model, self.plan, self._run, self._shared = run.model, plan, run, shared
+        self.queue, self.spec = run.queue, plan.spec
         self._spread: Spread | None = None
         self._upload()
         if self.spec.constant:
@@ -203,9 +201,9 @@ class _Launch:
             self._arrays |= {
                 n: cla.zeros_like(self._d) for n in ("all_f1", "all_f2", "all_inverse")
             }
-            self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, state.dtype)
+            self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, run.dtype)
             size = len(plan.cells) * dense
-            self._arrays["tree_inverses"] = cla.zeros(self.queue, size, state.dtype)
+            self._arrays["tree_inverses"] = cla.zeros(self.queue, size, run.dtype)
             self._factor()
         self._samples = False
         self._kernel = self._bound([])
@@ -221,7 +219,7 @@ class _Launch:
         """
         table = self.plan.table
         size = table.num_lanes if name == "up" else table.rows.size
-        out = np.full(size, padding, self._state.dtype)
+        out = np.full(size, padding, self._run.dtype)
         for here, index in table.spread(name):
             out[here] = np.where(index < 0, padding, at(index))
         return self._shared.reals(out)
@@ -270,11 +268,11 @@ class _Launch:
             "node_members": integers(lists.members),
             "node_scalars": reals(lists.scalars),
             "node_values": self._values,
-            "node_states": cla.empty(self.queue, size, self._state.dtype),
+            "node_states": cla.empty(self.queue, size, self._run.dtype),
         }
         if self.spec.far:
             size = held * len(self.plan.cells)
-            self._arrays["far_held"] = cla.empty(self.queue, size, self._state.dtype)
+            self._arrays["far_held"] = cla.empty(self.queue, size, self._run.dtype)
 
     def _factor(self) -> None:
         """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
@@ -295,9 +293,9 @@ class _Launch:
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
         """Return the kernel with its arguments, of which `advance` changes some."""
-        state, model, shared = self._state, self.model, self._shared
+        run, model, shared = self._run, self.model, self._shared
         real, spec = (
-            state.dtype.type,
+            run.dtype.type,
             replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
         )
         series = spec.numbers if spec.takes_series else {}
@@ -306,19 +304,19 @@ class _Launch:
             **self._arrays,
             **shared.of_kinds,
             **{name: real(value) for name, value in series.items()},
-            "incoming": state.incoming,
-            "ring": np.int32(state.slots),
+            "incoming": run.grid.incoming,
+            "ring": np.int32(run.grid.slots),
             "num_targets": np.int32(model.num_targets),
-            "scale": real(state.incoming_scale),
+            "scale": real(run.grid.scale),
             "dt": real(model.dt),
             "seed": np.uint64(model.seed & (1 << 64) - 1),
             "threshold": shared.threshold,
-            "spike_source": state.spike_source,
-            "spike_step": state.spike_step,
-            "spike_count": state.spike_count,
-            "spike_capacity": np.int32(state.spike_source.size),
-            "failed": state.failed,
-            **dict(zip(_DETECTORS, state.detectors, strict=False)),
+            "spike_source": run.spikes.source,
+            "spike_step": run.spikes.step,
+            "spike_count": run.spikes.count,
+            "spike_capacity": np.int32(run.max_spikes),
+            "failed": run.failed,
+            **dict(zip(_DETECTORS, run.detectors, strict=False)),
             **dict(zip(_RECORDS, shared.record_arguments(0), strict=True)),
             **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
         }
@@ -360,18 +358,18 @@ class _Launch:
         for array, values, padding in ((self._d, total, 1.0), (self._k, b, 0.0)):
             gather = self.plan.table.gather
             packed = np.where(gather < 0, padding, values[gather])
-            array[: len(packed)].set(packed.astype(self._state.dtype), self.queue)
+            array[: len(packed)].set(packed.astype(self._run.dtype), self.queue)
         if self.spec.constant:
             self._factor()
         return True
 
     def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray) -> bool:
         if self._spread is None:
-            self._spread = Spread(self.queue, self._state.dtype, self.model)
+            self._spread = Spread(self.queue, self._run.dtype, self.model)
             self._of_nodes = [self._shared.integers(a) for a in lists.places_of_nodes]
         put, (at, node) = self._spread.values, self._of_nodes
         put(self._values, at, node, total, WARP)
-        if self._state.decisions.inflow:
+        if self._run.decisions.inflow:
             put(self._values, at, node, b, 3 * WARP)
         return True
 
@@ -383,4 +381,4 @@ class _Launch:
     def set_voltages(self, v: np.ndarray) -> None:
         """Take those of the own cells from (n,) voltages in natural order."""
         gather = self.plan.table.gather
-        self.v.set(np.where(gather < 0, 0, v[gather]).astype(self._state.dtype))
+        self.v.set(np.where(gather < 0, 0, v[gather]).astype(self._run.dtype))

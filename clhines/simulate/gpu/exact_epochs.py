@@ -1,7 +1,7 @@
 """Epochs of a network with exact times on chip: whole cells, many steps in one launch.
 
-The state is that of `Steps`, in the same arenas. A work-group has one cell or some; a lane
-does for its node what the kernels of `Steps` do, and segments are eliminated in local
+The state is that of `steps`, in the same arenas. A work-group has one cell or some; a lane
+does for its node what the kernels of `steps` do, and segments are eliminated in local
 memory, see ``epoch_by_node.mako``. Events of a launch are seen by the next one: a launch is no
 longer than the smallest delay.
 """
@@ -18,8 +18,8 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
+from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.run import Job
-from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
 from clhines.simulate.gpu.cells import CellTable
@@ -52,7 +52,7 @@ def make(job: Job) -> ExactEpochs:
     return ExactEpochs(job.model, job.queue, job.dtype, job.max_spikes)
 
 
-class ExactEpochs(Steps):
+class ExactEpochs(ArenaRun):
     """Advance a model with exact times by whole cells; see `engines.run.Run`.
 
     Parameters
@@ -69,12 +69,15 @@ class ExactEpochs(Steps):
         A cell is too large for a work-group.
     """
 
-    of_vectors, solves, restarts = False, False, False
     family = "nmodl-epochs"
+
+    def restart(self, model: Model) -> bool:
+        """Return False: another plan is made for other values."""
+        return False
 
     # -- tables --------------------------------------------------------------------------------
 
-    def _put_matrix(self) -> None:
+    def put_matrix(self) -> None:
         """Plan the cells, and put what does not change on the device."""
         model, limits = self.model, self.limits
         self.epoch = steps_of_epoch(model)
@@ -84,7 +87,7 @@ class ExactEpochs(Steps):
         )  # fmt: skip
         lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
         plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
-        self._base_d = model.capacitance_over_dt + model.constant_d
+        self.base_d = model.capacitance_over_dt + model.constant_d
         self.place = np.zeros(model.forest.num_nodes, np.int64)
         self._tables, base = list[_Launch](), 0
         for plan in plans:
@@ -92,10 +95,10 @@ class ExactEpochs(Steps):
             self.place[plan.table.gather[real]] = base + real
             self._tables.append(self._launch(plan, base))
             base += len(plan.table.gather)
-        self._places = base
+        self.places = base
         self._node = np.full(base, -1)
         self._node[self.place] = np.arange(len(self.place))
-        self._v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
+        self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
 
     def _launch(self, plan: EpochPlan, base: int) -> _Launch:
         lists, table, words = plan.lists, plan.table, node_words(self.model)
@@ -132,10 +135,10 @@ class ExactEpochs(Steps):
         """Put the voltages on the device, and return the arenas."""
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
-        self._v[0].set(packed, self.queue)
-        return filled_arenas(variables, self.dtype, self.place, self._base_d)
+        self.v[0].set(packed, self.queue)
+        return filled_arenas(variables, self.dtype, self.place, self.base_d)
 
-    def _compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
@@ -146,32 +149,26 @@ class ExactEpochs(Steps):
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ExactEpochSpec)
-            launch.spec, numbers = with_blocks(plan, spec, lists, self._variables, self.epoch)
+            launch.spec, numbers = with_blocks(plan, spec, lists, self.variables, self.epoch)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
 
-    def _bind(self) -> None:
+    def bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self._times.forget()
-        num, recorded, real = np.int32, self._recorded_at, real_name(self.dtype)
+        self.times.forget()
+        num, recorded, real = np.int32, self.recorded_at, real_name(self.dtype)
         at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
         plans = (launch.plan for launch in self._tables)
         offsets = self.model.forest.cell_offsets
         starts, entries = recorded_lists(offsets, plans, self._node[at])
         given = {
-            "first_step": num(0), "num_steps": num(0), "all_v": self._v[0], "first_time": num(0),
-            "step_begin": self._times.begin, "dt": self.dtype.type(self.model.dt),
-            "half_dt": np.float64(0.5 * self.model.dt),
-            "seed": np.uint64(self.model.seed & (1 << 64) - 1), "capacity": num(self.max_spikes),
-            "spike_count": self._found[0], "spike_source": self._found[1],
-            "spike_time": self._found[2], "failed": self._failed,
+            "first_step": num(0), "num_steps": num(0), "all_v": self.v[0], "first_time": num(0),
             "record_start": self._some(starts, np.dtype(num)),
             "record_list": self._some(entries, np.dtype(num)),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
-            "mem": self._mem, "clock": self._clocks, "ints": self._ints,
-            "regions": self._regions, **recorded, **self._of_grid(),
+            "regions": self._regions, **self.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
         self._arguments = given
@@ -191,21 +188,16 @@ class ExactEpochs(Steps):
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self._taken = True
-        if row == 0:
-            self._first = first
-        self._times.put(first, count)
-        if self.grid is not None:
-            self.grid.empty()
-            self.grid.add_events(first, count)
+        self.begin_advance(first, count, row)
+        self.times.put(first, count)
         for done in range(0, count, self.epoch):
             some = min(self.epoch, count - done)
-            now = first + done, some, self._times.steps.start, row + done
+            now = first + done, some, self.times.steps.start, row + done
             for launch in self._tables:
                 kernel, group = self._kernel(launch), launch.plan.spec.work_group
                 kernel.change(*map(np.int32, now))
                 kernel.launch(self.queue, launch.plan.groups * group, group)
-            size, data = 4 * self.model.sources.count, self._ints.data
+            size, data = 4 * self.model.sources.count, self.ints.data
             live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
             cl.enqueue_copy(
                 self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at

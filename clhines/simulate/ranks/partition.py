@@ -6,17 +6,21 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from clhines.arrays import offsets, ranges
 from clhines.errors import InputError
 from clhines.model.connections import Connections
+from clhines.model.ions import IonNodes
 from clhines.model.model import Events, Kind, Model
 from clhines.model.schema import Field
+from clhines.model.sources import NetCons, Sources
+from clhines.simulate.events.sources import ring_sizes
+from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.mpi import Ranks
-from clhines.simulate.records.records import VOLTAGE, Record
+from clhines.simulate.records.records import ION, VOLTAGE, Record
 from clhines.simulate.state.decisions import MAX_EPOCH
 from clhines.simulate.state.shapes import length
 
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 # Cost of an instance in a step, in nodes: by itself, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
 _INSTANCE, _STATE = 1.0, 5.0
+IN_FINISH = ("advance", "after_solve", "before_step")
 
 
 class RankRecords:
@@ -180,70 +185,6 @@ def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | No
     return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
 
 
-def part_of(model: Model, first: int, end: int) -> Model:
-    """Return the model of cells `first` to ``end - 1`` of a network alone.
-
-    Nodes, instances and targets are numbered anew; sources of connections are not, and noise
-    is drawn by the instances' numbers in the whole network. `instances` is left empty.
-    """
-    low, high = model.forest.cell_offsets[[first, end]].tolist()
-    kinds, local, targets = [], np.full(model.num_targets, -1), 0
-    for kind in model.kinds:
-        span = slice(*np.searchsorted(kind.node, [low, high]).tolist())
-        if span.start == span.stop:
-            continue
-        own_kind = _kind_of_part(kind, span, low, targets)
-        kinds.append(own_kind)
-        if kind.first_target >= 0:
-            begin = kind.first_target + span.start
-            local[begin : begin + own_kind.count] = targets + np.arange(own_kind.count)
-            targets += own_kind.count
-    cells = slice(first, end)
-    ours, events = local[model.connections.target] >= 0, local[model.events.target] >= 0
-    given, sources = model.connections, model.sources.at_nodes(low, high)
-    return replace(
-        model,
-        forest=model.forest.take(np.arange(first, end)),
-        soma=model.soma[cells] - low,
-        of_nodes=model.of_nodes.part(low, high),
-        kinds=tuple(kinds),
-        instances=(),
-        num_targets=targets,
-        connections=Connections(
-            given.source[ours],
-            local[given.target[ours]],
-            given.weight[ours],
-            given.delay[ours],
-            given.num_sources,
-            max(targets, 1),
-            given.plastic[ours],
-            given.rule,
-        ),
-        events=Events(
-            local[model.events.target[events]],
-            model.events.step[events],
-            model.events.weight[events],
-        ),
-        sources=replace(sources, detector_source=np.arange(len(sources.detector_node))),
-        first_cell=first,
-    )
-
-
-def _kind_of_part(kind: Kind, span: slice, first_node: int, first_target: int) -> Kind:
-    """Return the kind of some of the instances, of a part of the network."""
-    parameters = {
-        k: v[span] if isinstance(v, np.ndarray) else v for k, v in kind.parameters.items()
-    }
-    return Kind(
-        mechanism=kind.mechanism,
-        node=kind.node[span] - first_node,
-        parameters=parameters,
-        factor=kind.factor[span],
-        first_target=first_target if kind.first_target >= 0 else -1,
-        first_instance=kind.first_instance + span.start,
-    )
-
-
 Places = slice | np.ndarray
 
 
@@ -255,14 +196,14 @@ class Part:
     ----------
     kinds : sequence of int
         Kinds that it has, in the order of its own.
-    instances : sequence of slice or (k,) int64
+    instances : sequence of slice
         Those of each kind of the network.
     things : dict of `Field.per` -> slice or (k,) int64
         All others; every rank has all of what is not named.
     """
 
     kinds: Sequence[int]
-    instances: Sequence[Places]
+    instances: Sequence[slice]
     things: dict[str, Places]
 
     def places(self, field: Field) -> Places:
@@ -319,66 +260,277 @@ def join(
 
 
 class Share:
-    """Where the numbers of each rank are among those of the whole network.
+    """What one rank has of a network: cells that are neighbours, with everything at their nodes.
+
+    Artificial cells are on every rank; all compute the same of them. Of the kinds of the network a
+    rank has those of which it has instances.
 
     Parameters
     ----------
     whole : Model
-    bounds : (size + 1,) int64
-        Of `split`.
+    first, end : int
+        Cells of the rank.
+
+    Attributes
+    ----------
+    cells : slice
+    low, high : int
+        Nodes of the rank are ``low:high`` of the network.
     """
 
-    def __init__(self, whole: Model, bounds: np.ndarray) -> None:
-        self.whole, self.bounds = whole, bounds
-        self.nodes = whole.forest.cell_offsets[bounds]
-        self.instances = [np.searchsorted(kind.node, self.nodes) for kind in whole.kinds]
-        cell = whole.cell_of_target()[whole.connections.target]
-        self.rank_of_connection = np.searchsorted(bounds, cell, side="right") - 1
+    def __init__(self, whole: Model, first: int, end: int) -> None:
+        self.whole, self.cells = whole, slice(first, end)
+        self.low, self.high = whole.forest.cell_offsets[[first, end]].tolist()
+
+    def _here(self, node: np.ndarray) -> np.ndarray:
+        return (node >= self.low) & (node < self.high)
 
     @cached_property
-    def detectors(self) -> list[np.ndarray]:
-        """Sources of the detectors of each rank, by its own numbers."""
-        spans = pairwise(self.nodes.tolist())
-        return [self.whole.sources.at_nodes(*span).detector_source for span in spans]
+    def instances(self) -> list[slice]:
+        """Instances of each kind of the network."""
+        return [
+            slice(0, k.count)
+            if is_artificial(k)
+            else slice(*np.searchsorted(k.node, [self.low, self.high]).tolist())
+            for k in self.whole.kinds
+        ]
 
-    def kinds(self, rank: int) -> list[int]:
-        """Kinds of the network that have instances on a rank, in the order of its own."""
-        return [k for k, at in enumerate(self.instances) if at[rank] < at[rank + 1]]
+    @cached_property
+    def kinds(self) -> list[int]:
+        """Kinds of the network of which the rank has instances, in the order of its own."""
+        return [k for k, some in enumerate(self.instances) if some.stop > some.start]
 
-    def targets(self, rank: int) -> np.ndarray:
-        """Targets of events of a rank, by its own numbers."""
+    @cached_property
+    def _place(self) -> list[np.ndarray]:
+        """Number on the rank of each instance of each kind, -1 of those of other ranks."""
+        found = [np.full(kind.count, -1) for kind in self.whole.kinds]
+        for numbers, some in zip(found, self.instances, strict=True):
+            numbers[some] = np.arange(some.stop - some.start)
+        return found
+
+    @cached_property
+    def targets(self) -> np.ndarray:
+        """(k,) int64: targets of events in whole steps."""
         found = [np.zeros(0, np.int64)]
-        for k in self.kinds(rank):
-            first, at = self.whole.kinds[k].first_target, self.instances[k]
+        for k in self.kinds:
+            first, some = self.whole.kinds[k].first_target, self.instances[k]
             if first >= 0:
-                found.append(np.arange(first + at[rank], first + at[rank + 1]))
-        return np.concatenate(found)
+                found.append(np.arange(first + some.start, first + some.stop))
+        return np.concatenate(found)[: self.whole.num_targets]
 
-    def record(self, rank: int, record: Record) -> tuple[Record, np.ndarray]:
-        """Return the entries of a record that a rank has, and the columns that they fill."""
-        low, high = (self.nodes if record.kind < 0 else self.instances[record.kind])[
-            [rank, rank + 1]
-        ].tolist()
-        columns = np.flatnonzero((record.index >= low) & (record.index < high))
-        if not len(columns):
-            return replace(record.at(columns, columns, VOLTAGE), name="v", formula=None), columns
-        kind = record.kind if record.kind < 0 else self.kinds(rank).index(record.kind)
-        return record.at(columns, record.index[columns] - low, kind), columns
+    @cached_property
+    def _target(self) -> np.ndarray:
+        """Number on the rank of each target of the network, -1 of those of other ranks."""
+        found = np.full(max(self.whole.num_targets, 1), -1)
+        found[self.targets] = np.arange(len(self.targets))
+        return found
 
-    def part(self, rank: int) -> Part:
-        """Return which things of the network a rank has."""
-        nodes, cells = (slice(*a[[rank, rank + 1]].tolist()) for a in (self.nodes, self.bounds))
+    @cached_property
+    def on_grid(self) -> np.ndarray:
+        """(k,) int64: connections of the grid to targets of the rank."""
+        return np.flatnonzero(self._target[self.whole.connections.target] >= 0)
+
+    @cached_property
+    def connections(self) -> np.ndarray:
+        """(m,) int64: connections at exact times to instances of the rank."""
+        netcons = self.whole.netcons
+        here = np.zeros(netcons.count, bool)
+        for k in self.kinds:
+            of_kind = netcons.kind == k
+            here[of_kind] = self._place[k][netcons.instance[of_kind]] >= 0
+        return np.flatnonzero(here)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """(w,) int64: weights of `connections`."""
+        first = self.whole.netcons.first_weight
+        return ranges(first[self.connections], np.diff(first)[self.connections])
+
+    @cached_property
+    def detectors(self) -> np.ndarray:
+        """(d,) int64."""
+        return np.flatnonzero(self._here(self.whole.sources.detector_node))
+
+    @cached_property
+    def remote(self) -> np.ndarray:
+        """(r,) int64: nodes of other ranks at which pointers of this one point."""
+        pointed = [nodes[self.instances[k]] for (k, _), nodes in self.whole.pointers.items()]
+        every = np.unique(np.concatenate([np.zeros(0, np.int64), *pointed]))
+        return every[~self._here(every)]
+
+    # -- the model of the rank -----------------------------------------------------------------
+
+    def model(self) -> Model:
+        """Return the model of the rank; nodes of others that are pointed at are beyond its own.
+
+        Noise is drawn by the instances' numbers in the network. Sources have those, too; but where
+        no events act at exact times detectors are numbered by rank.
+        """
+        whole, given, some = self.whole, self.whole.connections, self.on_grid
+        events = np.flatnonzero(self._target[whole.events.target] >= 0)
+        return replace(
+            whole,
+            forest=whole.forest.take(np.arange(self.cells.start, self.cells.stop)),
+            soma=whole.soma[self.cells] - self.low,
+            of_nodes=whole.of_nodes.part(self.low, self.high),
+            kinds=tuple(self._kind(k) for k in self.kinds),
+            instances=(),
+            num_targets=len(self.targets),
+            connections=Connections(
+                given.source[some],
+                self._target[given.target[some]],
+                given.weight[some],
+                given.delay[some],
+                given.num_sources,
+                max(len(self.targets), 1),
+                given.plastic[some],
+                given.rule,
+            ),
+            events=Events(
+                self._target[whole.events.target[events]],
+                whole.events.step[events],
+                whole.events.weight[events],
+            ),
+            first_cell=self.cells.start,
+            ions=tuple(self._ion(ion) for ion in whole.ions),
+            sources=self._sources(),
+            netcons=self._netcons(),
+            pointers={
+                (self.kinds.index(k), name): self._node(nodes[self.instances[k]])
+                for (k, name), nodes in whole.pointers.items()
+                if k in self.kinds
+            },
+            played=tuple(
+                replace(p, kind=self.kinds.index(p.kind), instance=int(place))
+                for p in whole.played
+                for place in [self._place[p.kind][p.instance]]
+                if place >= 0
+            ),
+            random_ids={
+                (self.kinds.index(k), name): ids[self.instances[k]]
+                for (k, name), ids in whole.random_ids.items()
+                if k in self.kinds
+            },
+            remote_v=whole.v_init[self.remote] if len(self.remote) else np.zeros(0),
+        )
+
+    def _kind(self, k: int) -> Kind:
+        kind, some = self.whole.kinds[k], self.instances[k]
+        before = [j for j in self.kinds if j < k and self.whole.kinds[j].first_target >= 0]
+        first = sum(self.instances[j].stop - self.instances[j].start for j in before)
+        return replace(
+            kind,
+            node=kind.node[some] - (0 if is_artificial(kind) else self.low),
+            parameters={
+                n: v[some] if isinstance(v, np.ndarray) else v for n, v in kind.parameters.items()
+            },
+            factor=kind.factor[some],
+            first_target=first if kind.first_target >= 0 else -1,
+            first_instance=kind.first_instance + some.start,
+        )
+
+    def _ion(self, ion: IonNodes) -> IonNodes:
+        here = self._here(ion.node)
+        arrays = {n: getattr(ion, n)[here] for n in ("e", "ci", "co", "style")}
+        return replace(ion, node=ion.node[here] - self.low, **arrays)
+
+    def _sources(self) -> Sources:
+        whole = self.whole
+        found = whole.sources.at_nodes(self.low, self.high)
+        if not whole.exact:
+            return replace(found, detector_source=np.arange(len(found.detector_node)))
+        emitted = {
+            self.kinds.index(k): of[self.instances[k]]
+            for k, of in whole.sources.emitted.items()
+            if k in self.kinds
+        }
+        return replace(found, emitted=emitted, ring_size=ring_sizes(whole))
+
+    def _netcons(self) -> NetCons:
+        netcons, some = self.whole.netcons, self.connections
+        kind, instance = netcons.kind[some], netcons.instance[some]
+        own, number = np.zeros(len(some), np.int64), np.zeros(len(some), np.int64)
+        for new, k in enumerate(self.kinds):
+            of_kind = kind == k
+            own[of_kind], number[of_kind] = self._place[k][instance[of_kind]], new
+        counts = np.diff(netcons.first_weight)[some]
+        return NetCons(
+            netcons.source[some], number, own, netcons.delay[some],
+            netcons.weight[self.weights], offsets(counts).astype(np.int64),
+        )  # fmt: skip
+
+    def _node(self, node: np.ndarray) -> np.ndarray:
+        """Numbers of nodes on this rank; remote ones follow those of its own."""
+        beyond = self.high - self.low + np.searchsorted(self.remote, node)
+        return np.where(self._here(node), node - self.low, beyond)
+
+    # -- states and records --------------------------------------------------------------------
+
+    @cached_property
+    def part(self) -> Part:
+        """Which things of the network the rank has."""
         return Part(
-            self.kinds(rank),
-            [slice(*at[[rank, rank + 1]].tolist()) for at in self.instances],
+            self.kinds,
+            self.instances,
             {
-                "node": nodes,
-                "cell": cells,
-                "target": self.targets(rank),
-                "plastic": np.flatnonzero(self.rank_of_connection == rank),
+                "node": slice(self.low, self.high),
+                "cell": self.cells,
+                "target": self.targets,
+                "plastic": self.on_grid,
+                "weight": self.weights,
+                "connection": self.connections,
+                "detector": self.detectors,
             },
         )
 
-    def parts(self) -> list[Part]:
-        """Return which things each rank has."""
-        return [self.part(rank) for rank in range(len(self.bounds) - 1)]
+    def record(self, record: Record) -> tuple[Record, np.ndarray]:
+        """Return the entries of a record that the rank has, and the columns that they fill."""
+        low, high = self.low, self.high
+        if record.kind >= 0:
+            low, high = self.instances[record.kind].start, self.instances[record.kind].stop
+        columns = np.flatnonzero((record.index >= low) & (record.index < high))
+        if not len(columns) and record.kind not in (VOLTAGE, ION):
+            return replace(record.at(columns, columns, VOLTAGE), name="v", formula=None), columns
+        kind = record.kind if record.kind < 0 else self.kinds.index(record.kind)
+        return record.at(columns, record.index[columns] - low, kind), columns
+
+
+def steps_together(shares: Sequence[Share]) -> int:
+    """Count the steps that ranks take before they exchange events at exact times.
+
+    Raises
+    ------
+    InputError
+        Something on one rank acts within a step on another one.
+    """
+    whole = shares[0].whole
+    finish = [
+        (k, a.name)
+        for k, kind in enumerate(whole.kinds)
+        for block in IN_FINISH
+        for a in kind.mechanism.program.blocks.get(block, ())
+        if a.role == "pointer"
+    ]
+    if any(len(share.remote) for share in shares):
+        if finish:
+            k, name = finish[0]
+            raise InputError(
+                f"{whole.kinds[k].mechanism.name}: states depend on pointer {name}, which points "
+                "to another rank; expected one process"
+            )
+        return 1
+    netcons, least = whole.netcons, np.inf
+    for source_kind, sources in [
+        (-1, whole.sources.detector_source),
+        *whole.sources.emitted.items(),
+    ]:
+        if source_kind >= 0 and is_artificial(whole.kinds[source_kind]):
+            continue
+        known = np.isin(netcons.source, sources[sources >= 0])
+        least = min(least, netcons.delay[known].min(initial=np.inf))
+        if source_kind >= 0 and (netcons.delay[known] < whole.dt).any():
+            raise InputError(
+                f"{whole.kinds[source_kind].mechanism.name} sends events with delays shorter than "
+                "a step; expected one process, or longer delays"
+            )
+    return int(max(1, min(1024, np.floor(least / whole.dt) - 1)))

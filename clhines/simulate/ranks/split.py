@@ -1,7 +1,10 @@
-"""The run of one network on several MPI ranks: `SplitRun` advances and exchanges spikes.
+"""The run of one network on several MPI ranks: `SplitRun` advances and exchanges events.
 
-`mpi.Ranks` does the collectives, `partition` divides the network, `exchange` keeps the spikes that
-come and go. An error of one rank waits until the next collective, and is then raised on all.
+`mpi.Ranks` does the collectives, `partition` divides the network. What is exchanged depends on how
+events are delivered: spikes of whole steps as a number each, on GPUs while they are at the next
+epoch; where some act at exact times, events with their times, and the voltages that pointers of
+other ranks point at. An error of one rank waits until the next collective, and is then raised on
+all.
 """
 
 from __future__ import annotations
@@ -13,155 +16,304 @@ import numpy as np
 import pyopencl as cl
 
 from clhines.errors import InputError
+from clhines.model.model import Model
 from clhines.simulate.engines.run import Mark, PartRun
+from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
-from clhines.simulate.ranks.partition import RankRecords, Share, join
+from clhines.simulate.ranks.partition import RankRecords, Share, join, steps_together
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.state import Chunk, by_time
+from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.decisions import Decisions
 
 _Found = TypeVar("_Found")
+_NOTHING = np.zeros(0, np.int64)
 
 
-class SplitRun:
-    """Advances this rank's cells and exchanges spikes; same interface as a single-process run.
+class _Own:
+    """The run of this rank; an error waits until the other ranks can hear of it."""
 
-    Parameters
+    def __init__(self, ranks: Ranks, run: PartRun) -> None:
+        self.ranks, self.run = ranks, run
+        self.error: Exception | None = None
+
+    def do(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
+        """Do something on this rank alone, if nothing has failed yet."""
+        if self.error is not None:
+            return None
+        try:
+            return do(*arguments)
+        except Exception as error:
+            self.error = error
+            return None
+
+    def settle(self) -> None:
+        """Raise on all ranks what has failed on one."""
+        error, self.error = self.error, None
+        self.ranks.agree(error)
+
+
+def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
+    """Raise InputError for spikes of the start, step -1, where connections are plastic."""
+    if whole.connections.rule is not None and (step < 0).any():
+        raise InputError(
+            f"source {source[step < 0][0]} begins above its threshold, which plastic connections "
+            "on several ranks do not take; expected a lower v_init"
+        )
+
+
+class _StepExchange:
+    """Exchanges spikes in whole steps: those of an epoch at its end, or during the next one.
+
+    Attributes
     ----------
-    ranks : Ranks
-    share : Share
-    run : PartRun
-        Of the rank's part of the model.
-    overlap : bool
-        Of `Decisions`.
+    max_steps : int
+        Steps between two exchanges at most.
     """
 
-    def __init__(self, ranks: Ranks, share: Share, run: PartRun, overlap: bool) -> None:
-        self.ranks, self.share, self.run = ranks, share, run
-        self.max_steps = run.max_steps
-        self.first_cell, self._overlap = int(share.bounds[ranks.rank]), overlap
-        self._records = RankRecords(ranks, lambda record: share.record(ranks.rank, record))
-        self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
+    def __init__(self, own: _Own, shares: Sequence[Share], decisions: Decisions) -> None:
+        self._own, self._overlap, self._whole = own, decisions.overlap, decisions.network
+        self.max_steps = min(own.run.max_steps, decisions.epoch)
+        sources = shares[0].whole.sources.detector_source
+        self._sources = [sources[share.detectors] for share in shares]
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None
-        self._error: Exception | None = None
-        most = max(len(own) for own in share.detectors) * self.max_steps
+        self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
+        most = max(map(len, self._sources)) * (self.max_steps + 1)
         if most >= 2**32:
             raise InputError(
                 f"{most} detectors times steps of an epoch on a rank; expected below 2**32"
             )
+
+    def begin(self, started: bool) -> None:
+        """Begin a chunk, and exchange the spikes of the start if there has been none."""
+        self._spikes, self._waiting = [], None
+        if not started:
+            early = self._own.do(self._own.run.early_sources)
+            found = _NOTHING if early is None else early
+            self._exchange(found, np.full(len(found), -1), -1, 1)
+
+    def taken(self, first: int, count: int) -> None:
+        """Note the spikes of steps that are under way, and exchange those before if they wait."""
+        if self._waiting is not None:
+            self._finish()
+        self._waiting = self._own.do(self._own.run.note_spikes), first, count
+
+    def deliver(self) -> None:
+        """Exchange the spikes of the last steps, unless that can wait for the next ones."""
+        if not self._overlap:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._waiting is None:
+            return
+        (noted, first, count), self._waiting = self._waiting, None
+        found = None if noted is None else self._own.do(noted)
+        cell, step = found if found is not None else (_NOTHING, _NOTHING)
+        self._exchange(cell, step, first, count)
+
+    def _exchange(self, cell: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        error, self._own.error = self._own.error, None
+        codes = self._own.ranks.exchange(encoded(cell, step, first, count), error)
+        source, step = decoded(codes, self._sources, first, count)
+        if len(source):
+            self._spikes.append((source, step))
+            self._own.do(check_start, self._whole, source, step)
+            self._own.do(self._own.run.send, source, step, first, count)
+
+    def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Return the spikes of all ranks since `begin`, and these results."""
+        source, step = (np.concatenate([_NOTHING, *(s[k] for s in self._spikes)]) for k in (0, 1))
+        return Chunk.of_steps(step, source, dt, failed, values)
+
+    def end(self) -> None:
+        """Exchange what has waited."""
+        self._finish()
+
+
+class _TimeExchange:
+    """Exchanges events with their times, and voltages that are pointed at; as `_StepExchange`."""
+
+    def __init__(self, own: _Own, shares: Sequence[Share], mine: Share, epoch: int) -> None:
+        self._own, self._mine, self._whole = own, mine, mine.whole
+        self.max_steps = min(steps_together(shares), epoch, own.run.max_steps)
+        self._pointed = np.unique(np.concatenate([share.remote for share in shares]))
+        self._here = self._pointed[(self._pointed >= mine.low) & (self._pointed < mine.high)]
+        self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
+        self._taken = -1, 1
+        sources = self._whole.sources
+        self._artificial, self._known = np.zeros((2, sources.count), bool)
+        self._known[sources.detector_source[mine.detectors]] = True
+        for k, some in sources.emitted.items():
+            self._artificial[some[some >= 0]] |= is_artificial(self._whole.kinds[k])
+            self._known[some[mine.instances[k]]] = True
+
+    def begin(self, started: bool) -> None:
+        """Begin a chunk, and exchange the events of the start if there has been none."""
+        self._spikes = []
+        if not started:
+            self.deliver()
+
+    def taken(self, first: int, count: int) -> None:
+        """Note which steps are under way."""
+        self._taken = first, count
+
+    def deliver(self) -> None:
+        """Give all ranks the events found here, and the voltages that others point at."""
+        mine = self._own.do(self._found)
+        self._own.settle()
+        found = self._own.ranks.comm.allgather(mine)
+        source, time = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+        self._spikes.append((source, time))
+        self._own.do(self._take, source, time, np.concatenate([one[2] for one in found]))
+
+    def _found(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        run = self._own.run
+        source, time = run.new_events()
+        if self._own.ranks.rank:  # the first rank tells of artificial cells, which all have
+            own = ~self._artificial[source]
+            source, time = source[own], time[own]
+        return source, time, run.voltages_at(self._here - self._mine.low)
+
+    def _take(self, source: np.ndarray, time: np.ndarray, v: np.ndarray) -> None:
+        run, detected = self._own.run, np.isin(source, self._whole.sources.detector_source)
+        sent = np.where(detected, time + SPIKE_LATE, time)
+        order = np.lexsort((sent, source))
+        order = order[~self._known[source[order]]]
+        run.take_events(source[order], sent[order])
+        if self._whole.on_grid:
+            first, count = self._taken
+            step = np.rint(time[detected] / self._whole.dt).astype(np.int64) - 1
+            check_start(self._whole, source[detected], step)
+            run.send(source[detected], step, min(first, int(step.min(initial=first))), count)
+        if len(self._pointed):
+            run.take_voltages(v[np.searchsorted(self._pointed, self._mine.remote)])
+
+    def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Return the events of all ranks since `begin`, and these results."""
+        source, time = (np.concatenate([s[k] for s in self._spikes]) for k in (0, 1))
+        return Chunk.of(time, source, dt, failed, values)
+
+    def end(self) -> None:
+        """Do nothing: all is exchanged."""
+
+
+class SplitRun:
+    """Advances this rank's cells; same interface as a single-process run.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    shares : sequence of Share
+        Of all ranks.
+    decisions : Decisions
+        Of the whole network.
+    run : PartRun
+        Of the share of this rank.
+    """
+
+    def __init__(
+        self, ranks: Ranks, shares: Sequence[Share], decisions: Decisions, run: PartRun
+    ) -> None:
+        self.ranks, self.whole, self.run, self._shares = ranks, decisions.network, run, shares
+        mine = shares[ranks.rank]
+        self._own, self._first_cell = _Own(ranks, self.run), mine.cells.start
+        self._records = RankRecords(ranks, mine.record)
+        self._started = False
+        with ranks.agreed():
+            self._exchange: _StepExchange | _TimeExchange = (
+                _TimeExchange(self._own, shares, mine, decisions.epoch)
+                if self.whole.exact
+                else _StepExchange(self._own, shares, decisions)
+            )
+        self.max_steps = self._exchange.max_steps
 
     @property
     def device(self) -> cl.Device | None:
         """The device of this rank."""
         return self.run.device
 
-    def _try(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
-        """Do something on this rank alone; an error waits until the others can hear of it."""
-        if self._error is not None:
-            return None
-        try:
-            return do(*arguments)
-        except Exception as error:
-            self._error = error
-            return None
-
-    def _settle(self) -> None:
-        error, self._error = self._error, None
-        self.ranks.agree(error)
-
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps."""
-        self._spikes, self._waiting = [], None
-        self._try(self.run.begin, rows, self._records.localised(records))
+        self._own.do(self.run.begin, rows, self._records.localised(records))
+        self._exchange.begin(self._started)
+        self._started = True
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps, and exchange the spikes of those before them if that has waited."""
-        self._try(self.run.advance, first, count, row)
-        if self._waiting is not None:
-            self._exchange()
-        self._waiting = self._try(self.run.note_spikes), first, count
+        """Enqueue steps, and exchange the events of those before them if that has waited."""
+        self._own.do(self.run.advance, first, count, row)
+        self._exchange.taken(first, count)
 
     def deliver(self, first: int, count: int) -> None:
-        """Exchange the spikes of the last steps, unless that can wait for the next ones."""
-        if not self._overlap:
-            self._exchange()
-
-    def _exchange(self) -> None:
-        assert self._waiting is not None
-        noted, first, count = self._waiting
-        self._waiting = None
-        found = None if noted is None else self._try(noted)
-        cell, step = found if found is not None else (np.zeros(0, int), np.zeros(0, int))
-        code = encoded(cell, step, first, count)
-        error, self._error = self._error, None
-        codes = self.ranks.exchange(code, error)
-        source, step = decoded(codes, self.share.detectors, first, count)
-        if len(source):
-            self._spikes.append((step, source))
-            self._try(self.run.send, source, step, first, count)
+        """Exchange the events of the last steps, unless that can wait for the next ones."""
+        self._exchange.deliver()
 
     def mark(self) -> Mark | None:
         """Return a mark of this position in the queue, for `seconds`."""
-        return self._try(self.run.mark)
+        return self._own.do(self.run.mark)
 
     def seconds(self, marks: Sequence[Mark | None]) -> list[float]:
         """Wait, and return the times at which the queue reached the marks."""
-        found = self._try(self.run.seconds, marks)
+        found = self._own.do(self.run.seconds, marks)
         return [0.0] * len(marks) if found is None else found
 
     def end(self) -> Chunk:
-        """Return the spikes, failures and records of all ranks since `begin`."""
-        if self._waiting is not None:
-            self._exchange()
-        chunk = self._try(self.run.end)
+        """Return the events, failures and records of all ranks since `begin`."""
+        self._exchange.end()
+        chunk = self._own.do(self.run.end)
         here = np.zeros(0, int) if chunk is None else chunk.failed
         first = int(min(here[here > 0], default=0))
-        cell = self.first_cell + int(np.argmax(here == first)) if first else 0
-        gathered = self.ranks.gather_numbers([self._error is not None, first, cell])
+        cell = self._first_cell + int(np.argmax(here == first)) if first else 0
+        gathered = self.ranks.gather_numbers([self._own.error is not None, first, cell])
         if gathered[:, 0].any():
-            self._settle()
-        failed = np.zeros(self.share.whole.forest.num_cells, np.int32)
+            self._own.settle()
+        failed = np.zeros(self.whole.forest.num_cells, np.int32)
         broken = gathered[gathered[:, 1] > 0]
         failed[broken[:, 2]] = broken[:, 1]
-        none = [np.zeros(0, np.int64)]
-        step, source = (np.concatenate(none + [s[k] for s in self._spikes]) for k in (0, 1))
         values = None if chunk is None else chunk.values
-        return Chunk(*by_time(step, source), failed, self._records.joined(values))
+        return self._exchange.chunk(self.whole.dt, failed, self._records.joined(values))
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        found = self._try(self.run.now, self._records.localised(records), step)
-        self._settle()
+        found = self._own.do(self.run.now, self._records.localised(records), step)
+        self._own.settle()
         return self._records.joined(found)
 
     def voltages(self) -> np.ndarray:
         """(n,): of all cells, on all ranks."""
-        v = self._try(self.run.voltages)
-        self._settle()
+        v = self._own.do(self.run.voltages)
+        self._own.settle()
         return np.concatenate(self.ranks.comm.allgather(v))
 
     def weights(self) -> np.ndarray:
-        """(m,) float64: of all connections, on all ranks."""
-        weights = self._try(self.run.weights)
-        self._settle()
-        found = np.empty(len(self.share.whole.connections.weight))
-        for part, own in zip(self.share.parts(), self.ranks.comm.allgather(weights), strict=True):
-            found[part.things["plastic"]] = own
-        return found
+        """(w,) float64: of all connections, on all ranks."""
+        own = self._own.do(self.run.weights)
+        self._own.settle()
+        on_grid, found = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
+        for share, part in zip(self._shares, self.ranks.comm.allgather(own), strict=True):
+            count = len(share.on_grid)
+            on_grid[share.on_grid], found[share.weights] = part[:count], part[count:]
+        return np.concatenate([on_grid, found])
 
     def save(self) -> dict[str, np.ndarray]:
         """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
-        saved = self._try(self.run.save)
-        self._settle()
+        saved = self._own.do(self.run.save)
+        self._own.settle()
         parts = self.ranks.comm.gather(saved)
-        return {} if parts is None else join(self.share.whole, self.share.parts(), parts)
+        if parts is None:
+            return {}
+        return join(self.whole, [share.part for share in self._shares], parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Continue from the arrays of `save` on rank 0, with any number of ranks."""
+        """Go on from what `save` gave on rank 0, with any number of ranks."""
         parts = None
         if self.ranks.rank == 0:
-            parts = self._try(lambda: [p.cut(self.share.whole, saved) for p in self.share.parts()])
-        self._settle()
+            parts = self._own.do(lambda: [self._cut(share, saved) for share in self._shares])
+        self._own.settle()
         own = self.ranks.comm.scatter(parts)
-        self._try(self.run.load, own)
-        self._settle()
+        self._own.do(self.run.load, own)
+        self._own.settle()
+        self._started = True
+
+    def _cut(self, share: Share, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return share.part.cut(self.whole, saved) | {"remote_v": saved["v"][share.remote]}

@@ -26,7 +26,7 @@ from clhines.simulate.records.records import (
     kept_of,
 )
 from clhines.simulate.records.streams import Stream
-from clhines.simulate.state.state import Chunk
+from clhines.simulate.state.chunk import Chunk
 
 
 class Recording:
@@ -144,6 +144,6 @@ class Recording:
             return []
         values = [v[:0] if r.reduce else v for r, v in zip(records, values, strict=True)]
         none = np.zeros(0, np.int64)
-        start = Chunk(none, none, np.zeros(0, np.int32), values)
+        start = Chunk(none, none, np.zeros(0, np.int32), values, np.zeros(0))
         self._streamed(records, start, 0, 0)
         return [start]

@@ -26,7 +26,7 @@ from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.records.features import DeviceFeatures, HostFeatures
 from clhines.simulate.records.membrane import Membrane
-from clhines.simulate.records.records import MEMBRANE, VOLTAGE, Record, is_current
+from clhines.simulate.records.records import MEMBRANE, VOLTAGE, Record
 
 _OF_ROWS = "int width, int first, int every, int stride, int column"
 _OF_COLUMNS = "int rows, int width, int stride, int column"
@@ -97,8 +97,7 @@ class Reducer:
     Attributes
     ----------
     sources : list of Record
-        What is sampled: voltages for `i_membrane`, then the outputs of electrodes; currents of
-        mechanisms and the voltages at their places.
+        What is sampled: voltages for `i_membrane`, then the outputs of electrodes.
     plain : bool
         Rows are kept as they are sampled.
     width : int
@@ -113,11 +112,6 @@ class Reducer:
             self.sources = [Record("v", VOLTAGE, self.membrane.sampled)]
             self.sources += [
                 Record(c.output, c.kind, c.instance) for c in self.membrane.clamps if c.output
-            ]
-        elif is_current(record, model):
-            self.sources = [
-                record,
-                Record("v", VOLTAGE, model.kinds[record.kind].node[record.index]),
             ]
         elif record.formula is not None:
             self._begin_formula(record, record.formula, model)

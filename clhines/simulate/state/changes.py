@@ -10,7 +10,7 @@ from clhines.device.arrays import set_zero
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.network.changes import Value
-from clhines.simulate.engines.run import Changeable, DeviceRun
+from clhines.simulate.engines.cells_run import CellsRun
 from clhines.simulate.state.decisions import external_sums
 from clhines.simulate.state.shapes import shape_of
 from clhines.simulate.state.spread import Spread
@@ -19,16 +19,10 @@ _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit w
 
 
 class DeviceChanges:
-    """Changes a `DeviceRun` where it lies; methods return whether they could.
+    """Changes a `CellsRun` where it lies; methods return whether they could."""
 
-    Parameters
-    ----------
-    run : DeviceRun
-    """
-
-    def __init__(self, run: DeviceRun) -> None:
-        self.run, self.state = run, run.state
-        self.queue, self.model = run.state.queue, run.state.model
+    def __init__(self, run: CellsRun) -> None:
+        self.run, self.queue, self.model = run, run.queue, run.model
         self._spread: Spread | None = None
         self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
 
@@ -37,13 +31,11 @@ class DeviceChanges:
         k, own = self.model.instances[group]
         if not len(own):
             return True
-        executor, kind = self.run.executor, self.model.kinds[k]
-        if not isinstance(executor, Changeable):
-            return False
-        check_range(kind.mechanism.name, name, value, self.state.dtype)
+        kind, dtype = self.model.kinds[k], self.run.dtype
+        check_range(kind.mechanism.name, name, value, dtype)
         if self._spread is None:
-            self._spread = Spread(self.queue, self.state.dtype, self.model)
-        found = executor.storage(k, name)
+            self._spread = Spread(self.queue, dtype, self.model)
+        found = self.run.storage(k, name)
         alone = len(own) == kind.count
         good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in found)
         if not found or not good:
@@ -54,8 +46,7 @@ class DeviceChanges:
 
     def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
         """Take other `Model.constant_d` and `constant_b`."""
-        executor = self.run.executor
-        return isinstance(executor, Changeable) and executor.set_constants(d, b)
+        return self.run.set_constants(d, b)
 
     def set_weights(self, weight: np.ndarray) -> bool:
         """Take other weights of all connections, if the integers in which they are kept do."""
@@ -73,9 +64,7 @@ class DeviceChanges:
 
     def keep_start(self) -> None:
         """Remember what the run has now as its state at the start."""
-        executor = self.run.executor
-        arrays = [*self.state.states, *self.state.detectors[:1]]
-        arrays += executor.voltage_arrays() if isinstance(executor, Changeable) else []
+        arrays = [*self.run.states, *self.run.detectors[:1], *self.run.voltage_arrays()]
         self._start = [(array, array.copy(self.queue)) for array in arrays]
 
     def reset(self) -> bool:
@@ -84,8 +73,8 @@ class DeviceChanges:
             return False
         for array, first in self._start:
             cl.enqueue_copy(self.queue, array.data, first.data)
-        set_zero(self.state.incoming, self.queue)
-        set_zero(self.state.failed, self.queue)
+        set_zero(self.run.grid.incoming, self.queue)
+        set_zero(self.run.failed, self.queue)
         return True
 
 
@@ -101,7 +90,7 @@ def check_range(mechanism: str, name: str, value: Value, dtype: np.dtype) -> Non
 
 
 def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
-    """Return what `DeviceRun.load` takes of a model at the start."""
+    """Return what `Run.load` takes of a model at the start."""
     found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
     found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
     if "above" in found:

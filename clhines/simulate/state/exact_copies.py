@@ -11,14 +11,15 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.model.copied import CopiedModel
+from clhines.model.model import Model
 from clhines.simulate.engines.axial import neighbours
 from clhines.simulate.engines.reference import wanted_outputs
-from clhines.simulate.engines.steps import Steps
+from clhines.simulate.engines.steps import NEIGHBOURS, Matrix, Steps
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds.layouts import node_numbers
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
-from clhines.simulate.state.state import Chunk, TimedChunk
+from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.tiled import Tiled, Tiler, tiled_arenas
 
 
@@ -38,7 +39,6 @@ class CopiedSteps(Steps):
     """
 
     model: CopiedModel
-    restarts = False
 
     def __init__(
         self, model: CopiedModel, queue: cl.CommandQueue, dtype: np.dtype, **options: Any
@@ -47,35 +47,42 @@ class CopiedSteps(Steps):
         self._loaded: dict[str, np.ndarray] | None = None  # of one copy, and nothing since
         self._tiler = Tiler(queue, dtype, model.copies)
         super().__init__(model, queue, dtype, **options)
-        self._early = self._of_all(self._early)
+        self.early = self._of_all(self.early)
 
     def _of_all(self, early: Chunk | None) -> Chunk | None:
         """Return a chunk of one copy as one of all."""
-        if not isinstance(early, TimedChunk):
-            return early
+        if early is None:
+            return None
         source = self.model.sources_of(early.spike_cell)
         failed = np.tile(early.failed, self.model.copies)
         time = np.tile(early.spike_time, self.model.copies)
-        return TimedChunk.of(time, source, self.model.dt, failed, early.values)
+        return Chunk.of(time, source, self.model.dt, failed, early.values)
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
         """(n,) int64: place of each node in the solver's order."""
         return self._tiler.places(self._gather, self.model.forest.num_nodes)
 
-    def _put_matrix(self) -> None:
+    def put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
         once = self.model.once
         gather = np.ascontiguousarray(self.solver.plan.gather, np.int32)
-        self._gather, self._places = cla.to_device(self.queue, gather), len(gather)
-        self._base_d = once.capacitance_over_dt + once.constant_d
-        values = once.constant_g, once.constant_b, self._base_d, once.u, once.v_init
-        packed = [self._tiler.packed(a, self._gather) for a in values]
-        self._constant_g, self._constant_b, self._d, self._u, v = packed
-        self._neighbours = self._tiler.neighbours(self._gather, neighbours(once.forest))
-        self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
-        self._v = [v, v.copy(self.queue)]
-        self._active = cla.empty(self.queue, self._places, np.int32)
+        self._gather, self.places = cla.to_device(self.queue, gather), len(gather)
+        self.base_d = once.capacitance_over_dt + once.constant_d
+        values = once.constant_g, once.constant_b, self.base_d, once.u, once.v_init
+        g, b, d, u, v = (self._tiler.packed(a, self._gather) for a in values)
+        places = self._tiler.neighbours(self._gather, neighbours(once.forest))
+        beside, active = (
+            dict(zip(NEIGHBOURS, places, strict=True)),
+            cla.empty(self.queue, self.places, np.int32),
+        )
+        room = cla.zeros_like(d), cla.zeros_like(d)
+        self.matrix = Matrix(g, b, u, d, *room, beside, active)
+        self.v = [v, v.copy(self.queue)]
+
+    def restart(self, model: Model) -> bool:
+        """Return False: another network of copies is made."""
+        return False
 
     def build(self, variables: Variables) -> None:
         """Note that variables, of one copy or of all, are to be put on the device."""
@@ -92,39 +99,39 @@ class CopiedSteps(Steps):
         once = self.model.once
         number = node_numbers(once)
         at = self.arenas["ints"].offset["place_of"]
-        self._tiler.find_places(self._gather, number, self._active, self._ints, at)
+        self._tiler.find_places(self._gather, number, self.matrix.active, self.ints, at)
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
         if isinstance(variables, Tiled):
-            self._v[0] = self._tiler.packed(variables.v, self._gather)
-            return tiled_arenas(variables, self._tiler, self._base_d, lambda: self.place)
-        self._base_d, once = np.tile(self._base_d, self.model.copies), self._base_d
+            self.v[0] = self._tiler.packed(variables.v, self._gather)
+            return tiled_arenas(variables, self._tiler, self.base_d, lambda: self.place)
+        self.base_d, once = np.tile(self.base_d, self.model.copies), self.base_d
         try:
             return super().fill(variables)
         finally:
-            self._base_d = once
+            self.base_d = once
 
     # -- records -------------------------------------------------------------------------------
 
-    def _want(self, records: Sequence[Record]) -> None:
+    def want(self, records: Sequence[Record]) -> None:
         """Have the outputs that are recorded worked out; variables are then on the device."""
         wanted = wanted_outputs(self.model, records)
-        if wanted != self._wanted:
+        if wanted != self.wanted:
             saved = self._loaded
-            if saved is None and self._taken:
+            if saved is None and self.taken:
                 saved = self.save()
-            self._wanted = wanted
-            self._host.want(records)
+            self.wanted = wanted
+            self.host.want(records)
             if saved is not None:
                 self._load_values({**self._all_values(saved), **saved})
             else:
-                self.build(self._host.variables)
+                self.build(self.host.variables)
         self._ready()
 
     def _all_values(self, like: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Values of the host, of one copy or of all, as another state is."""
-        known = self._host.variables
+        known = self.host.variables
         if self._is_once(like):
             return known.save()
         return Tiled(known, self.model, self.wires).whole().save()
@@ -157,26 +164,26 @@ class CopiedSteps(Steps):
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays of all copies, which `load` takes."""
         self._ready()
-        if isinstance(self._variables, Tiled):
-            self._variables = self._variables.whole()
+        if isinstance(self.variables, Tiled):
+            self.variables = self.variables.whole()
         return super().save()
 
     def save_once(self) -> dict[str, np.ndarray]:
         """Return arrays of one copy as it was started, which `load` takes."""
-        return self._host.variables.save(self.dtype)
+        return self.host.variables.save(self.dtype)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` or `save_once` gave."""
-        self._taken, self._early = True, None
+        self.taken, self.early = True, None
         once = self._is_once(saved)
         failed = np.tile(saved["failed"], self.model.copies) if once else saved["failed"]
-        self._failed.set(failed.astype(np.int32), self.queue)
+        self.failed.set(failed.astype(np.int32), self.queue)
         self._loaded = saved if once else None
         self._load_values(saved)
 
     def _load_values(self, saved: dict[str, np.ndarray]) -> None:
         """Let variables have the values of a state, of one copy or of all."""
-        known = self._host
+        known = self.host
         if self._is_once(saved):
             known.load(saved)
             self.build(known.variables)

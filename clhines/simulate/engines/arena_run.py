@@ -1,0 +1,340 @@
+"""ArenaRun: a run whose numbers lie in three arenas, with events at any time."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import devices
+from clhines.device.arrays import set_zero
+from clhines.errors import InputError
+from clhines.model.model import Model
+from clhines.plan.plan import real_name
+from clhines.simulate.engines.device_run import DeviceRun
+from clhines.simulate.engines.reference import Clock, Reference, Wanted, wanted_outputs
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events.grid_run import Grid
+from clhines.simulate.events.sources import wires_of
+from clhines.simulate.kinds.calls import ArenaSpec
+from clhines.simulate.kinds.layouts import (
+    add_vectors,
+    check_room_for_events,
+    locations,
+    num_active,
+    one_of,
+    owner_of,
+    read_back,
+    spec_of,
+)
+from clhines.simulate.ranks.exchange import SpikeList
+from clhines.simulate.records.recorder import Recorder
+from clhines.simulate.records.records import Record
+from clhines.simulate.records.reduced import View
+from clhines.simulate.state.arena import Arena
+from clhines.simulate.state.chunk import Chunk, check_room
+from clhines.simulate.state.decisions import Decisions
+
+MOST_STEPS = 1024  # whose times are on the device at once
+_SPIKES = 1 << 22  # that one chunk may have where no other number is given
+
+
+def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
+    """(1, r): wait, and return values of an array on a device; only those between them come."""
+    first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
+    if not len(at):
+        return np.zeros((1, 0), array.dtype)
+    return array[first:end].get(queue)[at - first][None]
+
+
+class StepTimes:
+    """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    dt : float, ms
+
+    Attributes
+    ----------
+    begin : (MOST_STEPS,) float64 on the device, ms
+    state : (4,) int32 on the device
+        The first step whose time is on the device, the row of that step, and how many steps after
+        it the next one is, twice: kernels before the solve read the one and set the other, and the
+        last kernel of a step does it the other way round.
+    steps : range
+        Whose times these are.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, dt: float) -> None:
+        self._queue, self._dt, self._clock = queue, dt, Clock(dt)
+        self.begin = cla.zeros(queue, MOST_STEPS, np.float64)
+        self.state = cla.zeros(queue, 4, np.int32)
+        self.forget()
+
+    def forget(self) -> None:
+        """Have all put on the device the next time."""
+        self.steps, self._counted = range(0), (-1, -1, -1)
+
+    def put(self, first: int, count: int) -> None:
+        """Put the times of steps on the device, if they are not there."""
+        if first in self.steps and first + count <= self.steps.stop:
+            return
+        half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
+        half[0] = self._clock.at(first)
+        self.begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self._queue)
+        self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
+
+    def count_from(self, first: int, row: int, count: int) -> None:
+        """Let the device count steps from `first`, which is recorded in `row`."""
+        self.put(first, count)
+        begin = self.steps.start
+        now = begin, row - (first - begin), first - begin
+        if now != self._counted:
+            self.state.set(np.array([*now, now[2]], np.int32), self._queue)
+        self._counted = (*now[:2], now[2] + count)
+
+
+class ArenaRun(DeviceRun):
+    """Advance a model whose variables are in arenas; see `kinds.layouts`.
+
+    The start is worked out on the host, where INITIAL blocks run.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    max_spikes : int, optional
+        Events that one chunk may have.
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a rank's share of it.
+
+    Attributes
+    ----------
+    in_vectors : bool
+        Whether several instances advance at once.
+    place : (n,) int64
+        Of each node among the voltages on the device; nodes of other ranks follow.
+    v : list of (places,) real
+        Voltages, mV: those at the begin of the next step first.
+    """
+
+    in_vectors = False
+    place: np.ndarray
+    v: list[cla.Array]
+
+    def __init__(
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        max_spikes: int | None = None,
+        decisions: Decisions | None = None,
+    ) -> None:
+        if "cl_khr_fp64" not in queue.device.extensions:
+            raise InputError(
+                f"{devices.label(queue.device)} has no float64, in which exact times of events are "
+                "kept; expected another device"
+            )
+        super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
+        self.max_steps = MOST_STEPS
+        self.wires, self.times = wires_of(model), StepTimes(queue, model.dt)
+        room = self.max_spikes
+        self.events = [cla.zeros(queue, n, t) for n, t in ((1, "i4"), (room, "i4"), (room, "f8"))]
+        self.wanted: Wanted = tuple(() for _ in model.kinds)
+        self._start(model, Reference(one_of(model), decisions=decisions))
+
+    # -- what engines say ----------------------------------------------------------------------
+
+    @abstractmethod
+    def put_matrix(self) -> None:
+        """Put what does not change on the device, and number the nodes by `place`."""
+
+    @abstractmethod
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
+
+    @abstractmethod
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        """Build the kernels; `at` is where the regions of the arenas begin."""
+
+    @abstractmethod
+    def bind(self) -> None:
+        """Bind the arguments of all kernels."""
+
+    # -- the start -----------------------------------------------------------------------------
+
+    def restart(self, model: Model) -> bool:
+        """Go to the start of the model with other parameters or `v_init`."""
+        if type(model) is not type(self.model):
+            return False
+        self._start(model, Reference(model, self.wires, self.wanted, self._decisions))
+        return True
+
+    def _start(self, model: Model, host: Reference) -> None:
+        """Go to the start of a model; `host` is there, with it or one of its copies."""
+        self.model, self.host = model, host
+        self.taken, self._seen = False, 0
+        self.grid = self._grid_of(model) if model.has_sums else None
+        self.put_matrix()
+        self.failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
+        self._forget_records()
+        self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
+        self.recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
+        self.early: Chunk | None = host.end()
+        self.build(host.variables)
+
+    def _grid_of(self, model: Model) -> Grid:
+        """Return the events in whole steps, which are delivered after as many as come at once."""
+        self.max_steps = min(MOST_STEPS, self.decisions.epoch)
+        spikes = SpikeList.on(self.queue, self.max_spikes)
+        return Grid(model, self.queue, self.decisions, spikes)
+
+    def build(self, variables: Variables) -> None:
+        """Build the kernels, and put all variables on the device."""
+        self.variables = variables
+        if self.grid is not None:
+            self.grid.load(variables.save())
+        self.arenas = tables = self.fill(variables)
+        if self.in_vectors:
+            add_vectors(self.model, tables)
+        self.mem, self.clock, self.ints = (
+            tables[name].put(self.queue) for name in ("mem", "clock", "ints")
+        )
+        width = self.limits.vector_bytes if self.in_vectors else 0
+        spec, at = spec_of(variables, tables, real_name(self.dtype), self.wanted, width)
+        self.compile(spec, at)
+        self.bind()
+
+    def begin_advance(self, first: int, count: int, row: int) -> None:
+        """Note that steps are taken, and enqueue that events from outside come in."""
+        self.taken = True
+        if row == 0:
+            self.first_step = first
+        if self.grid is not None:
+            self.grid.add_events(first, count)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments that kernels of all engines take, by name."""
+        num, model = np.int32, self.model
+        given: dict[str, Any] = {
+            "capacity": num(self.max_spikes), "seed": np.uint64(model.seed & (1 << 64) - 1),
+            "dt": self.dtype.type(model.dt), "half_dt": np.float64(0.5 * model.dt),
+            "step_begin": self.times.begin, "failed": self.failed,
+            "mem": self.mem, "clock": self.clock, "ints": self.ints,
+            **dict(zip(("spike_count", "spike_source", "spike_time"), self.events, strict=True)),
+            **self.recorded_at,
+        }  # fmt: skip
+        if self.grid is None:
+            return given
+        grid = self.grid
+        return given | {
+            "slots": num(grid.slots), "num_targets": num(model.num_targets),
+            "scale_of_events": self.dtype.type(grid.scale), "incoming": grid.incoming,
+            "grid_count": grid.spikes.count, "grid_source": grid.spikes.source,
+            "grid_step": grid.spikes.step,
+        }  # fmt: skip
+
+    # -- records -------------------------------------------------------------------------------
+
+    def want(self, sources: Sequence[Record]) -> None:
+        """Have the outputs that are recorded worked out, which takes other kernels."""
+        wanted = wanted_outputs(self.model, sources)
+        if wanted == self.wanted:
+            return
+        saved = self.save() if self.taken else None
+        self.wanted = wanted
+        self.host.want(sources)
+        if saved is not None:
+            known = {**self.host.variables.save(), **saved}
+            self.host.variables.load(known)
+        self.build(self.host.variables)
+
+    def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
+        """Make room for rows of samples, and return where those of each of `sources` are."""
+        self.want(sources)
+        owner = [owner_of(source, self.variables) for source in sources if source.kind != -1]
+        self.recorded_at = self._recorder.begin(
+            rows, locations(sources, self.variables, self.arenas, lambda: self.place),
+            np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
+        )  # fmt: skip
+        self.bind()
+        return self._recorder.views()
+
+    def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
+        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
+        self.want(sources)
+        arrays = {"v": self.v[0], "mem": self.mem}
+        where = locations(sources, self.variables, self.arenas, lambda: self.place)
+        return [_values_at(arrays[name], at, self.queue) for name, at in where]
+
+    # -- events --------------------------------------------------------------------------------
+
+    def _empty(self) -> None:
+        super()._empty()
+        set_zero(self.events[0], self.queue)
+        self._seen = 0
+
+    def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Wait, and return a chunk of the events since `begin`."""
+        check_room_for_events(self.model, int(self.arenas["ints"].get("error")[0]))
+        count = int(self.events[0].get(self.queue)[0])
+        source, t = self._events_to(min(count, self.max_spikes))
+        if count > self.max_spikes:
+            check_room(count, self.max_spikes, int(t.max() / self.model.dt))
+        return Chunk.of(t, source, self.model.dt, failed, values)
+
+    def _events_to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of some events, and of those of the start."""
+        source, t = np.zeros(0, np.int64), np.zeros(0)
+        if end > begin:
+            own, t = (array[begin:end].get(self.queue) for array in self.events[1:])
+            source = own.astype(np.int64)
+        early, self.early = self.early, None
+        if early is None:
+            return source, t
+        return np.append(early.spike_cell, source), np.append(early.spike_time, t)
+
+    def early_sources(self) -> np.ndarray:
+        """Return sources that are above their thresholds at the start; once."""
+        return self._events_to(0)[0]
+
+    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of the events found since the last call."""
+        begin, end = self._seen, min(int(self.events[0].get(self.queue)[0]), self.max_spikes)
+        self._seen = end
+        return self._events_to(end, begin)
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order."""
+        return self.v[0].get(self.queue)[self.place[: self.model.forest.num_nodes]]
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        return np.append(super().weights(), self.arenas["mem"].get("weight").astype(np.float64))
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return arrays that `load` takes; those of `Reference` have the same names."""
+        found = read_back(self.variables, self.arenas)
+        if self.grid is not None:
+            found |= self.grid.save()
+        if len(self.model.remote_v):
+            found["remote_v"] = self.v[0][len(self.v[0]) - len(self.model.remote_v) :].get(
+                self.queue
+            )
+        return {**found, "v": self.voltages(), "failed": self.failed.get(self.queue)}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave."""
+        self.taken, self.early = True, None
+        self.failed.set(saved["failed"].astype(np.int32), self.queue)
+        self.host.load(saved)
+        self.build(self.host.variables)

@@ -1,0 +1,226 @@
+"""DeviceRun: a model advanced on a device, whatever the kernels that do it.
+
+What all engines on devices share: the list of events found, their delivery, what is recorded, and
+the failures. Engines say where voltages and states lie and which kernels advance them: in arenas
+(`arena_run`), or by kind, for kernels that keep whole cells (`cells_run`).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import trust
+from clhines.model.model import Model
+from clhines.simulate.engines.run import Mark
+from clhines.simulate.events.grid_run import Grid
+from clhines.simulate.ranks.exchange import Spikes
+from clhines.simulate.records.records import Record
+from clhines.simulate.records.reduced import DeviceReducer, Reducers, View
+from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.decisions import Decisions
+
+MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
+
+
+class DeviceRun(ABC):
+    """Advance a model on a device; see `engines.run.Run`.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    max_spikes : int
+        Events that one chunk may have.
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a rank's share of it.
+
+    Attributes
+    ----------
+    family : str
+        Of the kernels; see `clhines.device.trust`.
+    in_place : bool
+        Whether parameters change where they lie; see `DeviceChanges`.
+    max_steps : int
+        Steps of one `advance` at most.
+    grid : Grid or None
+        Events in whole steps, where there can be any.
+    failed : (num_cells,) int32
+        See `Chunk`.
+    """
+
+    family: ClassVar[str]
+    in_place: ClassVar[bool] = False
+    max_steps: int
+    grid: Grid | None
+    failed: cla.Array
+
+    def __init__(
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        max_spikes: int,
+        decisions: Decisions | None,
+    ) -> None:
+        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
+        self.limits = trust.limits(queue.device, self.family, dtype)
+        self.max_spikes = max_spikes
+        self._decisions = decisions
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        self._timed = bool(queue.properties & timed)
+        self._forget_records()
+
+    @property
+    def device(self) -> cl.Device:
+        """The device."""
+        return self.queue.device
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """What was decided for the whole network."""
+        return self._decisions or Decisions.of(self.model)
+
+    # -- what engines say ----------------------------------------------------------------------
+
+    @abstractmethod
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue steps `first` to ``first + count - 1``; the first is recorded in `row`."""
+
+    @abstractmethod
+    def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
+        """Make room for rows of samples, and return where those of each of `sources` are."""
+
+    @abstractmethod
+    def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
+        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
+
+    @abstractmethod
+    def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Wait, and return a chunk of the events since `begin`."""
+
+    @abstractmethod
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order, as they are now."""
+
+    @abstractmethod
+    def save(self) -> dict[str, np.ndarray]:
+        """Return the arrays of `Model.schema`."""
+
+    @abstractmethod
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave."""
+
+    def restart(self, model: Model) -> bool:
+        """Go to the start of the model with other values, where that is faster than another run."""
+        return False
+
+    # -- a chunk -------------------------------------------------------------------------------
+
+    def take_parameters(self, model: Model) -> None:
+        """Take a model with the parameters that the kernels have; records are made of them."""
+        self.model = model
+        self._forget_records()
+
+    def _forget_records(self) -> None:
+        model, queue, dtype = self.model, self.queue, self.dtype
+        self._rows, self._records, self.first_step = -1, list[Record](), 0
+        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps; make room for rows of records."""
+        self._empty()
+        same = rows == self._rows and len(records) == len(self._records)
+        if same and all(a is b for a, b in zip(records, self._records, strict=True)):
+            return
+        self.reducers.begin(records)
+        self._views = self.record(rows, self.reducers.sources)
+        self._rows, self._records = rows, list(records)
+
+    def _empty(self) -> None:
+        """Empty the lists of events."""
+        if self.grid is not None:
+            self.grid.empty()
+
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver spikes in whole steps; at exact times targets look for events themselves."""
+        if self.grid is not None:
+            self.grid.deliver(first, count)
+
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
+        return cl.enqueue_marker(self.queue) if self._timed else time.perf_counter()
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, and return the times at which the queue reached the marks, s."""
+        self.queue.finish()
+        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
+
+    def end(self) -> Chunk:
+        """Wait, and return what was found since `begin`.
+
+        Raises
+        ------
+        SpikeOverflowError
+            More events than `max_spikes`.
+        """
+        return self.found(self.failed.get(self.queue), self._kept())
+
+    def _kept(self) -> list[np.ndarray]:
+        """Wait, and return what is kept of the rows of each record; arrays are read once."""
+        each = self.reducers.each
+        whole = all(r.plain for r in each if r.record.kind < 0)
+        host: dict[int, np.ndarray] = {}
+
+        def rows_of(view: View, width: int) -> np.ndarray:
+            key = id(view.array)
+            if key not in host:
+                host[key] = view.array.get(self.queue)
+            return host[key][: self._rows, view.column : view.column + width]
+
+        found, views = [], iter(self._views)
+        for reducer in each:
+            own = [next(views) for _ in reducer.sources]
+            width = len(reducer.sources[0].index)
+            if reducer.plain and (whole or reducer.record.kind >= 0):
+                found.append(rows_of(own[0], width))
+                continue
+            more = zip(own[1:], reducer.sources[1:], strict=True)
+            outputs = [rows_of(view, len(source.index)) for view, source in more]
+            found.append(reducer.chunk(own[0], self._rows, self.first_step, outputs))
+        return found
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        self.reducers.begin(records)
+        return self.reducers.now(self.sampled(self.reducers.sources), step)
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        return np.zeros(0) if self.grid is None else self.grid.weights()
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        """Enqueue a read of the spikes; see `PartRun`."""
+        assert self.grid is not None
+        return self.grid.note_spikes()
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of the whole network in whole steps."""
+        if self.grid is not None:
+            self.grid.send(source, step, first, count)
+
+
+def room_for_spikes(model: Model, chunk: int) -> int:
+    """Return how many events a chunk can have: of detectors one in two steps."""
+    most = len(model.sources.detector_node) * (chunk // 2 + 1)
+    return max(1, min(most, MOST_SPIKES))
