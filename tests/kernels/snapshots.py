@@ -24,6 +24,7 @@ from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
+from clhines.mechanisms.emit.noise import normal_source
 from clhines.model import compile
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
@@ -39,7 +40,7 @@ from clhines.simulate.kinds import spec as kinds
 from clhines.simulate.kinds.layouts import filled_arenas, spec_of
 from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
-from clhines.simulate.state import spread, state
+from clhines.simulate.state import spread
 from clhines.simulate.state.tiled import TiledSpec
 from clhines.solve.loaded import PermuteSpec
 from clhines.solve.mixed import ResidualSpec
@@ -128,7 +129,7 @@ def network_specs(dtype, limits):
     real = real_name(dtype)
     for noise, secondorder in ((False, False), (True, True)):
         network = model(noise, secondorder)
-        _, source = kinds.model_kinds(network, real)
+        source = normal_source(real) if noise else ""
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
             for samples in (False, True):
@@ -176,7 +177,7 @@ def exact_epoch_specs(dtype, limits):
 def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
-    yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
+    yield from (PermuteSpec(real), passive.PassiveSpec(real))
     yield spread.SpreadSpec(real)
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))

@@ -10,7 +10,6 @@ from clhines.device import devices
 from clhines.model import compile
 from clhines.model.needs import EXACT, NEEDS
 from clhines.simulate.engines.choose import described, engines_for
-from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, CHOICES, ENGINES, NAMES

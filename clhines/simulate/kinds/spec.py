@@ -1,8 +1,4 @@
-"""Kinds of instances in kernels: their functions, and how parameters and states lie in memory.
-
-States of a kind: state s of instance j at ``s * count + j``. Parameters: first those that are one
-number for all instances, then the others, the p-th of these at ``numbers + p * count + j``.
-"""
+"""Kinds of instances in kernels of whole cells: their functions, and how their numbers lie."""
 
 from __future__ import annotations
 
@@ -12,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.emit.printer import folded
-from clhines.model.model import Kind, Model
+from clhines.model.model import Kind
 from clhines.plan.kernel_spec import Parameter, parameter
 
 
@@ -85,12 +80,8 @@ class MechanismSpec:
         return len(self.single) - sum(self.single)
 
     def wrappers(self, k: int) -> str:
-        """Return functions of kind `k`, with its numbers in global memory.
-
-        They are functions of one group of instances, where `width` says how many these are;
-        otherwise of instance `j`.
-        """
-        return _of_groups(self, k) if self.width else _of_instances(self, k)
+        """Return functions of one group of kind `k`, with its numbers in global memory."""
+        return _of_groups(self, k)
 
     def values(self, given: str) -> list[str]:
         """Values of the parameters, in order; `given` shows those that are not single."""
@@ -117,36 +108,6 @@ def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[P
         for several in texts
         for text in several.split(",")
     ]
-
-
-def _of_instances(kind: MechanismSpec, k: int) -> str:
-    """Functions of instance `j` of kind `k`."""
-    n = kind.num_states
-    given = kind.values(f"p[{sum(kind.single)} + {{}} * count + j]")
-    states = [f"s[{f'{i} * count + ' if i else ''}j]" for i in range(n)]
-    noise = ["noise"] if kind.uses_noise else []
-    where = "const int count, const int j, __global const real *p, __global"
-    values = ", ".join(["v", "t", "dt", *given, *states, *noise, "i", "g"])
-    text = (
-        f"static void current_{k}(const real v, const real t, const real dt, {where}\n"
-        f"    const real *s, const real noise, real *i, real *g)\n{{\n"
-        f"    {kind.name}_current({values});\n}}\n"
-    )
-    load, store = _loads("real", states), _stores(states)
-    pointers = [f"&s{i}" for i in range(n)]
-    if n:
-        values = ", ".join(["v", "t", "dt", *given, *pointers])
-        text += (
-            f"\nstatic void advance_{k}(const real v, const real t, const real dt, {where} "
-            f"real *s)\n{{\n{load}    {kind.name}_advance({values});\n{store}}}\n"
-        )
-    if kind.takes_events:
-        values = ", ".join(["weight", *given, *pointers])
-        text += (
-            f"\nstatic void event_{k}(const real weight, {where} real *s)\n"
-            f"{{\n{load}    {kind.name}_event({values});\n{store}}}\n"
-        )
-    return text
 
 
 def _of_groups(kind: MechanismSpec, k: int) -> str:
@@ -264,24 +225,8 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
             )
 
 
-def parameter_array(kind: Kind, dtype: np.dtype) -> np.ndarray:
-    """(m,) of a dtype: the parameters of a kind as kernels take them; one value at least."""
-    check_parameters(kind, dtype)
-    values = [kind.parameters[name] for name in kind.mechanism.parameters]
-    ordered = [v for v in values if np.ndim(v) == 0] + [v for v in values if np.ndim(v)]
-    return np.concatenate([np.zeros(0), *(np.atleast_1d(v) for v in ordered or [0.0])]).astype(
-        dtype
-    )
-
-
 def place_of(kind: Kind, name: str) -> tuple[bool, int]:
     """Whether a parameter is one number for all instances, and which of those that are, or not."""
     single = np.ndim(kind.parameters[name]) == 0
     alike = [n for n in kind.mechanism.parameters if (np.ndim(kind.parameters[n]) == 0) == single]
     return single, alike.index(name)
-
-
-def model_kinds(model: Model, real: str) -> tuple[tuple[MechanismSpec, ...], str]:
-    """Return what templates take of a model's kinds, and the source of noise if one needs it."""
-    kinds = tuple(kind_spec(kind, real) for kind in model.kinds)
-    return kinds, normal_source(real) if any(k.uses_noise for k in kinds) else ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -70,22 +70,6 @@ class Sample:
     what: int
     instance: np.ndarray
     column: int
-
-
-@runtime_checkable
-class Sampling(Protocol):
-    """An executor whose kernels write samples themselves, however many steps they take."""
-
-    def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
-        """Write samples from now on.
-
-        Parameters
-        ----------
-        samples : sequence of Sample
-            None: none.
-        sampled : (rows, columns) real
-            Row k of a chunk gets states at the end of its step k, and currents in it.
-        """
 
 
 def lists(
