@@ -303,7 +303,10 @@ class Changing:
         if not self._constants_are_old:
             return
         device, self._constants_are_old = self._on_device, False
-        if device is not None and device.set_constants(*self._sums.sums(self._changes)):
+        changes, sums = self._changes, self._sums
+        if device is not None and device.set_constants(
+            *sums.sums(changes), sums.conductances(changes)
+        ):
             return
         changed = self._changes.parameters
         for group in self.network.groups:

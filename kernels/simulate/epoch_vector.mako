@@ -8,15 +8,22 @@
                 : gather_${W}((__global const real *)v, place);\
 % endif
 </%def>\
-<%def name="after()">\
-% if spec.secondorder:
-            const lanes next = 2 * solved - v[i];
-            x[i] = solved;
+<%def name="begin()">\
+            // what a step begins with, the same text wherever that is: its roundings must be, too
+            const lanes flow = u[i] * (next - v[p]);
+            b[i] = constant_b[i] - constant_g[i] * next + flow;
+            b[p] -= flow;
+</%def>\
+<%def name="after(solved, parent=True)">\
+            // v after the step, and what the next begins with; of a parent these are there already
+            const lanes solved = ${solved};
+            const lanes next = v[i] + ${"2 * " if spec.secondorder else ""}solved;
+            x[i & ${spec.window - 1}] = solved;
             v[i] = next;
-            b[i] = over_dt[i] * next + constant_b[i];
+% if parent:
+${begin()}\
 % else:
-            v[i] = solved;
-            b[i] = over_dt[i] * solved + constant_b[i];
+            b[i] = constant_b[i] - constant_g[i] * next;
 % endif
 </%def>\
 <%
@@ -71,8 +78,9 @@ ${kind.wrappers(k)}
 // blocks, by block: first slot, slots, constant slots, first entry of `parents`, first variable slot,
 //     first and end of what is recorded of it, and for each kind first and end of its groups
 // parents, by shape and slot: the parent's slot in the block
-// over_dts to xs, by slot and lane; at first fs, and always inverses, those of the constant slots
-// base_ds, us, ds, by variable slot and lane
+// constant_gs to us, by slot and lane; inverses are those of the constant slots
+// base_ds, ds and fs, by variable slot and lane
+// xs, by block, ${spec.window} slots and lane: a slot's parent is nearer than that
 // cells, by block and lane; -1 for no cell
 // threshold, failed: by cell
 // record_slot: slot and lane in the block, of each column of record_column
@@ -90,19 +98,15 @@ __kernel void epoch(${signature(spec, "epoch")})
     const int n = table[1], num_constant = table[2], root = n - 1;
     const long slot = table[0], variable = table[4];
     __global const int *restrict parent = parents + table[3];
-    __global const lanes *restrict over_dt = over_dts + slot;
+    __global const lanes *restrict constant_g = constant_gs + slot;
     __global const lanes *restrict constant_b = constant_bs + slot;
-    __global lanes *restrict f = fs + slot;
     __global const lanes *restrict inverse = inverses + slot;
     __global lanes *v = vs + slot;
     __global lanes *b = bs + slot;
-% if spec.secondorder:
-    __global lanes *x = xs + slot;
-% else:
-    __global lanes *x = v;
-% endif
+    __global lanes *x = xs + ${spec.window} * (long)block;   // changes of v of the last slots
+    __global const lanes *restrict u = us + slot;
+    __global lanes *restrict f = fs + variable - num_constant;
     __global const lanes *restrict base_d = base_ds + variable - num_constant;
-    __global const lanes *restrict u = us + variable - num_constant;
     __global lanes *d = ds + variable - num_constant;
     __global const int *restrict cell = cells + ${w} * block;
 
@@ -123,7 +127,12 @@ __kernel void epoch(${signature(spec, "epoch")})
 % endif
 % endfor
 
-    for (int i = 0; i < n; i++) b[i] = over_dt[i] * v[i] + constant_b[i];
+    b[root] = constant_b[root] - constant_g[root] * v[root];
+    for (int i = root - 1; i >= 0; i--) {
+        const int p = parent[i];
+        const lanes next = v[i];
+${begin()}\
+    }
     for (int i = num_constant; i < n; i++) d[i] = base_d[i];
     for (int step = first_step;; step++) {
         const bool begun = step > first_step, closes = step == first_step + steps;
@@ -185,7 +194,7 @@ ${voltages(k, W, "now")}
                         = ((const real *)&current)[sample_list[4 * e + 1]];
 % endif
             const ${real} factor = ${f"factor_{k}[q]" if kind.density else "1"};
-            const ${real} diagonal = factor * slope, right = factor * (slope * now - current);
+            const ${real} diagonal = factor * slope, right = -factor * current;
 % if W == 1:
             ((__global real *)d)[*place] += diagonal;
             ((__global real *)b)[*place] += right;
@@ -203,7 +212,7 @@ ${voltages(k, W, "now")}
         if (closes) break;
 
         // elimination: the constant part moves right-hand sides only
-        for (int i = 0; i < num_constant; i++) b[parent[i]] -= f[i] * b[i];
+        for (int i = 0; i < num_constant; i++) b[parent[i]] -= u[i] * inverse[i] * b[i];
         for (int i = num_constant; i < root; i++) {
             const lanes inv = 1 / d[i], factor = u[i] * inv, right = b[i];
             f[i] = factor;
@@ -216,18 +225,18 @@ ${voltages(k, W, "now")}
         const lanes v_root = v[root];
         {
             const int i = root;
-            const lanes solved = b[i] / d[i];
-${after()}
+${after("b[i] / d[i]", False)}\
             d[i] = base_d[i];
         }
         for (int i = root - 1; i >= num_constant; i--) {
-            const lanes solved = b[i] - f[i] * x[parent[i]];
-${after()}
+            const int p = parent[i];
+${after(f"b[i] - f[i] * x[p & {spec.window - 1}]")}\
             d[i] = base_d[i];
         }
         for (int i = num_constant - 1; i >= 0; i--) {
-            const lanes solved = b[i] * inverse[i] - f[i] * x[parent[i]];
-${after()}
+            const int p = parent[i];
+            const lanes inv = inverse[i];
+${after(f"b[i] * inv - u[i] * inv * x[p & {spec.window - 1}]")}\
         }
 
         // spikes, recording

@@ -43,6 +43,13 @@ class Blocks:
     constant: np.ndarray
 
     @property
+    def window(self) -> int:
+        """A power of two above the distance of any slot from its parent's."""
+        slot = np.arange(len(self.parent)) - np.repeat(self.first, self.sizes)
+        distance = int((self.parent - slot)[self.parent >= 0].max(initial=0))
+        return 1 << distance.bit_length()
+
+    @property
     def lanes(self) -> int:
         """Cells of a block."""
         return self.cells.shape[1]

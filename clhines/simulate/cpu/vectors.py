@@ -62,6 +62,8 @@ class CellEpochSpec(TemplateSpec):
     secondorder : bool
     noise : str
         OpenCL source of `mechanisms.normal`, where a kind uses it.
+    window : int
+        Slots whose changes of v are kept, a power of two; a slot's parent is nearer.
     samples : bool
         States or currents are recorded, see `sampling`.
     detects : bool
@@ -72,10 +74,10 @@ class CellEpochSpec(TemplateSpec):
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "epoch": (
             "int first_step, int steps, real dt, const int *restrict blocks",
-            "const int *restrict parents, const lanes *restrict over_dts",
-            "const lanes *restrict constant_bs, lanes *restrict fs, const lanes *restrict inverses",
-            "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs if secondorder",
-            "const lanes *restrict base_ds, const lanes *restrict us, lanes *restrict ds",
+            "const int *restrict parents, const lanes *restrict constant_gs",
+            "const lanes *restrict constant_bs, const lanes *restrict inverses",
+            "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs, const lanes *restrict us",
+            "const lanes *restrict base_ds, lanes *restrict ds, lanes *restrict fs",
             "const int *restrict cells, const real *restrict threshold, int *restrict failed",
             "int capacity, int *restrict spike_source, int *restrict spike_step",
             "int *restrict spike_count, int num_targets, int slots, real scale_of_events",
@@ -98,6 +100,7 @@ class CellEpochSpec(TemplateSpec):
     kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
+    window: int
     samples: bool = False
     detects: bool = False
 
@@ -163,8 +166,9 @@ class CellEpochs(CellsRun):
         )
         noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
         self._spec = CellEpochSpec(
-            real, lanes, kinds, model.secondorder, noise, detects=model.num_extra > 0
-        )
+            real, lanes, kinds, model.secondorder, noise, self.blocks.window,
+            detects=model.num_extra > 0,
+        )  # fmt: skip
         self._given = self._arguments(variable)
         self._kernel = self._bound([])
 
@@ -242,24 +246,29 @@ class CellEpochs(CellsRun):
         columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
         columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
         self._table = np.stack(columns, axis=1).astype(np.int32)
-        fixed = [self._put(a) for a in self._fixed(model.constant_d, model.constant_b)]
-        constant_b, base_d, f, inverse = self._constants = fixed
+        given = model.constant_d, model.constant_b, model.constant_g
+        fixed = [self._put(a) for a in self._fixed(*given)]
+        constant_g, constant_b, base_d, inverse = self._constants = fixed
+        window = max(1, len(blocks.cells) * blocks.window * blocks.lanes)
         return [
-            values(model.capacitance_over_dt), constant_b, f, inverse,
-            self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
-            base_d, values(model.u, self._moving), base_d.copy(),
+            constant_g, constant_b, inverse, self._v, self._b,
+            cla.zeros(self.queue, window, real), values(model.u), base_d, base_d.copy(),
+            cla.zeros_like(base_d),
         ]  # fmt: skip
 
-    def _fixed(self, constant_d: np.ndarray, constant_b: np.ndarray) -> list[np.ndarray]:
-        """By slot and lane constant currents, reduced diagonal, factors and inverse pivots."""
+    def _fixed(
+        self, constant_d: np.ndarray, constant_b: np.ndarray, constant_g: np.ndarray
+    ) -> list[np.ndarray]:
+        """Constant conductances, currents, reduced diagonal, inverse pivots; by slot and lane."""
         model, constant, real = self.model, self._constant, self.dtype.type
         total = model.capacitance_over_dt + constant_d
         if not constant.any() and self._constants:  # the others are 0
-            return [a.astype(real) for a in (constant_b[self._node], total[self._moving_node])]
+            found = [constant_g[self._node], constant_b[self._node], total[self._moving_node]]
+            return [a.astype(real) for a in found]
         left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
         inverse = np.where(constant, 1 / left, 0.0)
-        found = [constant_b[self._node], left[self._moving_node]]
-        found += [(model.u * inverse)[self._node], inverse[self._node]]
+        found = [constant_g[self._node], constant_b[self._node], left[self._moving_node]]
+        found += [inverse[self._node]]
         return [a.astype(real) for a in found]
 
     @cached_property
@@ -288,9 +297,9 @@ class CellEpochs(CellsRun):
 
         return [Storage(given, index * width, k, places)]
 
-    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
-        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
-        for array, values in zip(self._constants, self._fixed(d, b), strict=False):
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`; whether it can."""
+        for array, values in zip(self._constants, self._fixed(d, b, g), strict=False):
             array.set(values.reshape(-1), self.queue)
         return True
 

@@ -123,8 +123,8 @@ class CellsRun(DeviceRun):
         """Where the values of a parameter of kind `k` are; empty where it has no memory."""
 
     @abstractmethod
-    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
-        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`, (n,); whether it can."""
 
     @abstractmethod
     def voltage_arrays(self) -> list[cla.Array]:

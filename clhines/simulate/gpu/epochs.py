@@ -122,8 +122,8 @@ class BlockEpochs(CellsRun):
             return []
         return [launch.storage(k, index) for launch in self.launches]
 
-    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
-        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`, (n,); whether it can."""
         if b.any() and not self.decisions.inflow:
             return False
         done = [launch.set_constants(d, b) for launch in self.launches]

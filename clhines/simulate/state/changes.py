@@ -44,9 +44,9 @@ class DeviceChanges:
             self._spread.put(storage, group, value)
         return True
 
-    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
-        """Take other `Model.constant_d` and `constant_b`."""
-        return self.run.set_constants(d, b)
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
+        return self.run.set_constants(d, b, g)
 
     def set_weights(self, weight: np.ndarray) -> bool:
         """Take other weights of all connections, if the integers in which they are kept do."""
