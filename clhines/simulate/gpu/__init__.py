@@ -11,5 +11,5 @@ instance by instance (``epoch_by_instance``) or node by node (``epoch_by_node``)
 ``kernels/common``: ``epoch_*``, what a group has on the chip; ``segment_*``, the elimination
 (``sweep`` of segments, ``rounds`` of their tree, the ``root``, ``back``); ``instances_*``,
 mechanisms by instance; ``node_*`` or ``exact_*``, mechanisms by node. What they print beyond
-numbers is in `EpochSpec`, `OnChip` and `InstanceCalls`.
+numbers is in `EpochSpec`, `OnChip`, `InstanceCalls` and `ListLoop`.
 """

@@ -300,7 +300,7 @@ class _Launch:
             state.dtype.type,
             replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
         )
-        series = spec.numbers if spec.takes_series else {}
+        series = spec.series_numbers.arguments if spec.takes_series else {}
         given: dict[str, program.Argument] = {
             **self._numbers(),
             **self._arrays,

@@ -11,8 +11,10 @@ doubles is a product with `node_inverse_`, which has no slow path.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 from math import factorial
+from typing import ClassVar
 
 import numpy as np
 
@@ -144,6 +146,34 @@ def arguments(real: str) -> dict[str, float]:
     if real == "float":
         return {"nearly_zero": every["nearly_zero"]}
     return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
+
+
+@dataclass(frozen=True)
+class SeriesNumbers:
+    """Numbers of ``common/rates.mako`` in one precision, as its template prints them."""
+
+    near: ClassVar[float] = NEAR
+    weights_from: ClassVar[float] = float(WEIGHTS[0])
+    real: str
+
+    @property
+    def arguments(self) -> dict[str, float]:
+        """Numbers that are arguments of the kernel; as literals they take two instructions."""
+        return arguments(self.real)
+
+    @property
+    def coefficients(self) -> dict[str, str]:
+        """Source of all numbers by name: of ``series__``, or literals."""
+        own, real = self.arguments, np.float64 if self.real == "double" else np.float32
+        return {
+            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
+            for name, value in coefficients(self.real).items()
+        }
+
+    @property
+    def suffix(self) -> str:
+        """End of a literal."""
+        return "" if self.real == "double" else "f"
 
 
 def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:

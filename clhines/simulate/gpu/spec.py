@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
-
 from clhines.plan.by_segment import schedule
 from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
-from clhines.simulate.gpu import rates as epoch_rates
+from clhines.simulate.gpu.rates import SeriesNumbers
 from clhines.simulate.kinds.spec import MechanismSpec, of_each_kind
 from clhines.simulate.records.sampling import REST, TABLES, sampled_source
 
@@ -33,12 +31,7 @@ def varying(kind: MechanismSpec) -> list[str]:
 
 @dataclass(frozen=True)
 class OnChip:
-    """What stays on the chip of a group's cells during a launch, and how their lanes work together.
-
-    Parameters
-    ----------
-    spec : EpochSpec
-    """
+    """What stays on the chip of a group's cells during a launch, and how their lanes share it."""
 
     spec: EpochSpec
 
@@ -108,16 +101,33 @@ class OnChip:
         """Work-items that take instances."""
         return self.apart or self.spec.work_group
 
+    @property
+    def local_bytes(self) -> int:
+        """Local memory that the kernel takes, at most."""
+        spec, factor = self.spec, self.spec.makes_factors
+        held = 0 if spec.far else len(self.held)
+        tree = 7 if self.eliminates else 3
+        reals = spec.units * (held * spec.capacity + tree * spec.lanes)
+        ints = spec.units * 2 * spec.segment
+        if not spec.by_node:
+            ints += sum(k.most for k in spec.kinds)
+        if spec.dense:
+            ints += spec.units * (spec.lanes + 1)
+        if spec.dense and not factor:
+            reals += spec.units * (spec.dense * (spec.dense + 1) + 1)
+        if spec.constant and not factor:
+            reals += spec.units
+        reals += spec.units * spec.local_lines * WARP
+        if spec.has_slots:
+            reals += 2 * (spec.slots + 1)
+            reals += sum(len(k.states) * k.most for k in spec.kinds if k.local)
+        gaps = 8 * (4 + len(spec.kinds))  # before what must lie at a multiple of 8
+        return (8 if spec.real == "double" else 4) * reals + 4 * ints + gaps
+
 
 @dataclass(frozen=True)
 class InstanceCalls:
-    """Expressions and calls for one `instance` of a kind, the `q`-th of the work-group's.
-
-    Parameters
-    ----------
-    spec : EpochSpec
-    kind : MechanismSpec
-    """
+    """Expressions and calls for one `instance` of a kind, the `q`-th of the work-group's."""
 
     spec: EpochSpec
     kind: MechanismSpec
@@ -358,7 +368,7 @@ class EpochSpec(TemplateSpec):
         if not self.advances:
             return found
         if self.takes_series:
-            found += [Parameter(name, "real") for name in self.numbers]
+            found += [Parameter(name, "real") for name in self.series_numbers.arguments]
         for kind in self.kinds:
             if self.by_node:
                 found += of_each_kind(self.of_kind[1:], (kind,))
@@ -446,26 +456,9 @@ class EpochSpec(TemplateSpec):
         return LIST_HEAD + sum(not kind.density for kind in self.kinds)
 
     @property
-    def coefficients(self) -> dict[str, str]:
-        """Numbers of ``common/rates.mako`` by name as source: of `series__`, or literals."""
-        own, real = self.numbers, np.float64 if self.real == "double" else np.float32
-        return {
-            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
-            for name, value in epoch_rates.coefficients(self.real).items()
-        }
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """Numbers that are arguments of the kernel; as literals they take two instructions."""
-        return epoch_rates.arguments(self.real)
-
-    @property
-    def suffix(self) -> str:
-        """End of a literal."""
-        return "" if self.real == "double" else "f"
-
-    near: ClassVar[float] = epoch_rates.NEAR
-    weights_from: ClassVar[float] = float(epoch_rates.WEIGHTS[0])
+    def series_numbers(self) -> SeriesNumbers:
+        """Numbers of the rate functions' series."""
+        return SeriesNumbers(self.real)
 
     @property
     def build_options(self) -> tuple[str, ...]:
@@ -517,29 +510,6 @@ class EpochSpec(TemplateSpec):
         return f"{kind.name}_constants({', '.join(given)});"
 
     @property
-    def local_bytes(self) -> int:
-        """Local memory that the kernel takes, at most."""
-        factor = self.phase == "factor"
-        held = 0 if self.far else len(self.chip.held)
-        tree = 7 if factor or not self.constant else 3
-        reals = self.units * (held * self.capacity + tree * self.lanes)
-        ints = self.units * 2 * self.segment
-        if not self.by_node:
-            ints += sum(k.most for k in self.kinds)
-        if self.dense:
-            ints += self.units * (self.lanes + 1)
-        if self.dense and not factor:
-            reals += self.units * (self.dense * (self.dense + 1) + 1)
-        if self.constant and not factor:
-            reals += self.units
-        reals += self.units * self.local_lines * WARP
-        if self.has_slots:
-            reals += 2 * (self.slots + 1)
-            reals += sum(len(k.states) * k.most for k in self.kinds if k.local)
-        gaps = 8 * (4 + len(self.kinds))  # before what must lie at a multiple of 8
-        return (8 if self.real == "double" else 4) * reals + 4 * ints + gaps
-
-    @property
     def of_factors(self) -> EpochSpec:
         """The kernel that works out the constant factors of this one."""
         return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="", samples=False)
@@ -549,7 +519,7 @@ class EpochSpec(TemplateSpec):
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group
-            and max(k.local_bytes for k in kernels) <= limits.local_bytes
+            and max(k.chip.local_bytes for k in kernels) <= limits.local_bytes
             and (self.lanes == WARP or self.units <= _NAMED_BARRIERS)
             and self.units <= MAX_UNITS
             and self.slots <= SITE.most("slot")
