@@ -225,7 +225,7 @@ def test_equal_cells_share_lists():
     assert len(np.unique(equal.homes[:, 2])) == 1
     assert len(np.unique(other.homes[:, 2])) == 2
     assert equal.state_lines + 3 * equal.local_lines > 0
-    every = equal.places[equal.places >= 0]
+    every = equal.lanes.places[equal.lanes.places >= 0]
     assert len(np.unique(every)) == len(every)
 
 
@@ -259,7 +259,7 @@ def test_cells_by_size(fast_queue, needs, hh):
     sim = simulation(build, fast_queue, compute_units=1)
     launches = sim.runner.executor.launches
     assert len(launches) > 1
-    assert sorted(np.concatenate([each.plan.cells for each in launches])) == list(range(16))
+    assert sorted(np.concatenate([each.plan.cells.numbers for each in launches])) == list(range(16))
     assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)

@@ -204,7 +204,7 @@ class _Launch:
                 n: cla.zeros_like(self._d) for n in ("all_f1", "all_f2", "all_inverse")
             }
             self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, state.dtype)
-            size = len(plan.cells) * dense
+            size = len(plan.cells.numbers) * dense
             self._arrays["tree_inverses"] = cla.zeros(self.queue, size, state.dtype)
             self._factor()
         self._samples = False
@@ -253,27 +253,28 @@ class _Launch:
         )
         self._k = self._packed(partial(values.at, "constant_b"))
         self._arrays |= {"all_d": self._d, "all_c": self._packed(over_dt), "all_k": self._k}
-        for kind, (start, instances) in zip(self.spec.kinds, plan.instances, strict=True):
+        assert plan.sites is not None
+        for kind, (start, instances) in zip(self.spec.kinds, plan.sites.instances, strict=True):
             self._arrays[f"{kind.name}__start"] = integers(start)
             self._arrays[f"{kind.name}__list"] = integers(instances)
-        self._arrays["slots"] = integers(plan.slots)
+        self._arrays["slots"] = integers(plan.sites.slots)
 
     def _upload_lists(self, lists: NodeLists) -> None:
         integers, reals = self._shared.integers, self._shared.reals
         size, held = max(1, lists.state_lines * self.spec.warp), 3 * self.spec.capacity
-        self._values = reals(lists.values)
+        self._values = reals(lists.numbers.values)
         self._arrays |= {
             "homes": integers(lists.homes),
             "instances": integers(lists.instances),
             "node_lists": integers(lists.rows),
-            "node_places": integers(lists.places),
-            "node_members": integers(lists.members),
-            "node_scalars": reals(lists.scalars),
+            "node_places": integers(lists.lanes.places),
+            "node_members": integers(lists.numbers.members),
+            "node_scalars": reals(lists.numbers.scalars),
             "node_values": self._values,
             "node_states": cla.empty(self.queue, size, self._state.dtype),
         }
         if self.spec.far:
-            size = held * len(self.plan.cells)
+            size = held * len(self.plan.cells.numbers)
             self._arrays["far_held"] = cla.empty(self.queue, size, self._state.dtype)
 
     def _factor(self) -> None:
@@ -285,8 +286,8 @@ class _Launch:
 
     def _numbers(self) -> dict[str, program.Argument]:
         """Return the first arguments of both kernels."""
-        num = np.int32
-        return {"first_step": num(0), "num_steps": num(0), "num_units": num(len(self.plan.cells))}
+        num, cells = np.int32, len(self.plan.cells.numbers)
+        return {"first_step": num(0), "num_steps": num(0), "num_units": num(cells)}
 
     def bind(self, samples: list[cla.Array | np.int32]) -> None:
         """Take the arguments for samples; none: record no states and currents."""
@@ -349,7 +350,7 @@ class _Launch:
         assert lists is not None
         kind = self.model.kinds[k]
         name = [n for n, v in kind.parameters.items() if np.ndim(v)][index]
-        offset, places = lists.places_of(k, name)
+        offset, places = lists.numbers.places_of(k, name)
         return Storage(self._values, offset, (k, id(self)), lambda: places)
 
     def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
@@ -368,7 +369,7 @@ class _Launch:
     def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray) -> bool:
         if self._spread is None:
             self._spread = Spread(self.queue, self._state.dtype, self.model)
-            self._of_nodes = [self._shared.integers(a) for a in lists.places_of_nodes]
+            self._of_nodes = [self._shared.integers(a) for a in lists.numbers.places_of_nodes]
         put, (at, node) = self._spread.values, self._of_nodes
         put(self._values, at, node, total, WARP)
         if self._state.decisions.inflow:

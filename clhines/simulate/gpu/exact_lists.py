@@ -74,7 +74,7 @@ def with_blocks(
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
-        uniform, given = lists.uniform[k], list(ions)
+        uniform, given = lists.numbers.uniform[k], list(ions)
         varying = [n for n, value in kind.parameters.items() if np.ndim(value)]
         of_lane = [n for n in varying if n not in uniform]
         for name, value in kind.parameters.items():
