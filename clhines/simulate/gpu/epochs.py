@@ -42,22 +42,7 @@ def make(job: Job) -> DeviceRun:
 
 
 class BlockEpochs:
-    """Executor: epochs of cells that fit into a work-group, some of them in each.
-
-    Parameters
-    ----------
-    model : Model
-    state : State
-        Device arrays shared with the delivery of spikes.
-    limits : Limits
-    segment, units, by_node : int and bool, optional
-        See `plan_epochs`.
-
-    Raises
-    ------
-    InputError
-        A cell is too large for a work-group.
-    """
+    """Executor: epochs of cells that fit into a work-group; options are those of `plan_epochs`."""
 
     def __init__(
         self,

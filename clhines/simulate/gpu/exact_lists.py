@@ -57,16 +57,8 @@ def with_blocks(
 ) -> tuple[ExactEpochSpec, list[float]]:
     """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
 
-    Parameters
-    ----------
-    spec : ExactEpochSpec
-        Of the plan.
-    functions : ExactSpec
-    lists : NodeLists
-    variables : Variables
-        Their ions' variables that nothing changes are arguments where they are one number.
-    epoch : int
-        Most steps of a launch.
+    Variables of ions that nothing changes are arguments where they are one number; `epoch` is the
+    most steps of a launch.
     """
     model, numbers = variables.model, list[float]()
     ions = _constant_ions(functions.kinds, variables, numbers)

@@ -25,30 +25,16 @@ MECHANISMS = ~HAS_SPECIAL  # the others
 class EpochBlocks(KindBlocks):
     """A kind in the lists of an epoch.
 
-    Attributes
-    ----------
-    given : tuple of (role, name, expression)
-        Parameters and variables of ions that are not read from their arena.
-    held : bool
-        Currents come right after the states' step, with the states in variables.
-    num_values : int
-        Lines of values of an instance in a list.
-    quick : bool
-        Functions are those of `rates.side_by_side`.
-    lined : bool
-        States of a launch are in the lines of the lists, in local memory where `local`; they are
-        in their arena before and after it, and where something of it is recorded.
-    sums : bool
-        Currents of ions are added up.
+    Between launches, and for what is recorded, `lined` states are in their arena, too.
     """
 
-    given: tuple[tuple[str, str, str], ...] = ()
-    held: bool = False
-    num_values: int = 0
-    quick: bool = False
-    lined: bool = False
-    local: bool = False
-    sums: bool = True
+    given: tuple[tuple[str, str, str], ...] = ()  # role, name, source: not read from their arena
+    held: bool = False  # currents come right after the states' step, with states in variables
+    num_values: int = 0  # lines of values of an instance in a list
+    quick: bool = False  # functions are those of `rates.side_by_side`
+    lined: bool = False  # states are in lines of the lists during a launch
+    local: bool = False  # these lines are in local memory
+    sums: bool = True  # currents of ions are added up
 
     @property
     def alone(self) -> bool:
@@ -101,25 +87,7 @@ class EpochBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class ExactEpochSpec(EpochSpec):
-    """Numbers and switches of ``epoch_by_node.mako`` for a network with exact times.
-
-    Attributes
-    ----------
-    functions : ExactSpec or None
-        Whose functions are taken; None in a plan.
-    blocks : tuple of EpochBlocks
-        Kinds as the lists take them.
-    num_numbers : int
-        Reals that are arguments of the kernel.
-    classes : tuple of int
-        Bits of classes of nodes that have statements of their own, without branches.
-    selects : bool
-        The first step of a launch computes new states and leaves them: launches are long.
-    terms : tuple of int
-        Of exponentials, see `tables`.
-    nernst, currents_read : tuple of str
-        Ions whose reversal potential is Nernst's at some node, and whose current a block reads.
-    """
+    """Numbers and switches of ``epoch_by_node.mako`` for a network with exact times."""
 
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "advance": (
@@ -147,14 +115,16 @@ class ExactEpochSpec(EpochSpec):
     }
     special: ClassVar[int] = SPECIAL
     mechanisms: ClassVar[int] = MECHANISMS
-    functions: ExactSpec | None = field(default=None, repr=False)
+    functions: ExactSpec | None = field(default=None, repr=False)  # None in a plan
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
-    num_numbers: int = field(default=0, repr=False)
-    classes: tuple[int, ...] = field(default=(), repr=False)
-    selects: bool = field(default=False, repr=False)
-    terms: tuple[int, ...] = field(default=(), repr=False)
-    nernst: tuple[str, ...] = field(default=(), repr=False)
-    currents_read: tuple[str, ...] = field(default=(), repr=False)
+    num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
+    classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
+    selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
+    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `tables`
+    nernst: tuple[str, ...] = field(
+        default=(), repr=False
+    )  # ions with Nernst's potential at a node
+    currents_read: tuple[str, ...] = field(default=(), repr=False)  # ions whose current is read
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel."""

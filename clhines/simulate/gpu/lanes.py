@@ -23,19 +23,8 @@ def choose_lanes(
 ) -> EpochSpec | None:
     """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
 
-    Values of cells too large for local memory are in global memory, with exact times.
-
-    Parameters
-    ----------
-    lists : NodeLists
-        Gets places of states.
-    spec : EpochSpec
-        With the least lanes.
-    limits : Limits
-    units : int, optional
-        Most cells of a work-group.
-    busy : bool
-        Many cells are in flight.
+    Values of cells too large for local memory are in global memory, with exact times. `spec` has
+    the least lanes, `lists` get places of states; `busy`: many cells are in flight.
     """
     exact = isinstance(spec, ExactEpochSpec)
     choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)

@@ -49,33 +49,11 @@ _CELL = 6  # column of a unit
 
 
 class EpochPlan:
-    """Cells that one kernel advances, `units` of them in a work-group.
+    """Cells that one kernel advances, some of them in a work-group.
 
-    Parameters
-    ----------
-    like : (k,) int64
-        Cells of the whole network that are planned alike, these among them.
-    most : int
-        Most nodes of a segment.
-    units : int, optional
-        Cells of a work-group; chosen where not given.
-    by_node : bool
-        Whether lanes take nodes, not instances.
-
-    Attributes
-    ----------
-    cells : PlannedCells
-    table : CellTable
-    lists, sites : NodeLists and InstanceSites, or None
-        As lanes take nodes or instances.
-    units : (m, 8) int64
-        Of each cell what the kernels take, in the order of the plan.
-    spec : EpochSpec
-
-    Raises
-    ------
-    InputError
-        A cell is too large for a work-group.
+    `like` are the cells of the whole network that are planned alike, these among them; `most` nodes
+    are in a segment. Lanes take nodes (`lists`) or instances (`sites`). `units`, (m, 8) int64: of
+    each cell what the kernels take. Raises InputError where a cell is too large.
     """
 
     def __init__(
@@ -244,12 +222,7 @@ def recorded_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return where the entries of each cell begin, and (r, 2) `RECORDED` and column of each.
 
-    Parameters
-    ----------
-    cell_offsets, plans
-        Of all cells.
-    nodes : (r,) int64
-        Natural, those that are recorded.
+    `nodes`, (r,) natural, are recorded; `plans` are of all cells.
     """
     cells = stretch_of(cell_offsets, nodes)
     order = np.argsort(cells, kind="stable")
@@ -275,22 +248,9 @@ def plan_epochs(
     cells to fill the device: a work-group gives all its cells the lanes and the local memory of
     the largest.
 
-    Parameters
-    ----------
-    model : Model
-    dtype : float64 or float32
-    limits : Limits
-    segment, units : int, optional
-        Most nodes of a segment and cells of a work-group; chosen where not given.
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a part of it; default: of `model`.
-    by_node : bool, optional
-        See `EpochPlan`; by default where a cell is too large otherwise.
-
-    Raises
-    ------
-    InputError
-        A cell is too large for a work-group.
+    `segment` and `units`: most nodes of a segment, cells of a work-group; chosen where not given.
+    `decisions`: of the whole network, where `model` is a part of it. `by_node`: lanes take nodes;
+    by default where a cell is too large otherwise. Raises InputError where one is too large.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)

@@ -34,15 +34,9 @@ _OPERAND = re.compile(r"(?:\d[\w.]*(?:(?<=e)[-+]\d+)?|\w+)?")
 
 
 def side_by_side(source: str, prefix: str, quick: bool) -> str:
-    """Return a mechanism's functions with the helpers of ``common/rates.mako``.
+    """Return a mechanism's functions, whose names begin with `prefix`, with these helpers.
 
-    Parameters
-    ----------
-    source : str
-    prefix : str
-        Of the functions' names.
-    quick : bool
-        Divide by `node_inverse_`.
+    `quick`: divide by `node_inverse_`.
     """
     functions = re.split(r"(?<=\n}\n)\n", source)
     kept = [f for f in functions if not _defines(f, prefix)]

@@ -217,57 +217,7 @@ class InstanceCalls:
 
 @dataclass(frozen=True)
 class EpochSpec(TemplateSpec):
-    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch.
-
-    Attributes
-    ----------
-    real : str
-        ``double`` or ``float``.
-    phase : str
-        ``factor``: the constant factors, once; ``advance``: steps.
-    constant : bool
-        Only the roots' conductances change.
-    inflow : bool
-        There are constant currents.
-    lanes, units : int
-        Lanes of a cell, cells of a work-group.
-    extra : int
-        Further work-items, for the mechanisms alone; with constant factors these have no others.
-    segment : int
-        Most nodes of a segment.
-    capacity : int
-        Values of the largest cell, and one more.
-    rounds : int
-        Most rounds of a cell, 1 or more.
-    before, dense : int
-        With constant factors: after so many rounds at most so many nodes are left, which are solved
-        by the inverse of their matrix; 0 for rounds alone.
-    slots : int
-        Instances of a work-group.
-    secondorder, ptx, fused : bool
-        As in `Model` and `ContractionSpec`.
-    kinds : tuple of MechanismSpec
-    normal : str
-        The functions of the generator, where a kind uses noise.
-    registers : int
-        Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
-    by_node : bool
-        A lane takes a node with all its mechanisms, see `lists`; states are in global
-        memory. Otherwise it takes an instance, and leaves its sums in a slot.
-    uniform : tuple of tuple of str
-        Of each kind the parameters that are one number in each list of nodes.
-    local_lines : int
-        Lines of `WARP` states of a cell that are in local memory.
-    side_by_side : bool
-        Rate functions are those of ``common/rates.mako``, without branches; always `by_node`.
-    detects : bool
-        There are detectors besides those of the somas; they are looked for among the records.
-    samples : bool
-        States or currents are recorded, see `sampling`.
-    far : bool
-        Voltages, pivots and right-hand sides are in global memory, of cells that are too large for
-        local memory; only `by_node`, with one cell a work-group.
-    """
+    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch."""
 
     templates: ClassVar[tuple[str, ...]] = (
         "simulate/epoch_factors",
@@ -328,31 +278,33 @@ class EpochSpec(TemplateSpec):
     warp: ClassVar[int] = WARP
     exact: ClassVar[None] = None  # see `ExactEpochSpec`
     real: str
-    phase: str
-    constant: bool
-    inflow: bool
-    lanes: int
-    units: int
-    extra: int
-    segment: int
-    capacity: int
-    rounds: int
-    before: int
-    dense: int
-    slots: int
+    phase: str  # "factor": the constant factors, once; "advance": steps
+    constant: bool  # only the roots' conductances change
+    inflow: bool  # there are constant currents
+    lanes: int  # of a cell
+    units: int  # cells of a work-group
+    extra: int  # work-items for the mechanisms alone; with constant factors these have no others
+    segment: int  # most nodes of a segment
+    capacity: int  # values of the largest cell, and one more
+    rounds: int  # of a cell at most, 1 or more
+    before: int  # with constant factors: after so many rounds at most `dense` nodes are left, which
+    dense: int  # are solved by the inverse of their matrix; 0 for rounds alone
+    slots: int  # instances of a work-group
     secondorder: bool
     ptx: bool
     fused: bool
     kinds: tuple[MechanismSpec, ...] = ()
-    normal: str = field(default="", repr=False)
-    registers: int = 0
-    by_node: bool = field(default=False, repr=False)
-    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    local_lines: int = field(default=0, repr=False)
-    side_by_side: bool = field(default=False, repr=False)
-    samples: bool = field(default=False, repr=False)
-    detects: bool = field(default=False, repr=False)
-    far: bool = field(default=False, repr=False)
+    normal: str = field(default="", repr=False)  # source of the generator, where a kind uses noise
+    registers: int = 0  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
+    by_node: bool = field(default=False, repr=False)  # lanes take nodes, see `lists`
+    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number in each list
+    local_lines: int = field(default=0, repr=False)  # of states of a cell, in local memory
+    side_by_side: bool = field(default=False, repr=False)  # rates of ``common/rates.mako``
+    samples: bool = field(default=False, repr=False)  # states or currents are recorded
+    detects: bool = field(default=False, repr=False)  # there are detectors besides the somas'
+    far: bool = field(
+        default=False, repr=False
+    )  # values of nodes are in global memory: large cells
 
     @property
     def template(self) -> str:  # type: ignore[override]
