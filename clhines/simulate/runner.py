@@ -95,8 +95,8 @@ class Runner:
 
     def load(self, saved: dict[str, np.ndarray], unit: float) -> None:
         """Go on from a state with events under way in a unit."""
+        self.moved = True  # even if it fails on the way
         self.run.load(in_unit(saved, unit, self.unit))
-        self.moved = True
 
     def advance(
         self, step: int, count: int, records: Sequence[Record], cost: dict[str, float]
