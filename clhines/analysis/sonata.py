@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,17 +45,12 @@ def write_spikes(result: Spikes, path: PathLike, population: str = "cells") -> N
     check_new(path)
     if (np.diff(result.spike_time) < 0).any():
         raise InputError("spike_time descends; expected spikes by time")
-    memory = io.BytesIO()
-    with h5py.File(memory, "w") as file:
-        file.attrs["magic"] = np.uint32(_MAGIC)
-        file.attrs["version"] = np.array(_VERSION, np.uint32)
+    with _new_file(path) as file:
         group = file.create_group(f"spikes/{population}")
         group.attrs.create("sorting", _SORTING["by_time"], dtype=h5py.enum_dtype(_SORTING, "u1"))
         times = group.create_dataset("timestamps", data=np.asarray(result.spike_time, np.float64))
         times.attrs["units"] = "ms"
         group.create_dataset("node_ids", data=np.asarray(result.spike_cell, np.uint64))
-    with whole(path) as target:
-        target.write(memory.getbuffer())
 
 
 def write_report(
@@ -99,16 +96,12 @@ def write_report(
         raise InputError(f"record {record} has {len(t)} times; expected 2 or more")
     columns = values.shape[1]
     cell = _numbers("cells", cells, columns)
-    element = _numbers(
-        "elements", np.zeros(columns, int) if elements is None else elements, columns
-    )
+    given = np.zeros(columns, int) if elements is None else elements
+    element = _numbers("elements", given, columns)
     order = np.argsort(cell, kind="stable")
     ids, first = np.unique(cell[order], return_index=True)
     step = float(t[-1] - t[0]) / (len(t) - 1)
-    memory = io.BytesIO()
-    with h5py.File(memory, "w") as file:
-        file.attrs["magic"] = np.uint32(_MAGIC)
-        file.attrs["version"] = np.array(_VERSION, np.uint32)
+    with _new_file(path) as file:
         group = file.create_group(f"report/{population}")
         data = group.create_dataset("data", data=values[:, order].astype(np.float32))
         data.attrs["units"] = units
@@ -120,6 +113,16 @@ def write_report(
         mapping.create_dataset("element_ids", data=element[order].astype(np.uint32))
         times = mapping.create_dataset("time", data=[t[0], t[0] + len(t) * step, step])
         times.attrs["units"] = "ms"
+
+
+@contextmanager
+def _new_file(path: PathLike) -> Iterator[h5py.File]:
+    """Yield a SONATA file in memory, then write it to `path`, whole or not at all."""
+    memory = io.BytesIO()
+    with h5py.File(memory, "w") as file:
+        file.attrs["magic"] = np.uint32(_MAGIC)
+        file.attrs["version"] = np.array(_VERSION, np.uint32)
+        yield file
     with whole(path) as target:
         target.write(memory.getbuffer())
 

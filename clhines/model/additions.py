@@ -32,24 +32,10 @@ def fields_of(
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
-    """Return fields of a `Model` that what was added to a network becomes.
+    """Return fields of a `Model`: of ions, sources and connections that were `added` to a network.
 
-    Parameters
-    ----------
-    added : Added
-    cells : clhines.network.additions.Sources
-        The somas of all cells.
-    kinds : sequence of Kind
-    instances
-        See `Model`.
-    area : (n,) float64, µm²
-    celsius : float
-    wiring : (list, list)
-        `Wiring.given` and `Wiring.outside`.
-    secondorder : bool, or 0, 1 or 2
-        NEURON's; 1 is without ion currents at the middle of the step.
-    ions : tuple of IonNodes, optional
-        Where they are known already.
+    `cells` are the somas of all cells, `wiring` is `Wiring.given` and `Wiring.outside`.
+    `secondorder` is NEURON's; 1 is without ion currents at the middle of the step.
     """
     degrees = float(as_finite("celsius", np.atleast_1d(np.asarray(celsius)))[0])
     detectors = [cells, *(s for s in added.sources if not s.times)]

@@ -7,12 +7,14 @@ the cells of a run: steps or epochs. A *run* is an executor with its state and
 the delivery of spikes. A *rank* is an MPI process.
 
 Who owns what
-    `simulation`: `Simulation`, what users call, and `result`: `Result`; `changing`: values set on
-    the way. `engines`: the table of engines, runs, the reference in NumPy, which is the oracle;
-    `gpu` and `cpu`: epochs on the chip. `kinds`: everything a template needs to know about one
-    mechanism. `events`: spikes to targets, weights. `state`: values on the device, their start,
-    files, copies. `records`: recorded quantities. `ranks`: MPI. `population`: many sets of
-    parameters. `passive`: `PassiveCells`. `known_answers`: problems for `clhines.device.trust`.
+    `simulation`: `Simulation`, what users call, and `result`: `Result`. A simulation owns a
+    `runner` with the run in use; `current`, the network as a model; `changing`, which takes values
+    on the way; and `records.recording`. `engines`: the table of engines, runs, the reference in
+    NumPy, which is the oracle; `gpu` and `cpu`: epochs on the chip. `kinds`: everything a template
+    needs to know about one mechanism. `events`: spikes to targets, weights. `state`: values on the
+    device, their start, files, copies. `records`: recorded quantities. `ranks`: MPI. `population`:
+    many sets of parameters. `passive`: `PassiveCells`. `known_answers`: problems for
+    `clhines.device.trust`.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -3,52 +3,54 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
 from tqdm import tqdm
 
+from clhines.analysis.features import Features
 from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive, lock_of
-from clhines.errors import BuildError, InputError, SimulationError
+from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
-from clhines.model.compiling import compile
+from clhines.model.model import Model
+from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
-from clhines.simulate.changing import Changing, in_unit
-from clhines.simulate.engines.choose import by_steps, check_options, make_run
-from clhines.simulate.engines.run import MakeRun, Request, naming_memory, take_chunk
-from clhines.simulate.engines.table import CHOICES, FAMILY
+from clhines.simulate.changing import Changing
+from clhines.simulate.current import CurrentModel
+from clhines.simulate.engines.choose import check_options
+from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
+from clhines.simulate.engines.table import CHOICES
+from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
-from clhines.simulate.ranks.partition import (
-    check_same,
-    exchanged_during,
-    ranks_of,
-)
-from clhines.simulate.records.recording import Recording
+from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
+from clhines.simulate.records.recording import Recordings
 from clhines.simulate.records.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
+from clhines.simulate.runner import Progress, Runner
 from clhines.simulate.state import saved as saved_states
 from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.copies import copies_of, network_of_copies
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+_Self = TypeVar("_Self", bound="Simulation")
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
-class Simulation(Changing, Recording):
+class Simulation:
     """A network advanced in time.
 
     The network is frozen once a simulation has been made of it. Attributes are read-only; `set`
@@ -133,10 +135,9 @@ class Simulation(Changing, Recording):
             if not callable(engine):
                 as_choice("engine", engine, CHOICES)
             check_options(options, signature(Simulation).parameters)
-            self.network, self._step, self._broken = network, 0, ""
-            self._records: list[Record] = []
+            self.network = network
             made_of = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
-            model = compile(network, dt, v_init, secondorder, seed)
+            current = CurrentModel(network, made_of)
             chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
@@ -149,12 +150,13 @@ class Simulation(Changing, Recording):
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
         overlap = False
         if self.ranks is not None:
+            model = current.known
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
-            check_same(
-                self.ranks, model, saved_states.signature(model), {**given, "method": method}
-            )
+            check_same(self.ranks, model, current.signature, {**given, "method": method})
             overlap = exchanged_during(self.ranks, model, on_host, OVERLAP)
-        self._begin_changes(model, made_of, request, overlap)
+        self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
+        self._recordings = Recordings(self._runner, self.dtype)
+        self._changing = Changing(self._runner, self._progress, self._recordings)
         network.freeze()
         self._made = True
 
@@ -166,7 +168,32 @@ class Simulation(Changing, Recording):
     @property
     def step(self) -> int:
         """Steps taken so far."""
-        return self._step
+        return self._progress.step
+
+    @property
+    def model(self) -> Model:
+        """The network as arrays, with all that `set` has changed; read-only."""
+        return self._runner.model.now
+
+    @property
+    def runner(self) -> Run:
+        """What advances the network."""
+        return self._runner.run
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that was chosen."""
+        return self._runner.made.engine
+
+    @property
+    def chunk(self) -> int:
+        """Steps between two reads of the device."""
+        return self._runner.made.chunk
+
+    @property
+    def _first(self) -> bool:
+        """Whether this process is the one that reads, writes and prints."""
+        return self.ranks is None or self.ranks.rank == 0
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.engine})"
@@ -180,7 +207,7 @@ class Simulation(Changing, Recording):
     @property
     def t(self) -> float:
         """Time, ms."""
-        return self.step * self._model.dt
+        return self.step * self._runner.model.known.dt
 
     @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
@@ -206,37 +233,38 @@ class Simulation(Changing, Recording):
         DeviceMemoryError
             The records of a chunk do not fit into the memory of the device.
         """
-        self._settle()
+        self._changing.settle()
+        dt = self._runner.model.known.dt
         with agreed(self.ranks):
             progress = as_switch("progress", progress)
-            steps = _whole_steps(duration, self._model.dt, LAST_STEP - self.step)
-            if self._broken:
-                raise InputError(f"{self._broken}; restore() an earlier state to go on")
-            records, chunk = self._recorded_in(steps)
+            steps = _whole_steps(duration, dt, LAST_STEP - self.step)
+            self._progress.check("restore() an earlier state to go on")
+            records, chunk = self._recordings.of_run(self.step, steps)
         if self.ranks is not None:
             known = digest_of(records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
-        begin, end = self._leave_start(), self.step + steps
+        begin, end = self.step, self.step + steps
+        self._progress.at_start = False
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
-        chunks = self._start(records)
+        chunks = self._recordings.first_values(records, begin)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
-        with _bar(steps * self._model.dt, progress) as bar:
+        with _bar(steps * dt, progress) as bar:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
                 done, failed = self._advance_whole(count, records, cost)
                 chunks.append(done)
-                self._step += count
+                self._progress.step += count
                 if bar is not None:
-                    bar.update(count * self._model.dt)
-                    second = (self.step - begin) * self._model.dt * 1e-3
+                    bar.update(count * dt)
+                    second = (self.step - begin) * dt * 1e-3
                     bar.set_postfix_str(f"{(time.perf_counter() - clock) / second:.3g} s a second")
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
-        result = joined_result(chunks, records, self._model.dt, taken, bool(failed), cost)
+        result = joined_result(chunks, records, dt, taken, bool(failed), cost)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
@@ -251,56 +279,187 @@ class Simulation(Changing, Recording):
         """
         try:
             with naming_memory(self.network, count):
-                done = self._first_chunk(
-                    lambda: take_chunk(self.runner, self.step, count, records, cost)
-                )
+                done = self._runner.advance(self.step, count, records, cost)
             failed = int(min(done.failed[done.failed > 0], default=0))
             last = failed - 1 if failed else self.step + count
-            if self._model.has_sums:
-                self._under_way.note(done, self._model, self.step + count)
-            self._streamed(records, done, self.step + 1, last)
+            model = self._runner.model.known
+            if model.has_sums:
+                self._progress.under_way.note(done, model, self.step + count)
+            self._recordings.stream(records, done, self.step + 1, last)
             return done, failed
         except BaseException as error:
-            self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
+            what = f"a run ended within a chunk, by {type(error).__name__}: {error}"
+            self._progress.broken = what
             raise
 
-    def _first_chunk(self, take: Callable[[], Chunk]) -> Chunk:
-        """Take a chunk; by steps where the device does not take the kernels of the first one."""
-        tried, self._tried = self._tried, True
-        if tried or self.ranks is not None or not self.engine.startswith(FAMILY):
-            return take()
-        saved = {} if self._was_fresh else self.runner.save()
-        try:
-            return take()
-        except (BuildError, cl.Error) as error:
-            self._request = by_steps(self._request, self.engine, error)
-        model = self.model
-        self._take(make_run(None, model, self._request, self._overlap), model)
-        if saved:
-            self.runner.load(saved)
-        self._leave_start()
-        return take()
-
     def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
-        cell = int(np.flatnonzero(failed == first)[0])
-        node, at = int(self._model.soma[cell]), first * self._model.dt
-        self._broken = (
+        model, cell = self._runner.model.known, int(np.flatnonzero(failed == first)[0])
+        node, at = int(model.soma[cell]), first * model.dt
+        self._progress.broken = what = (
             f"the voltage of cell {cell}, at its soma, node {node}, is not finite at "
             f"t = {at:g} ms (step {first - 1})"
         )
-        raise SimulationError(self._broken, cell, node, at, result)
+        raise SimulationError(what, cell, node, at, result)
+
+    @exclusive
+    def record(
+        self,
+        what: str,
+        where: ArrayLike | Group,
+        index: ArrayLike | None = None,
+        *,
+        every: float | None = None,
+        reduce: str | Features | None = None,
+        threshold: float | None = None,
+        matrix: ArrayLike | None = None,
+        to: PathLike | None = None,
+    ) -> int:
+        """Record a variable in the runs that follow.
+
+        Parameters
+        ----------
+        what : str
+            ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
+            of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
+            ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
+            outward, mA/cm² in membranes and nA of points; where events act at exact times instead
+            an output, as a current, or a variable of an ion, as ``cai``. Of a group also a
+            parameter, or a named expression of states, parameters and `v` as
+            ``"ina = gnabar*m^3*h*(v - 50)"``, which the host computes from the rows of a chunk.
+        where : (r,) integer, or Group
+            Natural nodes for ``v``, ``i_membrane`` and ions; the group that has the state.
+        index : (r,) integer, optional
+            Which of the group's instances; default: all.
+        every : float, optional, ms
+            Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
+        reduce : str or Features, optional
+            Keep no rows, but of the values at the ends of all steps of a run their ``min``,
+            ``max``, ``mean`` or ``integral`` (their sum times `dt`, ms times the unit); how often
+            (``count``) or when (``crossings``) they come from below to `threshold` or above it.
+            Or, of ``v``, `clhines.analysis.Features`, of the values at t = 0 too.
+        threshold : float, optional
+            Of ``count`` and ``crossings``.
+        matrix : (k, r) float, optional
+            Keep k linear combinations, ``matrix @ values``, instead of r values.
+        to : str or path-like, optional
+            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead of
+            keeping them, see `clhines.simulate.records.streams`. Of several ranks the first one
+            writes.
+
+        Returns
+        -------
+        int
+            Number of the record: ``result[number]``, of features ``result.features[number]``.
+
+        Raises
+        ------
+        InputError
+            There is no such variable or place, or the arguments do not go together.
+        """
+        return self._recordings.add(what, where, index, every, reduce, threshold, matrix, to)
+
+    @exclusive
+    def set(self, group: Group | None = None, /, **values: object) -> None:
+        """Change values from now on; time and state stay as they are.
+
+        Before the first step, and after `reset`, the state is that at the start with the new
+        values: as of a simulation made with them.
+
+        Parameters
+        ----------
+        group : Group, optional
+            Of the network, or of one that it was branched from.
+        **values
+            Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
+            as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
+            of all connections in the order of `weights`, which acts on events under way, too, as
+            in NEURON; `events`, a list of ``(group, index,
+            time, weight)`` in place of all events from outside, each as `Network.event` takes it
+            and none of them in the past.
+
+        Notes
+        -----
+        A parameter that was one number for all instances is a constant of the kernels on GPUs, and
+        elsewhere has no memory for other values. The first change of such a one to several values
+        plans the run again, once; the logger ``clhines`` says so at INFO. All other changes of
+        parameters cost a copy to the device; where events act at exact times the host computes
+        INITIAL blocks again. Weights plan again where they grow, become much smaller, or are
+        plastic; events and several ranks do so each time, and ``reference`` computes all arrays
+        again.
+
+        Raises
+        ------
+        InputError
+            It cannot be changed, or a wrong value; nothing has then changed. So for weights where
+            events are under way of spikes before `restore` or `set_arrays`.
+        """
+        self._changing.set(group, values)
+
+    @exclusive
+    def reset(self) -> None:
+        """Go back to t = 0, with the values as they are now.
+
+        The state is that of a new simulation: voltages `v_init`, states as they then are, no event
+        under way, weights as given or `set`. Records stay. The first call takes longer.
+        """
+        self._changing.reset()
+
+    @exclusive
+    def branch(self: _Self, count: int) -> _Self:
+        """Return a simulation of copies of the network, each in the state that this one has now.
+
+        Parameters
+        ----------
+        count : int
+            Node i of copy k is node ``k * n + i``, and cell c of it cell ``k * num_cells + c``.
+
+        Returns
+        -------
+        Simulation
+            With no records yet. `set` takes the groups of this network; those of the copies have
+            their instances copy after copy. Noise of `inoise` differs in all copies.
+        """
+        count = as_whole_number("count", count, 1)
+        if self.ranks is not None:
+            raise InputError("branch() is for one process; expected a simulation without comm")
+        self._progress.check("there is no state to branch from")
+        self._changing.settle()
+        model, request, current = self.model, self._runner.request, self._runner.model
+        net = network_of_copies(self.network, current.changes, model, count)
+        settings = dict(current.settings, v_init=np.tile(model.v_init, count))
+        names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
+        given = {name: getattr(request, name) for name in names} | request.options
+        found = type(self)(net, **settings, **given)
+        if not self._progress.at_start:
+            of_all = copies_of(self.network, model, net, found.model)
+            saved = of_all.state(self.runner.save())
+            spikes = self._progress.under_way.copies(of_all.sources)
+            found.take_state(self.step, saved, self._runner.unit, spikes)
+        return found
+
+    def take_state(
+        self,
+        step: int,
+        saved: dict[str, np.ndarray],
+        unit: float,
+        spikes: UnderWay | None = None,
+    ) -> None:
+        """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
+        self._runner.load(saved, unit)
+        self._progress.go_to(step, spikes)
 
     @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
-        self._settle()
+        self._changing.settle()
         return self.runner.voltages()
 
     @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
-        self._settle()
-        found, model, given = self.runner.weights(), self._model, self._model.given_weights.copy()
+        self._changing.settle()
+        found, model = self.runner.weights(), self._runner.model.known
+        given = model.given_weights.copy()
         own, exact = found[: len(model.numbers)], found[len(model.numbers) :]
         given[model.numbers] = own
         given[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
@@ -322,13 +481,12 @@ class Simulation(Changing, Recording):
         InputError
             The file cannot be written; or a run has failed, and there is nothing to go on from.
         """
-        if self._broken:
-            raise InputError(f"{self._broken}; there is nothing to save")
-        self._settle()
-        arrays = in_unit(self.runner.save(), self._unit, self._saved_unit)
+        self._progress.check("there is nothing to save")
+        self._changing.settle()
+        arrays = self._runner.save()
         with agreed(self.ranks):
             if self._first:
-                saved_states.write(path, arrays, self.step, self._signature)
+                saved_states.write(path, arrays, self.step, self._runner.model.signature)
 
     @exclusive
     def restore(self, path: PathLike) -> None:
@@ -347,27 +505,20 @@ class Simulation(Changing, Recording):
             The file cannot be read, is of another network or another precision, or is damaged; the
             simulation then stays as it was.
         """
-        self._settle()
+        self._changing.settle()
         step, saved = 0, dict[str, np.ndarray]()
         with agreed(self.ranks):
             if self._first:
-                step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
-        self._broken = f"{path!s} was not restored"
-        self._leave_start()
-        self.runner.load(in_unit(saved, self._saved_unit, self._unit))
-        if self.ranks is not None:
-            step = int(self.ranks.gather_numbers([step])[0, 0])
-        self._under_way.forget(step)
-        self._step, self._broken = step, ""
+                known = self._runner.model.signature
+                step, saved = saved_states.read(path, self.model, self.dtype, known)
+        self._go_on(step, saved, f"{path!s} was not restored")
 
     @exclusive
     def arrays(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays that `save` would write, by name."""
-        if self._broken:
-            raise InputError(f"{self._broken}; there is nothing to go on from")
-        self._settle()
-        saved = in_unit(self.runner.save(), self._unit, self._saved_unit)
-        return {name: np.array(array) for name, array in saved.items()}
+        self._progress.check("there is nothing to go on from")
+        self._changing.settle()
+        return {name: np.array(array) for name, array in self._runner.save().items()}
 
     @exclusive
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
@@ -388,13 +539,17 @@ class Simulation(Changing, Recording):
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
-        self._settle()
+        self._changing.settle()
         checked = saved_states.checked(arrays, self.model, self.dtype, step)
-        self._broken = "arrays were not set"
-        self._leave_start()
-        self.runner.load(in_unit(checked, self._saved_unit, self._unit))
-        self._under_way.forget(step)
-        self._step, self._broken = step, ""
+        self._go_on(step, checked, "arrays were not set")
+
+    def _go_on(self, step: int, saved: dict[str, np.ndarray], otherwise: str) -> None:
+        """Go on at a step from saved arrays; `otherwise`: what has happened if that fails."""
+        self._progress.broken, self._progress.at_start = otherwise, False
+        self._runner.load(saved, self._runner.saved_unit)
+        if self.ranks is not None:
+            step = int(self.ranks.gather_numbers([step])[0, 0])
+        self._progress.go_to(step)
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

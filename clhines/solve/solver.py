@@ -363,8 +363,7 @@ class Solver:
         """
         arrays = self._arguments.natural({"d": d, "u": u, "l": l, "b": b})
         target = self._arguments.target(self.engine, b, arrays["b"], out, overwrite)
-        measured = check and self.engine.may_lose
-        before = accuracy.on_host(self.queue, arrays) if measured else {}
+        before = accuracy.on_host(self.queue, arrays) if check and self.engine.may_lose else {}
         late = self._arguments.may_check_late(self.engine, arrays["b"], target)
         if check and not late:
             self._arguments.check_finite("b", arrays["b"])
@@ -374,16 +373,20 @@ class Solver:
             fresh = out is None and target is not b
             self.engine.solve_host(arrays if fresh else apart(arrays, target), target, check)
         if check:
-            found = late and self.engine.found_finite
-            if late and not found:
-                self._arguments.check_finite("b", arrays["b"])
-            self._arguments.raise_bad_pivot(self.engine.bad_pivots())
-            if not found:
-                self._arguments.check_finite("x", target)
+            self._check_solved(arrays["b"] if late else None, target)
         self.engine.warn()
-        if measured:
+        if before:
             accuracy.warn_where_lost(self.plan, self.forest, before, target, self.dtype)
         return target
+
+    def _check_solved(self, b: Array | None, x: Array) -> None:
+        """Raise for a bad pivot, and for values that are not finite; `b` where not yet checked."""
+        known_finite = b is not None and self.engine.found_finite
+        if b is not None and not known_finite:
+            self._arguments.check_finite("b", b)
+        self._arguments.raise_bad_pivot(self.engine.bad_pivots())
+        if not known_finite:
+            self._arguments.check_finite("x", x)
 
     @exclusive
     @memory_errors

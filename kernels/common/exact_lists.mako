@@ -17,7 +17,7 @@
     reads_a = bool(nets or spec.nernst or not apart) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
     def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     def asks(some):   # whether a list has any of some kinds
-        return " || ".join(spec.present(k) for k in some)
+        return " || ".join(spec.loop.present(k) for k in some)
 %>\
 <%def name="current(kind, indent)">\
 ${hot[kind.number].call("current", noise[kind.number], indent)}\
@@ -77,17 +77,17 @@ ${kind.call(block, old, 20)}\
 % for kind in kinds:
 % if kind in some:
 <% text = capture(text_of, kind) %>\
-% if not known or kind.kind != "density" or spec.is_in(known, kind):
-${spec.opening(kind, text, known)}\
-<% times = spec.times(text) %>\
+% if not known or kind.kind != "density" or spec.loop.is_in(known, kind):
+${spec.loop.opening(kind, text, known)}\
+<% times = spec.loop.times(text) %>\
 % if times:
                 ${times}
 % endif
 ${text}\
-${spec.closing(kind)}\
+${spec.loop.closing(kind)}\
 % endif
 % elif kind.number < len(kinds) - 1:
-            ${spec.skipping(kind)}
+            ${spec.loop.skipping(kind)}
 % endif
 % endfor
 </%def>\
@@ -136,7 +136,7 @@ ${copied(kind, ends)}\
 % if spec.local_lines:
             __local real *first_local = local_states + (unit * ${spec.local_lines} + list[3]) * ${W} + in_warp, *local_state;
 % endif
-            ${spec.begin_lists}
+            ${spec.loop.begin}
 % if spec.num_scalars:
             __global const real *scalar = node_scalars + q * ${spec.num_scalars};
 % endif
@@ -158,7 +158,7 @@ ${copied(kind, ends)}\
 % endfor
 % if e.played:
             if (special && !opens) {
-                ${spec.times("old_end")}
+                ${spec.loop.times("old_end")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
                     if (ints[played_continuous + r]) play(r, old_end, mem, clock, ints, regions);
             }
@@ -177,10 +177,10 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
 % if spec.classes and block == "advance":
             }
 % endif
-            ${spec.begin_lists}
+            ${spec.loop.begin}
 % endfor
             if (special && !opens) {
-                ${spec.times("old_end")}
+                ${spec.loop.times("old_end")}
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
                     const int above = v > mem[detector_threshold + r];
                     if (above && !ints[detector_above + r]) {
@@ -205,7 +205,7 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
 % if recorded:
                 // states, where they are looked for
 ${for_each(recorded, of_record)}\
-                ${spec.begin_lists}
+                ${spec.loop.begin}
 % endif
                 for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
                     mem_rows[(long)(record_row + step - 1 - first_step) * num_mem + mem_column[r]] = mem[mem_index[r]];
@@ -215,12 +215,12 @@ ${for_each(recorded, of_record)}\
             if (${asks(nets)}) {
                 ${e.v_space} const real *own_v = &V(place);
 ${for_each(nets, of_net)}\
-                ${spec.begin_lists}
+                ${spec.loop.begin}
             }
 % endif
 % if e.played:
             if (special) {
-                ${spec.times("t_mid")}
+                ${spec.loop.times("t_mid")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
                     play(r, t_mid, mem, clock, ints, regions);
             }
@@ -228,7 +228,7 @@ ${for_each(nets, of_net)}\
 % if earlier:
             if (${asks(earlier)}) {
 ${for_each(earlier, of_breakpoint)}\
-                ${spec.begin_lists}
+                ${spec.loop.begin}
             }
 % endif
 % for ion in spec.nernst:
@@ -244,7 +244,7 @@ ${for_each(later, of_current)}\
 % for ion in e.ions:
                 real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
-                ${spec.begin_lists}
+                ${spec.loop.begin}
 ${for_each(spec.with_ions, of_sums)}\
 % for ion in e.ions:
                 mem[ion_i${ion} + a] = sum_i${ion};

@@ -10,16 +10,16 @@
 % if spec.local_lines:
         __local real *first_local = local_states + (unit * ${spec.local_lines} + list[3]) * ${W} + in_warp, *local_state;
 % endif
-        ${spec.begin_lists}
+        ${spec.loop.begin}
 % for kind in spec.blocks:
 % if kind.lined:
-${spec.opening(kind, "j")}\
+${spec.loop.opening(kind, "j")}\
 % for name in kind.states:
                 MOVE(${kind.line(name)}, ${kind.in_memory(name)});
 % endfor
-${spec.closing(kind)}\
+${spec.loop.closing(kind)}\
 % else:
-            ${spec.skipping(kind)}
+            ${spec.loop.skipping(kind)}
 % endif
 % endfor
     }

@@ -4,10 +4,10 @@
 % if spec.takes_series:
 % if spec.quick_weights:
     uint largest__ = 0;
-    const node_series_ series__ = { ${", ".join(spec.numbers)}, 0, &largest__ };
-    const node_series_ quick__ = { ${", ".join(spec.numbers)}, 1, &largest__ };
+    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)}, 0, &largest__ };
+    const node_series_ quick__ = { ${", ".join(spec.series_numbers.arguments)}, 1, &largest__ };
 % else:
-    const node_series_ series__ = { ${", ".join(spec.numbers)} };
+    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif
 % endif
 % for kind in spec.kinds:

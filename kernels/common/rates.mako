@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 <%
-    double, quick, end = spec.real == "double", spec.ptx, spec.suffix
-    c = spec.coefficients
+    double, quick, numbers = spec.real == "double", spec.ptx, spec.series_numbers
+    c, end = numbers.coefficients, numbers.suffix
     powers = sorted((int(n[4:]) for n in c if n.startswith("exp_")), reverse=True)
     even = sorted((int(n[10:]) for n in c if n.startswith("bernoulli_")), reverse=True)
     weights = sorted((int(n[7:]) for n in c if n.startswith("weight_")), reverse=True)
@@ -11,13 +11,13 @@
 %>\
 // numbers of the series below, arguments of the kernel
 % if spec.quick_weights:
-// is_quick: weights are polynomials alone, good for rates times dt from ${spec.weights_from} to 0; *largest becomes
-// the largest of the first bits of -rate*dt, above those of ${-spec.weights_from} where one of them was beyond that
-typedef struct { real ${", ".join(spec.numbers)}; int is_quick; uint *largest; } node_series_;
+// is_quick: weights are polynomials alone, good for rates times dt from ${numbers.weights_from} to 0; *largest becomes
+// the largest of the first bits of -rate*dt, above those of ${-numbers.weights_from} where one of them was beyond that
+typedef struct { real ${", ".join(numbers.arguments)}; int is_quick; uint *largest; } node_series_;
 #define FIRST_BITS(x) ${"as_uint2(x).y" if double else "as_uint(x)"}
-#define TOO_FAR(largest) ((largest) >= FIRST_BITS(${-spec.weights_from}${end}))
+#define TOO_FAR(largest) ((largest) >= FIRST_BITS(${-numbers.weights_from}${end}))
 % else:
-typedef struct { real ${", ".join(spec.numbers)}; } node_series_;
+typedef struct { real ${", ".join(numbers.arguments)}; } node_series_;
 % endif
 
 % if quick and double:
@@ -137,7 +137,7 @@ static real node_bernoulli_(const node_series_ series__, const real x, const rea
 % if quick and double:
     __asm__ volatile("" : "+d"(far));   // both are computed: a branch would keep gates apart
 % endif
-    return fabs(x) < ${spec.near}${end} ? fma(sum, y, fma(x, -0.5${end}, 1.0${end})) : far;
+    return fabs(x) < ${numbers.near}${end} ? fma(sum, y, fma(x, -0.5${end}, 1.0${end})) : far;
 }
 
 // derivative of x / (exp(x) - 1), e = exp(x)
@@ -149,6 +149,6 @@ static real node_bernoulli_slope_(const node_series_ series__, const real x, con
     sum = fma(sum, y, ${2 * k + 2} * ${c[f"bernoulli_{k}"]});
 % endfor
     const real far = ${over(f"(1.0{end} - x - {over('x', f'e - 1.0{end}')})", f"e - 1.0{end}")};
-    return fabs(x) < ${spec.near}${end} ? fma(sum, x, -0.5${end}) : far;
+    return fabs(x) < ${numbers.near}${end} ? fma(sum, x, -0.5${end}) : far;
 }
 

@@ -258,11 +258,11 @@ def deliver_spikes(queue, algorithm, plastic, delay):
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
     incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
     spikes = [(cell, 3 + cell % 4) for cell in (5, 0, 7, 2, 4)], [(8, 9), (0, 9), (8, 7)]
-    for found, first, steps in zip(spikes, (3, 7), (4, 36)):
+    for found, first, count in zip(spikes, (3, 7), (4, 36)):
         for array, column in zip(arrays, zip(*found)):
             array.set(np.resize(np.array(column, np.int32), array.shape))
         arrays[2].set(np.array([len(found)], np.int32))
-        change.enqueue(*arrays, incoming, first, 3 if plastic else steps)
+        change.enqueue(*arrays, incoming, first, 3 if plastic else count)
         delivery.check()
         delivery.reset(arrays[2])
     return incoming

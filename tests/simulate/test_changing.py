@@ -56,7 +56,7 @@ def active_everywhere(**changed):
 
 def result_of(sim, net, duration=5.0):
     """Voltages at the somas, and spikes."""
-    record = 0 if sim._records else sim.record("v", net.soma)
+    record = 0 if len(sim._recordings) else sim.record("v", net.soma)
     found = sim.run(duration)
     return found[record], found.spike_cell, found.spike_time
 

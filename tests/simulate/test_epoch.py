@@ -175,10 +175,10 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     assert slots.lists is None
     assert not slots.spec.by_node
     states = sum(len(k.states) * k.most for k in slots.spec.kinds) * 8
-    small = replace(room, local_bytes=slots.spec.local_bytes - states - 1)
+    small = replace(room, local_bytes=slots.spec.chip.local_bytes - states - 1)
     (plan,) = plan_epochs(model, "float64", small, units=1)
     assert plan.lists is not None
-    assert plan.spec.local_bytes <= small.local_bytes
+    assert plan.spec.chip.local_bytes <= small.local_bytes
     with pytest.raises(InputError, match="too large to stay in 1000 bytes"):
         plan_epochs(model, "float64", replace(room, local_bytes=1000))
     expected, v = truth(crowded_network, duration=3.0)
@@ -200,7 +200,7 @@ def test_parts_take_lists_where_the_whole_does():
     model = compile(net, DT)
     slots = plan_epochs(model, "float64", Limits(), units=1)[0].spec
     states = sum(len(k.states) * k.most for k in slots.kinds) * 8
-    small = replace(Limits(), local_bytes=slots.local_bytes - states - 1)
+    small = replace(Limits(), local_bytes=slots.chip.local_bytes - states - 1)
     alone = Network(cables[1:])
     alone.insert("hh")
     assert not plan_epochs(compile(alone, DT), "float64", small)[0].spec.by_node
@@ -225,7 +225,7 @@ def test_equal_cells_share_lists():
     assert len(np.unique(equal.homes[:, 2])) == 1
     assert len(np.unique(other.homes[:, 2])) == 2
     assert equal.state_lines + 3 * equal.local_lines > 0
-    every = equal.places[equal.places >= 0]
+    every = equal.lanes.places[equal.lanes.places >= 0]
     assert len(np.unique(every)) == len(every)
 
 
@@ -259,7 +259,7 @@ def test_cells_by_size(fast_queue, needs, hh):
     sim = simulation(build, fast_queue, compute_units=1)
     launches = sim.runner.launches
     assert len(launches) > 1
-    assert sorted(np.concatenate([each.plan.cells for each in launches])) == list(range(16))
+    assert sorted(np.concatenate([each.plan.cells.numbers for each in launches])) == list(range(16))
     assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
@@ -348,7 +348,7 @@ def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
         kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
-        assert kernel.get_work_group_info(what, fast_queue.device) <= each.local_bytes
+        assert kernel.get_work_group_info(what, fast_queue.device) <= each.chip.local_bytes
 
 
 def test_float32_takes_no_float64(fast_queue):

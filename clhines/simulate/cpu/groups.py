@@ -55,6 +55,31 @@ class Blocks:
         return self.cells.shape[1]
 
 
+class SlotNodes:
+    """Nodes in the slots and lanes of blocks.
+
+    Attributes
+    ----------
+    slot : (num_blocks,) int64
+        First slot of each block.
+    block : (num_slots,) int64
+    node : (num_slots, lanes) int64
+        A lane without a cell has those of the first lane: it computes the same and keeps nothing.
+    place : (n,) int64
+        ``slot * lanes + lane`` of each node.
+    """
+
+    def __init__(self, blocks: Blocks, forest: Forest) -> None:
+        sizes = blocks.sizes[blocks.shape]
+        self.slot, self.block = starts(sizes), np.repeat(np.arange(len(sizes)), sizes)
+        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
+        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
+        self.node = forest.cell_offsets[cells][self.block] + order[:, None]
+        kept = (blocks.cells >= 0)[self.block]
+        self.place = np.empty(forest.num_nodes, np.int64)
+        self.place[self.node[kept]] = np.flatnonzero(kept)
+
+
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
     """Return how many cells of one shape share a vector.
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines import reference
 from clhines.arrays import by_level, ranges, stretch_of
@@ -59,23 +62,65 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
 
 
 def eliminate_constant(
-    forest: Forest,
-    d: np.ndarray,
-    u: np.ndarray,
-    constant: np.ndarray,
-    steps: Sequence[np.ndarray] | None = None,
+    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray, steps: Sequence[np.ndarray]
 ) -> np.ndarray:
     """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others.
 
-    Parameters
-    ----------
-    d, u : (n,) float64
-    constant : (n,) bool
-    steps : sequence of integer arrays, optional
-        `reference.elimination_steps` of the forest.
+    `steps` are the `reference.elimination_steps` of the forest.
     """
     left = d.copy()
-    for nodes in reversed((steps or reference.elimination_steps(forest))[1:]):
+    for nodes in reversed(steps[1:]):
         some = nodes[constant[nodes]]
         np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
     return left
+
+
+class ConstantPivots:
+    """What constant mechanisms and pivots that never change give nodes, by slot and lane.
+
+    Attributes
+    ----------
+    arrays : list of arrays on the device
+        Constant conductances, constant currents, reduced diagonals of the slots that are `moving`,
+        inverse pivots.
+    moving : (num_slots,) bool
+        Whether pivots change.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        node: np.ndarray,
+        variable: np.ndarray,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+    ) -> None:
+        forest = model.forest
+        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
+        self._constant = ~variable[start + within]
+        self._model, self._node, self._queue, self._dtype = model, node, queue, dtype
+        self._steps = reference.elimination_steps(forest) if self._constant.any() else []
+        self.moving = ~self._constant[node[:, 0]]
+        values = self._values(model.constant_d, model.constant_b, model.constant_g)
+        put = partial(cla.to_device, queue)
+        self.arrays = [put(np.ascontiguousarray(a.reshape(-1))) for a in values]
+
+    def set(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> None:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
+        values = self._values(d, b, g)
+        for array, new in zip(self.arrays, values[: None if self._steps else 3]):
+            array.set(new.reshape(-1), self._queue)
+
+    def _values(
+        self, constant_d: np.ndarray, constant_b: np.ndarray, constant_g: np.ndarray
+    ) -> list[np.ndarray]:
+        """Values of `arrays`."""
+        model, constant, node = self._model, self._constant, self._node
+        total = model.capacitance_over_dt + constant_d
+        left = total
+        if self._steps:
+            left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
+        inverse = np.where(constant, 1 / left, 0.0)
+        found = constant_g[node], constant_b[node], left[node[self.moving]], inverse[node]
+        return [a.astype(self._dtype) for a in found]

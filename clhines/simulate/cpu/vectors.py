@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl.array as cla
 
-from clhines import reference
-from clhines.arrays import ranges, starts
+from clhines.arrays import starts
 from clhines.device import devices, program
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
@@ -25,14 +23,14 @@ from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.methods import check_width
 from clhines.plan.plan import real_name
 from clhines.simulate.cpu.groups import (
-    Groups,
+    SlotNodes,
     choose_lanes,
     in_groups,
     make_blocks,
     make_groups,
 )
 from clhines.simulate.cpu.pivots import (
-    eliminate_constant,
+    ConstantPivots,
     node_classes,
     nodes_in_part,
     variable_nodes,
@@ -43,6 +41,9 @@ from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_eac
 from clhines.simulate.records.sampling import REST, TABLES, Sample, arguments
 from clhines.simulate.state.spread import Storage
 
+_RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
+_CHANGES = ("first_step", "steps", "row", *_RECORDS)  # arguments of each launch
+_DETECTORS = ("above", "detector_threshold", "detector_source")
 _LANES_BYTES = 64  # of the cells of a block, at most
 _WIDEST = 16  # numbers of OpenCL's vectors
 _OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
@@ -50,25 +51,7 @@ _OF_MANY = 64  # bytes of a register, where a processor has enough of them for g
 
 @dataclass(frozen=True)
 class CellEpochSpec(TemplateSpec):
-    """``epoch_vector.mako``.
-
-    Attributes
-    ----------
-    real : str
-        ``double`` or ``float``.
-    lanes : int
-        Cells of a block.
-    kinds : tuple of MechanismSpec
-    secondorder : bool
-    noise : str
-        OpenCL source of `mechanisms.normal`, where a kind uses it.
-    window : int
-        Slots whose changes of v are kept, a power of two; a slot's parent is nearer.
-    samples : bool
-        States or currents are recorded, see `sampling`.
-    detects : bool
-        There are detectors besides those of the somas.
-    """
+    """``epoch_vector.mako``: blocks of `lanes` cells; `noise` is source, where a kind uses it."""
 
     template: ClassVar[str] = "simulate/epoch_vector"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -100,16 +83,21 @@ class CellEpochSpec(TemplateSpec):
     kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
-    window: int
-    samples: bool = False
-    detects: bool = False
+    window: int  # slots whose changes of v are kept, a power of two; a parent is nearer
+    samples: bool = False  # states or currents are recorded, see `sampling`
+    detects: bool = False  # there are detectors besides those of the somas
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel, last those of each kind and of samples."""
-        found = [*super().parameters(kernel), *of_each_kind(self.of_kind, self.kinds)]
-        if self.samples:
-            found += [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
-        return found
+        own = super().parameters(kernel)
+        return [*own, *of_each_kind(self.of_kind, self.kinds), *self.of_samples]
+
+    @property
+    def of_samples(self) -> list[Parameter]:
+        """Parameters for states and currents that are recorded, in the order of `sampling`."""
+        if not self.samples:
+            return []
+        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
 
 
 def make(job: Job) -> CellEpochs:
@@ -119,23 +107,7 @@ def make(job: Job) -> CellEpochs:
 
 
 class CellEpochs(CellsRun):
-    """Advance a model in epochs on a CPU.
-
-    Parameters
-    ----------
-    *given
-        Of `CellsRun`.
-    lanes : int, optional
-        Cells that share a vector; by default chosen from their shapes.
-
-    Attributes
-    ----------
-    blocks : Blocks
-    groups : list of Groups
-        Of each kind.
-    max_steps : int
-        Steps of one launch at most.
-    """
+    """Advance a model in epochs on a CPU, `lanes` cells in a vector: by default as shapes allow."""
 
     def __init__(self, *given: Any, lanes: int | None = None) -> None:
         super().__init__(*given)
@@ -169,115 +141,83 @@ class CellEpochs(CellsRun):
             real, lanes, kinds, model.secondorder, noise, self.blocks.window,
             detects=model.num_extra > 0,
         )  # fmt: skip
-        self._given = self._arguments(variable)
+        self.nodes = SlotNodes(self.blocks, model.forest)
+        self.pivots = ConstantPivots(model, self.nodes.node, variable, self.queue, self.dtype)
+        self._parameters = list[tuple[cla.Array, cla.Array]]()
+        self._v = self._by_node(model.v_init)
+        self._table, none = self._block_table(), self._put(np.zeros(1, np.int32))
+        self._recorded: list[program.Argument]
+        self._recorded = [self._put(self._table), np.int32(0), none, none, self.record_v]
+        self._given = {**self._arguments(), **dict(zip(_RECORDS, self._recorded, strict=True))}
+        for k, kind in enumerate(model.kinds):
+            self._given |= {f"{name}_{k}": a for name, a in self._of_kind(k, kind).items()}
         self._kernel = self._bound([])
 
-    def _arguments(self, variable: np.ndarray) -> list[object]:
-        """Put all numbers into blocks on the device; `set_records` and `advance` change some."""
-        model, blocks, grid = self.model, self.blocks, self.grid
-        real, put, spikes = self.dtype.type, self._put, self.spikes
-        self._place_nodes()
-        self._constants, self._parameters = list[cla.Array](), list[tuple[cla.Array, cla.Array]]()
-        arrays = self._node_values(variable)
-        found = [spikes.source, spikes.step, spikes.count]
-        self._table_on_device = put(self._table)
-        arguments: list[object] = [
-            np.int32(0), np.int32(0), real(model.dt), self._table_on_device,
-            put(blocks.parent.astype(np.int32)), *arrays,
-            put(blocks.cells.astype(np.int32)),
-            put(model.threshold.astype(real)), self.failed, np.int32(self.max_spikes), *found,
-            np.int32(model.num_targets), np.int32(grid.slots), real(grid.scale),
-            np.uint64(model.seed), grid.incoming,
-        ]  # fmt: skip
-        self._record_argument = len(arguments)
-        nothing = put(np.zeros(1, np.int32))
-        arguments += [np.int32(0), np.int32(0), nothing, nothing, self.record_v]
-        arguments += self.detectors
-        for k, kind in enumerate(model.kinds):
-            numbers = kind.count, kind.first_target, kind.first_instance
-            arguments += [np.int32(n) for n in numbers]
-            *by_group, held = self._of_groups(kind, self.groups[k])
-            self._parameters.append((by_group[3], by_group[4]))
-            arguments += [*by_group, self.states[k], held]
-        return arguments
+    def _block_table(self) -> np.ndarray:
+        """(num_blocks, ...) int32: what each block has, in columns; of kinds, their groups."""
+        blocks, slot, shape = self.blocks, self.nodes.slot, self.blocks.shape
+        sizes, constant = blocks.sizes[shape], blocks.constant[shape]
+        variable, none = starts((sizes - constant).astype(np.int64)), np.zeros_like(slot)
+        columns = [slot, sizes, constant, blocks.first[shape], variable, none, none]
+        columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def _arguments(self) -> dict[str, program.Argument]:
+        """Put all numbers of nodes and cells into blocks on the device."""
+        model, blocks, grid, num = self.model, self.blocks, self.grid, np.int32
+        real, put, by_node = self.dtype.type, self._put, self._by_node
+        constant_g, constant_b, base_d, inverse = self.pivots.arrays
+        window = max(1, len(blocks.cells) * blocks.window * blocks.lanes)
+        spikes = self.spikes
+        return {
+            "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
+            "parents": put(blocks.parent.astype(num)),
+            "constant_gs": constant_g, "constant_bs": constant_b, "inverses": inverse,
+            "vs": self._v, "bs": by_node(np.zeros(model.forest.num_nodes)),
+            "xs": cla.zeros(self.queue, window, real), "us": by_node(model.u),
+            "base_ds": base_d, "ds": base_d.copy(), "fs": cla.zeros_like(base_d),
+            "cells": put(blocks.cells.astype(num)), "threshold": put(model.threshold.astype(real)),
+            "failed": self.failed, "capacity": num(self.max_spikes),
+            "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
+            "num_targets": num(model.num_targets), "slots": num(grid.slots),
+            "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
+            "incoming": grid.incoming, **dict(zip(_DETECTORS, self.detectors, strict=False)),
+        }  # fmt: skip
+
+    def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
+        """Put a kind into groups on the device; names are without the kind's number."""
+        dtype, put, groups, num = self.dtype, self._put, self.groups[k], np.int32
+        parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
+        single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
+        instance = np.where(groups.member < 0, ~groups.member, groups.member)
+        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
+            np.zeros(instance.shape)
+        ]
+        ones, others = put(np.array(single, dtype)), put(np.stack(given, axis=1).astype(dtype))
+        self._parameters.append((ones, others))
+        length = max(1, len(kind.mechanism.states)) * instance.size
+        return {
+            "count": num(kind.count), "target": num(kind.first_target),
+            "number": num(kind.first_instance), "member": put(groups.member.astype(num)),
+            "place": put(groups.place.astype(num)), "run": put(groups.run.astype(num)),
+            "parameters": ones, "given": others,
+            "factor": put(kind.factor[instance].astype(dtype)), "states": self.states[k],
+            "held": cla.zeros(self.queue, length, dtype),
+        }  # fmt: skip
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
-        """Return the kernel with its arguments; those of samples are the last."""
-        self._samples = bool(samples)
-        spec = replace(self._spec, samples=self._samples)
+        """Return the kernel with its arguments, of which `advance` changes some."""
+        self._spec = spec = replace(self._spec, samples=bool(samples))
+        more = dict(zip((p.name for p in spec.of_samples), samples, strict=True))
         built = program.build(self.queue.context, spec)
-        return program.BoundKernel(built, "epoch", [*self._given, *samples])
+        return program.bind(built, spec, "epoch", {**self._given, **more}, _CHANGES)
 
     def _put(self, a: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, np.ascontiguousarray(a.reshape(-1)))
 
-    def _place_nodes(self) -> None:
-        """Find the node of each slot and lane of the blocks, and the place of each node."""
-        blocks, forest = self.blocks, self.model.forest
-        sizes = blocks.sizes[blocks.shape]
-        slot = starts(sizes)
-        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
-        # lanes without a cell compute what the first lane does, and keep none of it
-        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
-        block = np.repeat(np.arange(len(sizes)), sizes)
-        node = forest.cell_offsets[cells][block] + order[:, None]  # by slot and lane
-        kept = (blocks.cells >= 0)[block]
-        self._place = np.empty(forest.num_nodes, np.int64)
-        self._place[node[kept]] = np.flatnonzero(kept)
-        self._node, self._slot, self._block = node, slot, block
-
-    def _node_values(self, variable: np.ndarray) -> list[cla.Array]:
-        """Numbers of all nodes by block, as the kernel takes them, and the table of the blocks."""
-        model, blocks = self.model, self.blocks
-        forest, real = model.forest, self.dtype.type
-        node, slot, sizes = self._node, self._slot, blocks.sizes[blocks.shape]
-        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
-        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
-        self._constant = ~variable[start + within]
-        self._moving = ~self._constant[node[:, 0]]
-        count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
-        self._variable = starts(count)
-
-        def values(a: np.ndarray, where: np.ndarray | slice = slice(None)) -> cla.Array:
-            return self._put(a[node[where]].astype(real))
-
-        self._v, self._b = values(model.v_init), values(np.zeros(forest.num_nodes))
-        columns = [slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]]
-        columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
-        columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
-        self._table = np.stack(columns, axis=1).astype(np.int32)
-        given = model.constant_d, model.constant_b, model.constant_g
-        fixed = [self._put(a) for a in self._fixed(*given)]
-        constant_g, constant_b, base_d, inverse = self._constants = fixed
-        window = max(1, len(blocks.cells) * blocks.window * blocks.lanes)
-        return [
-            constant_g, constant_b, inverse, self._v, self._b,
-            cla.zeros(self.queue, window, real), values(model.u), base_d, base_d.copy(),
-            cla.zeros_like(base_d),
-        ]  # fmt: skip
-
-    def _fixed(
-        self, constant_d: np.ndarray, constant_b: np.ndarray, constant_g: np.ndarray
-    ) -> list[np.ndarray]:
-        """Constant conductances, currents, reduced diagonal, inverse pivots; by slot and lane."""
-        model, constant, real = self.model, self._constant, self.dtype.type
-        total = model.capacitance_over_dt + constant_d
-        if not constant.any() and self._constants:  # the others are 0
-            found = [constant_g[self._node], constant_b[self._node], total[self._moving_node]]
-            return [a.astype(real) for a in found]
-        left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
-        inverse = np.where(constant, 1 / left, 0.0)
-        found = [constant_g[self._node], constant_b[self._node], left[self._moving_node]]
-        found += [inverse[self._node]]
-        return [a.astype(real) for a in found]
-
-    @cached_property
-    def _steps(self) -> list[np.ndarray]:
-        return reference.elimination_steps(self.model.forest) if self._constant.any() else []
-
-    @cached_property
-    def _moving_node(self) -> np.ndarray:
-        return self._node[self._moving]
+    def _by_node(self, a: np.ndarray) -> cla.Array:
+        """(n,) values of nodes on the device, by slot and lane."""
+        return self._put(a[self.nodes.node].astype(self.dtype))
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are."""
@@ -299,54 +239,33 @@ class CellEpochs(CellsRun):
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`; whether it can."""
-        for array, values in zip(self._constants, self._fixed(d, b, g), strict=False):
-            array.set(values.reshape(-1), self.queue)
+        self.pivots.set(d, b, g)
         return True
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Arrays on the device that `set_voltages` sets."""
         return [self._v]
 
-    def _of_groups(self, kind: Kind, groups: Groups) -> list[cla.Array]:
-        """Give what the kernel takes of a kind by group, length for states last."""
-        dtype, put = self.dtype, self._put
-        parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
-        single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
-        instance = np.where(groups.member < 0, ~groups.member, groups.member)
-        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
-            np.zeros(instance.shape)
-        ]
-        length = max(1, len(kind.mechanism.states)) * instance.size
-        return [
-            *(put(a.astype(np.int32)) for a in (groups.member, groups.place, groups.run)),
-            put(np.array(single, dtype)),
-            put(np.stack(given, axis=1).astype(dtype)),
-            put(kind.factor[instance].astype(dtype)),
-            cla.zeros(self.queue, length, dtype),
-        ]
-
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
         lanes = self.blocks.lanes
         column = np.append(np.arange(len(nodes)), ~np.arange(self.model.num_extra))
         nodes = np.append(nodes, self.model.sources.detector_node[len(self.model.soma) :])
-        place = self._place[nodes]
-        block = self._block[place // lanes]
+        place = self.nodes.place[nodes]
+        block = self.nodes.block[place // lanes]
         order = np.argsort(block, kind="stable")
-        counts = np.bincount(block, minlength=len(self._slot))
+        counts = np.bincount(block, minlength=len(self._table))
         self._table[:, 6] = np.cumsum(counts)
         self._table[:, 5] = self._table[:, 6] - counts
-        self._table_on_device.set(self._table.reshape(-1), self.queue)
-        slot = place - self._slot[block] * lanes
+        slot = place - self.nodes.slot[block] * lanes
         given = [slot[order], column[order]] if len(nodes) else [np.zeros(1), np.zeros(1)]
-        lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
-        recorded = [np.int32(self.record_v.shape[1]), *lists, self.record_v]
-        for k, value in enumerate(recorded, self._record_argument + 1):
-            self._kernel[k] = self._given[k] = value
+        lists = [self._put(a.astype(np.int32)) for a in given]
+        width = np.int32(self.record_v.shape[1])
+        self._recorded = [self._put(self._table), width, *lists, self.record_v]
 
     def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
         """Record states and currents from now on; see `Sampling`."""
-        if samples or self._samples:
+        if samples or self._spec.samples:
             sizes = [len(groups.member) for groups in self.groups]
             given = (self.queue, samples, sizes, self._by_group, sampled)
             self._kernel = self._bound(arguments(*given) if samples else [])
@@ -361,15 +280,14 @@ class CellEpochs(CellsRun):
 
     def launch(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self._kernel[0], self._kernel[1] = np.int32(first), np.int32(count)
-        self._kernel[self._record_argument] = np.int32(row)
+        self._kernel.change(np.int32(first), np.int32(count), np.int32(row), *self._recorded)
         self._kernel.launch(self.queue, len(self._table), 1)
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""
-        return self._v.get(self.queue)[self._place]
+        return self._v.get(self.queue)[self.nodes.place]
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) mV in natural order."""
-        values = np.asarray(v)[self._node].astype(self.dtype)
+        values = np.asarray(v)[self.nodes.node].astype(self.dtype)
         self._v.set(values.reshape(-1), self.queue)

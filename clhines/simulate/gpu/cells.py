@@ -1,14 +1,15 @@
-"""Cells as units of epochs on chip: their lanes, the places of their nodes, and ties."""
+"""Cells of epochs on chip: their instances, and as units their lanes, places of nodes, and ties."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from clhines.arrays import ranges, starts, stretch_of
 from clhines.forest import Forest
+from clhines.model.model import Kind, Model
 from clhines.plan import packing
 from clhines.plan.by_cell.layout import runs
 from clhines.plan.by_segment import codes, layout, schedule
@@ -17,21 +18,114 @@ from clhines.plan.layout import add_to_rows, index_type
 from clhines.simulate.gpu.spec import RECORDED
 
 _CACHED = 1 << 17  # entries written at once, which stay in the cache
+_SORTS = 4  # different cells of a shape that are looked for
+
+
+class KindInstances:
+    """Instances of a kind in planned cells: `count` of each cell, numbered from `first` on."""
+
+    def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
+        self.kind, self.density = kind, kind.mechanism.kind == "density"
+        self.num_states = len(kind.mechanism.states)
+        self.varying = {n: v for n, v in kind.parameters.items() if isinstance(v, np.ndarray)}
+        self.first = np.searchsorted(kind.node, bounds[cells])
+        self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
+        self._base = bounds[cells]
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """(i,) int64: numbers of all instances, cell after cell."""
+        return ranges(self.first, self.count)
+
+    @cached_property
+    def cell(self) -> np.ndarray:
+        """(i,) int64: the planned cell of each of `numbers`."""
+        return np.repeat(np.arange(len(self.count)), self.count)
+
+    def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
+        """(m,) bool: whether instances of planned cells equal those of another one."""
+        count, of = int(self.count[as_cell]), int(self.first[as_cell])
+        found = self.count[cells] == count
+        some = cells[found]
+        first = self.first[some]
+        if (np.diff(first) == count).all():  # one after another: no index is needed
+            at: slice | np.ndarray = slice(int(first[0]), int(first[0]) + count * len(some))
+        else:
+            at = (first[:, None] + np.arange(count)).reshape(-1)
+        node = self.kind.node[at].reshape(len(some), count) - self._base[some][:, None]
+        good = (node == self.kind.node[of : of + count] - self._base[as_cell]).all(axis=1)
+        for value in (self.kind.factor, *self.varying.values()):
+            repeats = value[at].reshape(len(some), count) == value[of : of + count]
+            good &= repeats.all(axis=1)
+        found[found] = good
+        return found
+
+
+class PlannedCells:
+    """Cells of a model that one kernel advances.
+
+    Attributes
+    ----------
+    numbers : (m,) int64
+        In the model, ascending.
+    forest : Forest
+        Of these cells alone.
+    first : (m,) int64
+        First natural node of each.
+    kinds : list of KindInstances
+    """
+
+    def __init__(self, model: Model, numbers: np.ndarray) -> None:
+        self.model, self.numbers = model, numbers
+        self.first = model.forest.cell_offsets[numbers]
+        self.forest = model.forest.take(numbers)
+        self.kinds = [KindInstances(k, model.forest.cell_offsets, numbers) for k in model.kinds]
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """(k,) int64: natural numbers of the nodes, cell after cell."""
+        return ranges(self.first, self.forest.sizes)
+
+    def first_equal(self, alike: Sequence[np.ndarray]) -> np.ndarray:
+        """(m,) int64: of each cell the first one that is equal, of `_SORTS` in a shape, or itself.
+
+        Equal in shape, instances, and numbers of nodes, `alike` among them, (n,) natural.
+        """
+        model, forest = self.model, self.forest
+        own = model.capacitance, model.constant_d, model.constant_b, model.u
+        arrays = [a[self.nodes] for a in (*own, *alike)]
+        result = np.arange(forest.num_cells)
+        for shape in np.unique(forest.shape_of_cell).tolist():
+            cells = np.flatnonzero(forest.shape_of_cell == shape)
+            for _ in range(_SORTS):
+                first = int(cells[0])
+                same = self._equal(cells, first, arrays)
+                result[cells[same]] = first
+                cells = cells[~same]
+                if not len(cells):
+                    break
+        return result
+
+    def _equal(self, cells: np.ndarray, first: int, arrays: list[np.ndarray]) -> np.ndarray:
+        """(m,) bool: whether cells of one shape are equal to the first of them."""
+        forest = self.forest
+        begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
+        if (np.diff(cells) == 1).all():  # no index is needed
+            at: slice | np.ndarray = slice(begin, begin + n * len(cells))
+        else:
+            at = (forest.cell_offsets[cells][:, None] + np.arange(n)).reshape(-1)
+        same = np.ones(len(cells), bool)
+        for a in arrays:
+            same &= (a[at].reshape(-1, n) == a[begin : begin + n]).all(axis=1)
+        for kind in self.kinds:
+            same &= kind.same(cells, first)
+        return same
 
 
 class CellTable:
-    """Cells as units: lanes, places of the nodes, ties between them.
+    """Planned cells as units: lanes, places of the nodes, ties between them.
 
-    Parameters
-    ----------
-    forest : Forest
-        Of these cells alone, by which nodes and cells are numbered.
-    cut : Cut
-        Of its trees.
-    most : int
-        Most nodes of a segment.
-    first : (num_cells,) int64
-        Number of the first node of each cell in the network.
+    `cut` is of the trees of `forest`, with `most` nodes in a segment; `first` as of `PlannedCells`.
     """
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:

@@ -40,22 +40,7 @@ def make(job: Job) -> BlockEpochs:
 
 
 class BlockEpochs(CellsRun):
-    """Epochs of cells that fit into a work-group, some of them in each.
-
-    Parameters
-    ----------
-    *given
-        Of `CellsRun`.
-    limits : Limits, optional
-        Default: those of the device.
-    segment, units, by_node : int and bool, optional
-        See `plan_epochs`.
-
-    Raises
-    ------
-    InputError
-        A cell is too large for a work-group.
-    """
+    """Epochs of cells that fit into a work-group; options are those of `plan_epochs`."""
 
     def __init__(
         self,
@@ -202,7 +187,7 @@ class _Launch:
                 n: cla.zeros_like(self._d) for n in ("all_f1", "all_f2", "all_inverse")
             }
             self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, run.dtype)
-            size = len(plan.cells) * dense
+            size = len(plan.cells.numbers) * dense
             self._arrays["tree_inverses"] = cla.zeros(self.queue, size, run.dtype)
             self._factor()
         self._samples = False
@@ -251,27 +236,28 @@ class _Launch:
         )
         self._k = self._packed(partial(values.at, "constant_b"))
         self._arrays |= {"all_d": self._d, "all_c": self._packed(over_dt), "all_k": self._k}
-        for kind, (start, instances) in zip(self.spec.kinds, plan.instances, strict=True):
+        assert plan.sites is not None
+        for kind, (start, instances) in zip(self.spec.kinds, plan.sites.instances, strict=True):
             self._arrays[f"{kind.name}__start"] = integers(start)
             self._arrays[f"{kind.name}__list"] = integers(instances)
-        self._arrays["slots"] = integers(plan.slots)
+        self._arrays["slots"] = integers(plan.sites.slots)
 
     def _upload_lists(self, lists: NodeLists) -> None:
         integers, reals = self._shared.integers, self._shared.reals
         size, held = max(1, lists.state_lines * self.spec.warp), 3 * self.spec.capacity
-        self._values = reals(lists.values)
+        self._values = reals(lists.numbers.values)
         self._arrays |= {
             "homes": integers(lists.homes),
             "instances": integers(lists.instances),
             "node_lists": integers(lists.rows),
-            "node_places": integers(lists.places),
-            "node_members": integers(lists.members),
-            "node_scalars": reals(lists.scalars),
+            "node_places": integers(lists.lanes.places),
+            "node_members": integers(lists.numbers.members),
+            "node_scalars": reals(lists.numbers.scalars),
             "node_values": self._values,
             "node_states": cla.empty(self.queue, size, self._run.dtype),
         }
         if self.spec.far:
-            size = held * len(self.plan.cells)
+            size = held * len(self.plan.cells.numbers)
             self._arrays["far_held"] = cla.empty(self.queue, size, self._run.dtype)
 
     def _factor(self) -> None:
@@ -283,8 +269,8 @@ class _Launch:
 
     def _numbers(self) -> dict[str, program.Argument]:
         """Return the first arguments of both kernels."""
-        num = np.int32
-        return {"first_step": num(0), "num_steps": num(0), "num_units": num(len(self.plan.cells))}
+        num, cells = np.int32, len(self.plan.cells.numbers)
+        return {"first_step": num(0), "num_steps": num(0), "num_units": num(cells)}
 
     def bind(self, samples: list[cla.Array | np.int32]) -> None:
         """Take the arguments for samples; none: record no states and currents."""
@@ -298,7 +284,7 @@ class _Launch:
             run.dtype.type,
             replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
         )
-        series = spec.numbers if spec.takes_series else {}
+        series = spec.series_numbers.arguments if spec.takes_series else {}
         given: dict[str, program.Argument] = {
             **self._numbers(),
             **self._arrays,
@@ -347,7 +333,7 @@ class _Launch:
         assert lists is not None
         kind = self.model.kinds[k]
         name = [n for n, v in kind.parameters.items() if np.ndim(v)][index]
-        offset, places = lists.places_of(k, name)
+        offset, places = lists.numbers.places_of(k, name)
         return Storage(self._values, offset, (k, id(self)), lambda: places)
 
     def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
@@ -366,7 +352,7 @@ class _Launch:
     def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray) -> bool:
         if self._spread is None:
             self._spread = Spread(self.queue, self._run.dtype, self.model)
-            self._of_nodes = [self._shared.integers(a) for a in lists.places_of_nodes]
+            self._of_nodes = [self._shared.integers(a) for a in lists.numbers.places_of_nodes]
         put, (at, node) = self._spread.values, self._of_nodes
         put(self._values, at, node, total, WARP)
         if self._run.decisions.inflow:

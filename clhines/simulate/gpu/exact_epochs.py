@@ -104,25 +104,27 @@ class ExactEpochs(ArenaRun):
         lists, table, words = plan.lists, plan.table, node_words(self.model)
         assert lists is not None
         units, homes = plan.units.copy(), lists.homes.copy()
-        active, rows = np.where(lists.nodes < 0, -1, words[lists.nodes]), lists.rows.copy()
+        nodes, rows = lists.lanes.nodes, lists.rows.copy()
+        active = np.where(nodes < 0, -1, words[nodes])
         rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
         homes[:, 5] = first_active(self.model, units[:, 6])
         units[:, 0] += base
         ints = {
             "units": units, "rows": table.rows.rows, "links": table.lanes.links,
             "children": table.lanes.children, "homes": homes, "instances": lists.instances,
-            "node_lists": rows, "node_places": lists.places, "node_members": lists.members,
+            "node_lists": rows, "node_places": lists.lanes.places,
+            "node_members": lists.numbers.members,
             "node_active": active,
         }  # fmt: skip
         reals = {
             "all_tie": _of_lanes(table, "tie", self.model.u),
             "all_up": _of_lanes(table, "up", self.model.u),
-            "node_scalars": lists.scalars, "node_values": lists.values,
+            "node_scalars": lists.numbers.scalars, "node_values": lists.numbers.values,
             "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
         given = {name: self._some(a, np.dtype(np.int32)) for name, a in ints.items()}
         given |= {name: self._some(a, self.dtype) for name, a in reals.items()}
-        return _Launch(plan, base, {**given, "num_units": np.int32(len(plan.cells))})
+        return _Launch(plan, base, {**given, "num_units": np.int32(len(plan.cells.numbers))})
 
     def _some(self, values: np.ndarray, dtype: np.dtype) -> cla.Array:
         """Numbers on the device, one at least."""
@@ -151,7 +153,7 @@ class ExactEpochs(ArenaRun):
             assert lists is not None and isinstance(plan, ExactEpochSpec)
             launch.spec, numbers = with_blocks(plan, spec, lists, self.variables, self.epoch)
             if plan.far:
-                held = 3 * plan.capacity * max(1, len(launch.plan.cells))
+                held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
 

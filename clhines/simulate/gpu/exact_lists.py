@@ -57,16 +57,8 @@ def with_blocks(
 ) -> tuple[ExactEpochSpec, list[float]]:
     """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
 
-    Parameters
-    ----------
-    spec : ExactEpochSpec
-        Of the plan.
-    functions : ArenaSpec
-    lists : NodeLists
-    variables : Variables
-        Their ions' variables that nothing changes are arguments where they are one number.
-    epoch : int
-        Most steps of a launch.
+    Variables of ions that nothing changes are arguments where they are one number; `epoch` is the
+    most steps of a launch.
     """
     model, numbers = variables.model, list[float]()
     ions = _constant_ions(functions.kinds, variables, numbers)
@@ -74,7 +66,7 @@ def with_blocks(
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
-        uniform, given = lists.uniform[k], list(ions)
+        uniform, given = lists.numbers.uniform[k], list(ions)
         varying = [n for n, value in kind.parameters.items() if np.ndim(value)]
         of_lane = [n for n in varying if n not in uniform]
         for name, value in kind.parameters.items():

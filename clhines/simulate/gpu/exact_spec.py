@@ -25,30 +25,16 @@ MECHANISMS = ~HAS_SPECIAL  # the others
 class EpochBlocks(KindBlocks):
     """A kind in the lists of an epoch.
 
-    Attributes
-    ----------
-    given : tuple of (role, name, expression)
-        Parameters and variables of ions that are not read from their arena.
-    held : bool
-        Currents come right after the states' step, with the states in variables.
-    num_values : int
-        Lines of values of an instance in a list.
-    quick : bool
-        Functions are those of `rates.side_by_side`.
-    lined : bool
-        States of a launch are in the lines of the lists, in local memory where `local`; they are
-        in their arena before and after it, and where something of it is recorded.
-    sums : bool
-        Currents of ions are added up.
+    Between launches, and for what is recorded, `lined` states are in their arena, too.
     """
 
-    given: tuple[tuple[str, str, str], ...] = ()
-    held: bool = False
-    num_values: int = 0
-    quick: bool = False
-    lined: bool = False
-    local: bool = False
-    sums: bool = True
+    given: tuple[tuple[str, str, str], ...] = ()  # role, name, source: not read from their arena
+    held: bool = False  # currents come right after the states' step, with states in variables
+    num_values: int = 0  # lines of values of an instance in a list
+    quick: bool = False  # functions are those of `rates.side_by_side`
+    lined: bool = False  # states are in lines of the lists during a launch
+    local: bool = False  # these lines are in local memory
+    sums: bool = True  # currents of ions are added up
 
     @property
     def alone(self) -> bool:
@@ -101,25 +87,7 @@ class EpochBlocks(KindBlocks):
 
 @dataclass(frozen=True)
 class ExactEpochSpec(EpochSpec):
-    """Numbers and switches of ``epoch_by_node.mako`` for a network with exact times.
-
-    Attributes
-    ----------
-    functions : ArenaSpec or None
-        Whose functions are taken; None in a plan.
-    blocks : tuple of EpochBlocks
-        Kinds as the lists take them.
-    num_numbers : int
-        Reals that are arguments of the kernel.
-    classes : tuple of int
-        Bits of classes of nodes that have statements of their own, without branches.
-    selects : bool
-        The first step of a launch computes new states and leaves them: launches are long.
-    terms : tuple of int
-        Of exponentials, see `tables`.
-    nernst, currents_read : tuple of str
-        Ions whose reversal potential is Nernst's at some node, and whose current a block reads.
-    """
+    """Numbers and switches of ``epoch_by_node.mako`` for a network with exact times."""
 
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "advance": (
@@ -147,18 +115,20 @@ class ExactEpochSpec(EpochSpec):
     }
     special: ClassVar[int] = SPECIAL
     mechanisms: ClassVar[int] = MECHANISMS
-    functions: ArenaSpec | None = field(default=None, repr=False)
+    functions: ArenaSpec | None = field(default=None, repr=False)  # None in a plan
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
-    num_numbers: int = field(default=0, repr=False)
-    classes: tuple[int, ...] = field(default=(), repr=False)
-    selects: bool = field(default=False, repr=False)
-    terms: tuple[int, ...] = field(default=(), repr=False)
-    nernst: tuple[str, ...] = field(default=(), repr=False)
-    currents_read: tuple[str, ...] = field(default=(), repr=False)
+    num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
+    classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
+    selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
+    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `tables`
+    nernst: tuple[str, ...] = field(
+        default=(), repr=False
+    )  # ions with Nernst's potential at a node
+    currents_read: tuple[str, ...] = field(default=(), repr=False)  # ions whose current is read
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel."""
-        series = [Parameter(name, "real") for name in self.numbers]
+        series = [Parameter(name, "real") for name in self.series_numbers.arguments]
         return [*self._given(self.kernels[kernel]), *series]
 
     @property
@@ -172,34 +142,14 @@ class ExactEpochSpec(EpochSpec):
         return self.functions is not None and self.functions.grid
 
     @property
+    def loop(self) -> ListLoop:
+        """Source of the loop over the lists."""
+        return ListLoop(self)
+
+    @property
     def num_scalars(self) -> int:
         """Parameters that are one number in each list of nodes."""
         return sum(len(names) for names in self.uniform)
-
-    def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
-        """Begin of what is done for instance `j` of a kind at the node of a lane.
-
-        Parameters
-        ----------
-        kind : EpochBlocks
-        text : str
-            What is done.
-        known : int
-            The bits of the list, where they are known when the kernel is compiled.
-        """
-        space = " " * 12
-        number = f"instances[number * {len(self.blocks)} + {kind.number}] + *m"
-        own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
-        if kind.kind == "density":
-            return f"{space}{'' if known else f'if ({self.present(kind)}) '}{{\n{own}"
-        count = self.present(kind)
-        return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
-
-    def present(self, kind: EpochBlocks) -> str:
-        """Return the expression that is not 0 where a list has a kind; of points how many."""
-        if kind.kind == "density":
-            return f"bits & {hex(1 << self._rank(kind))}"
-        return f"list[{LIST_HEAD + self._rank(kind)}]"
 
     @property
     def sums_apart(self) -> bool:
@@ -220,6 +170,29 @@ class ExactEpochSpec(EpochSpec):
     def hot(self) -> dict[int, EpochBlocks]:
         """Kinds by number, as each step takes them."""
         return {k.number: replace(k, sums=not self.sums_apart) for k in self.blocks}
+
+
+@dataclass(frozen=True)
+class ListLoop:
+    """Source of a lane's loop over its lists: pointers, times, and an instance `j` of a kind."""
+
+    spec: ExactEpochSpec
+
+    def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
+        """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
+        space = " " * 12
+        number = f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
+        own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
+        if kind.kind == "density":
+            return f"{space}{'' if known else f'if ({self.present(kind)}) '}{{\n{own}"
+        count = self.present(kind)
+        return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
+
+    def present(self, kind: EpochBlocks) -> str:
+        """Return the expression that is not 0 where a list has a kind; of points how many."""
+        if kind.kind == "density":
+            return f"bits & {hex(1 << self._rank(kind))}"
+        return f"list[{LIST_HEAD + self._rank(kind)}]"
 
     def is_in(self, known: int, kind: EpochBlocks) -> bool:
         """Whether a density mechanism is in a class."""
@@ -242,7 +215,7 @@ class ExactEpochSpec(EpochSpec):
         return " ".join(reversed(found))
 
     def closing(self, kind: EpochBlocks) -> str:
-        """End of it."""
+        """End of what `opening` begins."""
         space = " " * 12
         step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
         return (f"{space}    }}\n" if kind.kind != "density" else "") + step + f"{space}}}\n"
@@ -262,14 +235,16 @@ class ExactEpochSpec(EpochSpec):
         return [(name, number) for name, number in lines if number]
 
     @property
-    def begin_lists(self) -> str:
+    def begin(self) -> str:
         """Statements that set the pointers to the first instance of a node."""
-        first = f"m = member; p = value + {(4 if self.inflow else 2) * WARP}; state = first_state;"
-        return first + (" local_state = first_local;" if self.local_lines else "")
+        lines = 4 if self.spec.inflow else 2
+        first = f"m = member; p = value + {lines * WARP}; state = first_state;"
+        return first + (" local_state = first_local;" if self.spec.local_lines else "")
 
     def _rank(self, kind: EpochBlocks) -> int:
         """Return the number of a kind among those of its sort."""
-        alike = [k.number for k in self.blocks if (k.kind == "density") == (kind.kind == "density")]
+        density = kind.kind == "density"
+        alike = [k.number for k in self.spec.blocks if (k.kind == "density") == density]
         return alike.index(kind.number)
 
 

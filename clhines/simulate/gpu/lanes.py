@@ -23,22 +23,11 @@ def choose_lanes(
 ) -> EpochSpec | None:
     """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
 
-    Values of cells too large for local memory are in global memory, with exact times.
-
-    Parameters
-    ----------
-    lists : NodeLists
-        Gets places of states.
-    spec : EpochSpec
-        With the least lanes.
-    limits : Limits
-    units : int, optional
-        Most cells of a work-group.
-    busy : bool
-        Many cells are in flight.
+    Values of cells too large for local memory are in global memory, with exact times. `spec` has
+    the least lanes, `lists` get places of states; `busy`: many cells are in flight.
     """
     exact = isinstance(spec, ExactEpochSpec)
-    choices = lists.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
+    choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
     for far, warps in product((False, True) if exact else (False,), choices):
         lanes = warps * WARP
         most = 1 if far else units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS))
@@ -70,10 +59,10 @@ def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpe
     """Keep states in local memory, of as many kinds as there is room for."""
     local, exact = [False] * len(spec.kinds), isinstance(spec, ExactEpochSpec)
     for k, kind in enumerate(spec.kinds):
-        more = spec.local_lines + lists.lines_of(k)
+        more = spec.local_lines + lists.lanes.lines_of(k)
         wider = replace(spec, local_lines=more)
         in_lines = not exact or (kind.density and not kind.takes_events)
-        if in_lines and lists.lines_of(k) and wider.fits(limits):
+        if in_lines and lists.lanes.lines_of(k) and wider.fits(limits):
             spec, local[k] = wider, True
     lists.place_states(local)
     kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))

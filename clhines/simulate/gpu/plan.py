@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -21,19 +20,14 @@ from clhines.model.model import Kind, Model
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.gpu.cells import CellTable
+from clhines.simulate.gpu.cells import CellTable, PlannedCells
 from clhines.simulate.gpu.exact_lists import node_words
 from clhines.simulate.gpu.exact_spec import ExactEpochSpec
 from clhines.simulate.gpu.lanes import LISTS_FULL, choose_lanes
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.rates import side_by_side
-from clhines.simulate.gpu.spec import (
-    MAX_UNITS,
-    SITE,
-    SLOT_RUN,
-    WARP,
-    EpochSpec,
-)
+from clhines.simulate.gpu.sites import InstanceSites
+from clhines.simulate.gpu.spec import MAX_UNITS, WARP, EpochSpec
 from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec, kind_spec
 from clhines.simulate.state.decisions import Decisions
 
@@ -55,48 +49,17 @@ _CELL = 6  # column of a unit
 
 
 class EpochPlan:
-    """Cells that one kernel advances, `units` of them in a work-group.
+    """Cells that one kernel advances, some of them in a work-group.
 
-    Parameters
-    ----------
-    model : Model
-    decisions : Decisions
-    cells : (m,) int64
-        Natural numbers, ascending.
-    like : (k,) int64
-        Those of the whole network that are planned alike, these among them.
-    most : int
-        Most nodes of a segment.
-    dtype : float64 or float32
-    limits : Limits
-    units : int, optional
-        Cells of a work-group; chosen where not given.
-    by_node : bool
-        Whether lanes take nodes, not instances.
-
-    Attributes
-    ----------
-    cells : (m,) int64
-    lists : NodeLists or None
-    units : (m, 8) int64
-        Of each cell what the kernels take, in the order of the plan.
-    spec : EpochSpec
-    instances : list of two integer arrays
-        For each kind where the instances of each work-group begin, and number and `SITE` of each.
-    slots : (2 * num_cells,) or (size,) integer
-        First and end slot of each cell of the model; or `SLOT_RUN` of each place.
-
-    Raises
-    ------
-    InputError
-        A cell is too large for a work-group.
+    `like` are the cells of the whole network that are planned alike, these among them; `most` nodes
+    are in a segment. Lanes take nodes (`lists`) or instances (`sites`). `units`, (m, 8) int64: of
+    each cell what the kernels take. Raises InputError where a cell is too large.
     """
 
     def __init__(
         self,
-        model: Model,
+        cells: PlannedCells,
         decisions: Decisions,
-        cells: np.ndarray,
         like: np.ndarray,
         most: int,
         dtype: DTypeLike,
@@ -104,32 +67,26 @@ class EpochPlan:
         units: int | None = None,
         by_node: bool = False,
     ) -> None:
-        self._model, self._limits, self._dtype = model, limits, np.dtype(dtype)
-        self._decisions = decisions
-        self.cells, self._like, self._most = cells, like, most
-        self._first = model.forest.cell_offsets[cells]
-        forest = model.forest.take(cells)
-        cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
+        self.cells, self._decisions, self._limits = cells, decisions, limits
+        self._like, self._most, self._dtype = like, most, np.dtype(dtype)
+        self.lists: NodeLists | None = None
+        self.sites: InstanceSites | None = None
+        trees = cells.forest.trees
+        cut = cut_trees(trees, most, trees.parent < 0)
         if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
             raise self._too_large(int(cut.lanes.max()))
-        self._forest, self.table = forest, CellTable(forest, cut, most, self._first)
-        table = self.table
-        self.units = table.units.copy()
-        self.units[:, _CELL] = cells[table.units[:, _CELL]]
+        self.table = CellTable(cells.forest, cut, most, cells.first)
+        self.units = self.table.units.copy()
+        self.units[:, _CELL] = cells.numbers[self.units[:, _CELL]]
         self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
-
-    @cached_property
-    def nodes(self) -> np.ndarray:
-        """(k,) int64: natural numbers of the nodes of the cells, in order."""
-        return ranges(self._first, self._forest.sizes)
 
     @property
     def groups(self) -> int:
         """Number of work-groups."""
-        return -(-len(self.cells) // self.spec.units)
+        return -(-len(self.cells.numbers) // self.spec.units)
 
     def _plan(self, lanes: int, units: int | None, by_node: bool) -> EpochSpec:
-        model, limits, table = self._model, self._limits, self.table
+        model, limits, table = self.cells.model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
         make = EpochSpec if not model.exact else ExactEpochSpec
@@ -159,31 +116,29 @@ class EpochPlan:
         most, registers = _BUSY[spec.real, constant] if busy else (0, 0)
         if limits.ptx:
             spec = replace(spec, registers=registers)
-        self.lists: NodeLists | None = None
         if by_node:
             return self._plan_nodes(spec, units)
         for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
-            found, slots = self._list_instances(count)
+            sites = InstanceSites(self.cells, table, count, constant)
+            found = [
+                self._kind_spec(kind, each, not constant, self._factor(kind))
+                for kind, each in zip(model.kinds, sites.most, strict=True)
+            ]
             for local in (True, False):
                 kinds = tuple(replace(kind, local=local) for kind in found)
-                chosen = replace(spec, units=count, slots=slots, kinds=kinds)
+                chosen = replace(spec, units=count, slots=sites.num_slots, kinds=kinds)
                 if not constant and not busy and model.kinds:  # all schedulers of a multiprocessor
                     chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
                 if chosen.fits(limits):
-                    self._pack_instances()
+                    self.sites = sites
                     return chosen
         raise self._too_large(lanes)
 
-    def _one_of_each(self) -> Forest:
-        """One cell of each shape of the whole network that is planned alike."""
-        return _one_of_each(self._decisions.network.forest, self._like)
-
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
         """Plan lists of nodes instead of instances."""
-        table, model, limits = self.table, self._model, self._limits
+        model, limits = self.cells.model, self._limits
         self.lists = NodeLists(
-            model, self.cells, self._forest, self.nodes, table.places_of_all(),
-            table.unit_of_cell, table.units, self._decisions.inflow,
+            self.cells, self.table, self._decisions.inflow,
             (model.area, model.constant_g, node_words(model)) if model.exact else (),
             natural=model.exact,
         )  # fmt: skip
@@ -194,7 +149,7 @@ class EpochPlan:
             kinds=tuple(replace(kind, local=False) for kind in kinds),
             extra=0,
             by_node=True,
-            uniform=tuple(self.lists.uniform),
+            uniform=tuple(self.lists.numbers.uniform),
         )
         busy = self._decisions.num_cells > LISTS_FULL * limits.compute_units
         chosen = choose_lanes(self.lists, spec, limits, units, busy)
@@ -205,7 +160,7 @@ class EpochPlan:
     def _too_large(self, lanes: int) -> InputError:
         limits = self._limits
         return InputError(
-            f"cells of {int(self._model.forest.sizes[self.cells].max())} nodes, {lanes} lanes: "
+            f"cells of {int(self.cells.forest.sizes.max())} nodes, {lanes} lanes: "
             f"too large to stay in {limits.local_bytes} bytes of local memory, with "
             f"{limits.max_work_group} work-items; use engine='steps'"
         )
@@ -228,57 +183,13 @@ class EpochPlan:
         """Lanes of all trees that are planned alike, of which those here may be some."""
         if not self._decisions.split:
             return self.table.lanes
-        trees = self._one_of_each().trees
+        trees = _one_of_each(self._decisions.network.forest, self._like).trees
         cut = cut_trees(trees, self._most, trees.parent < 0)
         number = np.arange(trees.num_trees)
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
-    @cached_property
-    def _instances_of_cells(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each kind, the instances of the cells and the cell of each, as numbered here."""
-        found, ends = [], self._first + self._forest.sizes
-        for kind in self._model.kinds:
-            first = np.searchsorted(kind.node, self._first)
-            count = np.searchsorted(kind.node, ends) - first
-            found.append((ranges(first, count), np.repeat(np.arange(len(count)), count)))
-        return found
-
-    def _list_instances(self, units: int) -> tuple[list[MechanismSpec], int]:
-        """List instances of each group of `units` cells, and the slots that they write to."""
-        table, kinds = self.table, self._model.kinds
-        mine = self._instances_of_cells
-        groups = -(-len(self.cells) // units)
-        none = np.zeros(0, np.int64)
-        nodes = [k.node[i] for k, (i, _) in zip(kinds, mine, strict=True)]
-        cell = np.concatenate([none, *(cell for _, cell in mine)])
-        node = np.concatenate([none, *nodes])
-        node += self._forest.cell_offsets[cell] - self._first[cell]
-        which = np.repeat(np.arange(len(kinds)), [len(i) for i, _ in mine])
-        unit = table.unit_of_cell[cell]
-        place = table.places(node) - table.rows.block_start[unit]
-        order = np.lexsort((which, place, unit))
-        first = np.searchsorted(unit[order] // units, np.arange(groups + 1))
-        slot = np.empty(len(node), np.int64)
-        slot[order] = np.arange(len(node)) - first[unit[order] // units]
-        self._sites, specs = [], []
-        for k, kind in enumerate(kinds):
-            some = np.flatnonzero(which == k)
-            sort = np.lexsort((place[some], unit[some]))
-            some = some[sort]
-            starts = np.searchsorted(unit[some] // units, np.arange(groups + 1))
-            site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
-            self._sites.append((starts, mine[k][0][sort], site))
-            specs.append(
-                self._kind_spec(
-                    kind,
-                    max(1, int(np.diff(starts).max())),
-                    not self._decisions.constant_factors,
-                    _factor_of_capacitance(self._decisions.network, kind, self._dtype),
-                )
-            )
-        most = int(np.diff(first).max()) if kinds else 0
-        self._give_slots(node, cell, slot, most)
-        return specs, most
+    def _factor(self, kind: Kind) -> str:
+        return _factor_of_capacitance(self._decisions.network, kind, self._dtype)
 
     def _kind_spec(self, kind: Kind, most: int, quick: bool, factor: str = "") -> MechanismSpec:
         """Return what the template needs to know; `quick`: rates of lanes side by side."""
@@ -296,35 +207,12 @@ class EpochPlan:
             return found
         return replace(found, source=side_by_side(found.source, found.name, self._limits.ptx))
 
-    def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
-        """Find first slot and number of slots of each cell, or of each place."""
-        constant = self._decisions.constant_factors
-        count = self._model.forest.num_cells if constant else self.table.rows.size
-        key = self.cells[cell] if constant else self.table.places(node)
-        number = np.bincount(key, minlength=count)
-        first = np.full(count, none)
-        np.minimum.at(first, key, slot)
-        self._slots = first, number
-
-    def _pack_instances(self) -> None:
-        """Set `instances` and `slots`, whose numbers have room in their bits."""
-        self.instances = [
-            (starts, np.stack((own, SITE.pack(**site)), axis=1))
-            for starts, own, site in self._sites
-        ]
-        first, number = self._slots
-        self.slots = (
-            np.stack((first, first + number), axis=1).reshape(-1)
-            if self._decisions.constant_factors
-            else SLOT_RUN.pack(first=first, number=number)
-        )
-
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
         """Return `RECORDED` of natural nodes, -1 of those of other cells."""
-        cell = stretch_of(self._model.forest.cell_offsets, nodes)
-        own = np.minimum(np.searchsorted(self.cells, cell), len(self.cells) - 1)
-        here = self.cells[own] == cell
-        moved = self._forest.cell_offsets[own] - self._first[own]
+        cells, cell = self.cells, stretch_of(self.cells.model.forest.cell_offsets, nodes)
+        own = np.minimum(np.searchsorted(cells.numbers, cell), len(cells.numbers) - 1)
+        here = cells.numbers[own] == cell
+        moved = cells.forest.cell_offsets[own] - cells.first[own]
         found = self.table.lane_and_row(np.where(here, nodes + moved, 0))
         return np.where(here, found, -1)
 
@@ -334,12 +222,7 @@ def recorded_lists(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return where the entries of each cell begin, and (r, 2) `RECORDED` and column of each.
 
-    Parameters
-    ----------
-    cell_offsets, plans
-        Of all cells.
-    nodes : (r,) int64
-        Natural, those that are recorded.
+    `nodes`, (r,) natural, are recorded; `plans` are of all cells.
     """
     cells = stretch_of(cell_offsets, nodes)
     order = np.argsort(cells, kind="stable")
@@ -365,22 +248,9 @@ def plan_epochs(
     cells to fill the device: a work-group gives all its cells the lanes and the local memory of
     the largest.
 
-    Parameters
-    ----------
-    model : Model
-    dtype : float64 or float32
-    limits : Limits
-    segment, units : int, optional
-        Most nodes of a segment and cells of a work-group; chosen where not given.
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a part of it; default: of `model`.
-    by_node : bool, optional
-        See `EpochPlan`; by default where a cell is too large otherwise.
-
-    Raises
-    ------
-    InputError
-        A cell is too large for a work-group.
+    `segment` and `units`: most nodes of a segment, cells of a work-group; chosen where not given.
+    `decisions`: of the whole network, where `model` is a part of it. `by_node`: lanes take nodes;
+    by default where a cell is too large otherwise. Raises InputError where one is too large.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -400,9 +270,10 @@ def plan_epochs(
         if by_node is None and not decisions.constant_factors:
             lists = _needs_lists(decisions, like, longest, dtype, limits)
         if lists and not segment:
-            some = _choose_segments(decisions.network, None, False)[0]
-            longest = int(some[forest.shape_of_cell[like]].max())
-        plans.append(EpochPlan(model, decisions, cells, like, longest, dtype, limits, units, lists))
+            short = _choose_segments(decisions.network, None, False)[0]
+            longest = int(short[forest.shape_of_cell[like]].max())
+        some = PlannedCells(model, cells)
+        plans.append(EpochPlan(some, decisions, like, longest, dtype, limits, units, lists))
     return plans
 
 

@@ -11,8 +11,10 @@ doubles is a product with `node_inverse_`, which has no slow path.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 from math import factorial
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,15 +34,9 @@ _OPERAND = re.compile(r"(?:\d[\w.]*(?:(?<=e)[-+]\d+)?|\w+)?")
 
 
 def side_by_side(source: str, prefix: str, quick: bool) -> str:
-    """Return a mechanism's functions with the helpers of ``common/rates.mako``.
+    """Return a mechanism's functions, whose names begin with `prefix`, with these helpers.
 
-    Parameters
-    ----------
-    source : str
-    prefix : str
-        Of the functions' names.
-    quick : bool
-        Divide by `node_inverse_`.
+    `quick`: divide by `node_inverse_`.
     """
     functions = re.split(r"(?<=\n}\n)\n", source)
     kept = [f for f in functions if not _defines(f, prefix)]
@@ -144,6 +140,34 @@ def arguments(real: str) -> dict[str, float]:
     if real == "float":
         return {"nearly_zero": every["nearly_zero"]}
     return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
+
+
+@dataclass(frozen=True)
+class SeriesNumbers:
+    """Numbers of ``common/rates.mako`` in one precision, as its template prints them."""
+
+    near: ClassVar[float] = NEAR
+    weights_from: ClassVar[float] = float(WEIGHTS[0])
+    real: str
+
+    @property
+    def arguments(self) -> dict[str, float]:
+        """Numbers that are arguments of the kernel; as literals they take two instructions."""
+        return arguments(self.real)
+
+    @property
+    def coefficients(self) -> dict[str, str]:
+        """Source of all numbers by name: of ``series__``, or literals."""
+        own, real = self.arguments, np.float64 if self.real == "double" else np.float32
+        return {
+            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
+            for name, value in coefficients(self.real).items()
+        }
+
+    @property
+    def suffix(self) -> str:
+        """End of a literal."""
+        return "" if self.real == "double" else "f"
 
 
 def _short(value: float, reach: Fraction | float, power: int, eps: float) -> float:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
-
 from clhines.plan.by_segment import schedule
 from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
-from clhines.simulate.gpu import rates as epoch_rates
+from clhines.simulate.gpu.rates import SeriesNumbers
 from clhines.simulate.kinds.spec import MechanismSpec, of_each_kind
 from clhines.simulate.records.sampling import REST, TABLES, sampled_source
 
@@ -33,12 +31,7 @@ def varying(kind: MechanismSpec) -> list[str]:
 
 @dataclass(frozen=True)
 class OnChip:
-    """What stays on the chip of a group's cells during a launch, and how their lanes work together.
-
-    Parameters
-    ----------
-    spec : EpochSpec
-    """
+    """What stays on the chip of a group's cells during a launch, and how their lanes share it."""
 
     spec: EpochSpec
 
@@ -108,16 +101,33 @@ class OnChip:
         """Work-items that take instances."""
         return self.apart or self.spec.work_group
 
+    @property
+    def local_bytes(self) -> int:
+        """Local memory that the kernel takes, at most."""
+        spec, factor = self.spec, self.spec.makes_factors
+        held = 0 if spec.far else len(self.held)
+        tree = 7 if self.eliminates else 3
+        reals = spec.units * (held * spec.capacity + tree * spec.lanes)
+        ints = spec.units * 2 * spec.segment
+        if not spec.by_node:
+            ints += sum(k.most for k in spec.kinds)
+        if spec.dense:
+            ints += spec.units * (spec.lanes + 1)
+        if spec.dense and not factor:
+            reals += spec.units * (spec.dense * (spec.dense + 1) + 1)
+        if spec.constant and not factor:
+            reals += spec.units
+        reals += spec.units * spec.local_lines * WARP
+        if spec.has_slots:
+            reals += 2 * (spec.slots + 1)
+            reals += sum(len(k.states) * k.most for k in spec.kinds if k.local)
+        gaps = 8 * (4 + len(spec.kinds))  # before what must lie at a multiple of 8
+        return (8 if spec.real == "double" else 4) * reals + 4 * ints + gaps
+
 
 @dataclass(frozen=True)
 class InstanceCalls:
-    """Expressions and calls for one `instance` of a kind, the `q`-th of the work-group's.
-
-    Parameters
-    ----------
-    spec : EpochSpec
-    kind : MechanismSpec
-    """
+    """Expressions and calls for one `instance` of a kind, the `q`-th of the work-group's."""
 
     spec: EpochSpec
     kind: MechanismSpec
@@ -207,57 +217,7 @@ class InstanceCalls:
 
 @dataclass(frozen=True)
 class EpochSpec(TemplateSpec):
-    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch.
-
-    Attributes
-    ----------
-    real : str
-        ``double`` or ``float``.
-    phase : str
-        ``factor``: the constant factors, once; ``advance``: steps.
-    constant : bool
-        Only the roots' conductances change.
-    inflow : bool
-        There are constant currents.
-    lanes, units : int
-        Lanes of a cell, cells of a work-group.
-    extra : int
-        Further work-items, for the mechanisms alone; with constant factors these have no others.
-    segment : int
-        Most nodes of a segment.
-    capacity : int
-        Values of the largest cell, and one more.
-    rounds : int
-        Most rounds of a cell, 1 or more.
-    before, dense : int
-        With constant factors: after so many rounds at most so many nodes are left, which are solved
-        by the inverse of their matrix; 0 for rounds alone.
-    slots : int
-        Instances of a work-group.
-    secondorder, ptx, fused : bool
-        As in `Model` and `ContractionSpec`.
-    kinds : tuple of MechanismSpec
-    normal : str
-        The functions of the generator, where a kind uses noise.
-    registers : int
-        Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
-    by_node : bool
-        A lane takes a node with all its mechanisms, see `lists`; states are in global
-        memory. Otherwise it takes an instance, and leaves its sums in a slot.
-    uniform : tuple of tuple of str
-        Of each kind the parameters that are one number in each list of nodes.
-    local_lines : int
-        Lines of `WARP` states of a cell that are in local memory.
-    side_by_side : bool
-        Rate functions are those of ``common/rates.mako``, without branches; always `by_node`.
-    detects : bool
-        There are detectors besides those of the somas; they are looked for among the records.
-    samples : bool
-        States or currents are recorded, see `sampling`.
-    far : bool
-        Voltages, pivots and right-hand sides are in global memory, of cells that are too large for
-        local memory; only `by_node`, with one cell a work-group.
-    """
+    """Numbers and switches of the kernels of epochs: one work-item a segment of a branch."""
 
     templates: ClassVar[tuple[str, ...]] = (
         "simulate/epoch_factors",
@@ -318,31 +278,33 @@ class EpochSpec(TemplateSpec):
     warp: ClassVar[int] = WARP
     exact: ClassVar[None] = None  # see `ExactEpochSpec`
     real: str
-    phase: str
-    constant: bool
-    inflow: bool
-    lanes: int
-    units: int
-    extra: int
-    segment: int
-    capacity: int
-    rounds: int
-    before: int
-    dense: int
-    slots: int
+    phase: str  # "factor": the constant factors, once; "advance": steps
+    constant: bool  # only the roots' conductances change
+    inflow: bool  # there are constant currents
+    lanes: int  # of a cell
+    units: int  # cells of a work-group
+    extra: int  # work-items for the mechanisms alone; with constant factors these have no others
+    segment: int  # most nodes of a segment
+    capacity: int  # values of the largest cell, and one more
+    rounds: int  # of a cell at most, 1 or more
+    before: int  # with constant factors: after so many rounds at most `dense` nodes are left, which
+    dense: int  # are solved by the inverse of their matrix; 0 for rounds alone
+    slots: int  # instances of a work-group
     secondorder: bool
     ptx: bool
     fused: bool
     kinds: tuple[MechanismSpec, ...] = ()
-    normal: str = field(default="", repr=False)
-    registers: int = 0
-    by_node: bool = field(default=False, repr=False)
-    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
-    local_lines: int = field(default=0, repr=False)
-    side_by_side: bool = field(default=False, repr=False)
-    samples: bool = field(default=False, repr=False)
-    detects: bool = field(default=False, repr=False)
-    far: bool = field(default=False, repr=False)
+    normal: str = field(default="", repr=False)  # source of the generator, where a kind uses noise
+    registers: int = 0  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
+    by_node: bool = field(default=False, repr=False)  # lanes take nodes, see `lists`
+    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number in each list
+    local_lines: int = field(default=0, repr=False)  # of states of a cell, in local memory
+    side_by_side: bool = field(default=False, repr=False)  # rates of ``common/rates.mako``
+    samples: bool = field(default=False, repr=False)  # states or currents are recorded
+    detects: bool = field(default=False, repr=False)  # there are detectors besides the somas'
+    far: bool = field(
+        default=False, repr=False
+    )  # values of nodes are in global memory: large cells
 
     @property
     def template(self) -> str:  # type: ignore[override]
@@ -358,7 +320,7 @@ class EpochSpec(TemplateSpec):
         if not self.advances:
             return found
         if self.takes_series:
-            found += [Parameter(name, "real") for name in self.numbers]
+            found += [Parameter(name, "real") for name in self.series_numbers.arguments]
         for kind in self.kinds:
             if self.by_node:
                 found += of_each_kind(self.of_kind[1:], (kind,))
@@ -446,26 +408,9 @@ class EpochSpec(TemplateSpec):
         return LIST_HEAD + sum(not kind.density for kind in self.kinds)
 
     @property
-    def coefficients(self) -> dict[str, str]:
-        """Numbers of ``common/rates.mako`` by name as source: of `series__`, or literals."""
-        own, real = self.numbers, np.float64 if self.real == "double" else np.float32
-        return {
-            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
-            for name, value in epoch_rates.coefficients(self.real).items()
-        }
-
-    @property
-    def numbers(self) -> dict[str, float]:
-        """Numbers that are arguments of the kernel; as literals they take two instructions."""
-        return epoch_rates.arguments(self.real)
-
-    @property
-    def suffix(self) -> str:
-        """End of a literal."""
-        return "" if self.real == "double" else "f"
-
-    near: ClassVar[float] = epoch_rates.NEAR
-    weights_from: ClassVar[float] = float(epoch_rates.WEIGHTS[0])
+    def series_numbers(self) -> SeriesNumbers:
+        """Numbers of the rate functions' series."""
+        return SeriesNumbers(self.real)
 
     @property
     def build_options(self) -> tuple[str, ...]:
@@ -517,29 +462,6 @@ class EpochSpec(TemplateSpec):
         return f"{kind.name}_constants({', '.join(given)});"
 
     @property
-    def local_bytes(self) -> int:
-        """Local memory that the kernel takes, at most."""
-        factor = self.phase == "factor"
-        held = 0 if self.far else len(self.chip.held)
-        tree = 7 if factor or not self.constant else 3
-        reals = self.units * (held * self.capacity + tree * self.lanes)
-        ints = self.units * 2 * self.segment
-        if not self.by_node:
-            ints += sum(k.most for k in self.kinds)
-        if self.dense:
-            ints += self.units * (self.lanes + 1)
-        if self.dense and not factor:
-            reals += self.units * (self.dense * (self.dense + 1) + 1)
-        if self.constant and not factor:
-            reals += self.units
-        reals += self.units * self.local_lines * WARP
-        if self.has_slots:
-            reals += 2 * (self.slots + 1)
-            reals += sum(len(k.states) * k.most for k in self.kinds if k.local)
-        gaps = 8 * (4 + len(self.kinds))  # before what must lie at a multiple of 8
-        return (8 if self.real == "double" else 4) * reals + 4 * ints + gaps
-
-    @property
     def of_factors(self) -> EpochSpec:
         """The kernel that works out the constant factors of this one."""
         return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="", samples=False)
@@ -549,7 +471,7 @@ class EpochSpec(TemplateSpec):
         kernels = (self, self.of_factors) if self.constant else (self,)
         return (
             self.work_group <= limits.max_work_group
-            and max(k.local_bytes for k in kernels) <= limits.local_bytes
+            and max(k.chip.local_bytes for k in kernels) <= limits.local_bytes
             and (self.lanes == WARP or self.units <= _NAMED_BARRIERS)
             and self.units <= MAX_UNITS
             and self.slots <= SITE.most("slot")

@@ -44,6 +44,7 @@ class CopiedSteps(Steps):
         self, model: CopiedModel, queue: cl.CommandQueue, dtype: np.dtype, **options: Any
     ) -> None:
         self._waiting: Variables | None = None
+        self._tiled: Tiled | None = None  # what is on the device, unless it was of all copies
         self._loaded: dict[str, np.ndarray] | None = None  # of one copy, and nothing since
         self._tiler = Tiler(queue, dtype, model.copies)
         super().__init__(model, queue, dtype, **options)
@@ -93,9 +94,9 @@ class CopiedSteps(Steps):
         if self._waiting is None:
             return
         given, self._waiting = self._waiting, None
-        if given.model is self.model.once:
-            given = Tiled(given, self.model, self.wires)
-        super().build(given)
+        of_one = given.model is self.model.once
+        self._tiled = Tiled(given, self.model, self.wires) if of_one else None
+        super().build(given if self._tiled is None else self._tiled.variables)
         once = self.model.once
         number = node_numbers(once)
         at = self.arenas["ints"].offset["place_of"]
@@ -103,9 +104,9 @@ class CopiedSteps(Steps):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
-        if isinstance(variables, Tiled):
+        if self._tiled is not None:
             self.v[0] = self._tiler.packed(variables.v, self._gather)
-            return tiled_arenas(variables, self._tiler, self.base_d, lambda: self.place)
+            return tiled_arenas(self._tiled, self._tiler, self.base_d, lambda: self.place)
         self.base_d, once = np.tile(self.base_d, self.model.copies), self.base_d
         try:
             return super().fill(variables)
@@ -164,8 +165,8 @@ class CopiedSteps(Steps):
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays of all copies, which `load` takes."""
         self._ready()
-        if isinstance(self.variables, Tiled):
-            self.variables = self.variables.whole()
+        if self._tiled is not None:
+            self.variables, self._tiled = self._tiled.whole(), None
         return super().save()
 
     def save_once(self) -> dict[str, np.ndarray]:

@@ -73,15 +73,7 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeats on a device what is of one copy.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-        Of values that are not whole numbers.
-    copies : int
-    """
+    """Repeats on a device what is of one copy; `dtype` is of values that are no whole numbers."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, copies: int) -> None:
         self.queue, self.dtype, self.copies = queue, np.dtype(dtype), copies
@@ -95,15 +87,9 @@ class Tiler:
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
     def tile(self, once: np.ndarray, whole: cla.Array, begin: int, step: int) -> None:
-        """Repeat rows, each copy after copy; numbers, but not -1, become `step` larger each time.
+        """Repeat (rows, n) values into `whole` from `begin` on, each row copy after copy.
 
-        Parameters
-        ----------
-        once : (rows, n) of the dtype of `whole`
-        whole : array
-        begin : int
-            Where the first row begins there.
-        step : int
+        Whole numbers, but not -1, become `step` larger each time.
         """
         if not once.size:
             return
@@ -118,13 +104,9 @@ class Tiler:
             self._values(self.queue, *size, once.shape[1], self.copies, begin, *arrays)
 
     def packed(self, once: np.ndarray, gather: cla.Array) -> cla.Array:
-        """Values of all copies in the solver's order, of those of one in natural order.
+        """(places,) values of all copies in the solver's order, of (n,) of one in natural order.
 
-        Parameters
-        ----------
-        once : (n,) float64
-        gather : (places,) int32
-            Node at each place, -1 for none.
+        `gather` is the node at each place, -1 for none.
         """
         given = cla.to_device(self.queue, np.ascontiguousarray(once, self.dtype))
         places = len(gather)
@@ -146,15 +128,7 @@ class Tiler:
         return found
 
     def neighbours(self, gather: cla.Array, of_one: np.ndarray) -> list[cla.Array]:
-        """(places,) int32, some of them: what `axial.placed_neighbours` gives, of all copies.
-
-        Parameters
-        ----------
-        gather : (places,) int32
-            Node at each place, -1 for none.
-        of_one : (k, n) int64
-            Result of `axial.neighbours` of one copy.
-        """
+        """`axial.placed_neighbours` of all copies, of (k, n) `axial.neighbours` of one."""
         places, n = len(gather), of_one.shape[1]
         place, found = self._inverted(gather, n * self.copies), list[cla.Array]()
         for some in of_one:
@@ -171,12 +145,7 @@ class Tiler:
     ) -> None:
         """Find the active node at each place, and the place of each, which `ints` has from `begin`.
 
-        Parameters
-        ----------
-        gather : (places,) int32
-            Node at each place, -1 for none.
-        number : (n,) int32
-            Active nodes of one copy, as these are numbered, -1 for others.
+        `number` is that of each active node of one copy, -1 for others.
         """
         given = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
@@ -187,17 +156,11 @@ class Tiler:
 
 
 class TiledArena(Arena):
-    """An arena of which some regions are repeated on the device.
-
-    Parameters
-    ----------
-    tiler : Tiler
-    dtype : dtype
-    """
+    """An arena of which some regions are repeated on the device."""
 
     def __init__(self, tiler: Tiler, dtype: np.dtype) -> None:
         super().__init__(dtype)
-        self._tiler = tiler
+        self._tiler, self.copies = tiler, tiler.copies
         self._plain: list[tuple[int, np.ndarray]] = []
         self._tiles: list[tuple[int, np.ndarray, int]] = []
 
@@ -216,15 +179,9 @@ class TiledArena(Arena):
         self, name: str, rows: np.ndarray, step: int = 0, before: np.ndarray = NONE,
         after: np.ndarray = NONE,
     ) -> None:  # fmt: skip
-        """Add a region of (rows, n) values, each row copy after copy; see `Tiler.tile`.
-
-        Parameters
-        ----------
-        before, after : (k,) array
-            What is in the region once, before and after these.
-        """
+        """Add a region: `before`, (rows, n) values as `Tiler.tile` repeats them, and `after`."""
         once = np.ascontiguousarray(rows, self.dtype)
-        size = once.size * self._tiler.copies
+        size = once.size * self.copies
         begin = self.room(name, len(before) + size + len(after))
         self._tiles.append((begin + len(before), once, step))
         for at, values in ((begin, before), (begin + len(before) + size, after)):
@@ -247,32 +204,20 @@ class TiledArena(Arena):
         return self.array
 
 
-class Tiled(Variables):
-    """Variables of copies: those of wires of all copies, those of nodes and instances of one.
-
-    Parameters
-    ----------
-    once : Variables
-        Of one copy.
-    model : CopiedModel
-    wires : Wires
-        Of the whole.
-    """
+class Tiled:
+    """`variables` of copies: what there is of nodes and instances is of one, the rest of all."""
 
     def __init__(self, once: Variables, model: CopiedModel, wires: Wires) -> None:
-        vars(self).update(vars(once.copy()))
-        self.once, self.copied = once, model
-        self.model, self.wires = model, wires
+        self.once, self.copies, self.variables = once, model.copies, once.copy()
+        self.variables.model, self.variables.wires = model, wires
         copies = Copies(once.model, model, model.sources_of_each(), model.connections_of())
         for field in once.model.schema:
             if field.what in ("queue", "drawn") or field.per not in ("node", "cell", "instance"):
-                self.put(field, copies.tiled(field, once.array(field)))
+                self.variables.put(field, copies.tiled(field, once.array(field)))
 
     def whole(self) -> Variables:
-        """Return the same with all that is of nodes and instances of all copies, too."""
-        found, once, copies = Variables.__new__(Variables), self.once, self.copied.copies
-        kept = {k: a for k, a in vars(self).items() if k not in ("once", "copied")}
-        vars(found).update(kept)
+        """Return variables of which everything is of all copies."""
+        once, copies, found = self.once, self.copies, self.variables.copy()
         found.v, found.failed = np.tile(once.v, copies), np.tile(once.failed, copies)
         found.parameters, found.states, found.outputs = (
             [{k: np.tile(a, copies) for k, a in of_kind.items()} for of_kind in kinds]
@@ -287,24 +232,17 @@ class Tiled(Variables):
 
 
 def tiled_arenas(
-    variables: Tiled, tiler: Tiler, base_d: np.ndarray, place: Callable[[], np.ndarray]
+    tiled: Tiled, tiler: Tiler, base_d: np.ndarray, place: Callable[[], np.ndarray]
 ) -> dict[str, Arena]:
     """Return the arenas of `kinds.layouts.filled_arenas`, with its regions in the same order.
 
-    Parameters
-    ----------
-    variables : Tiled
-    tiler : Tiler
-    base_d : (n,) float64, µS
-        Of one copy.
-    place : function
-        Gives the places of all nodes in the solver's order, where pointers need them. Those of
-        active nodes are left to `Tiler.find_places`.
+    `base_d` is of one copy, µS. `place` gives the places of all nodes in the solver's order, where
+    pointers need them; those of active nodes are left to `Tiler.find_places`.
     """
     mem, ints = TiledArena(tiler, tiler.dtype), TiledArena(tiler, np.dtype(np.int32))
-    clock, model = TiledArena(tiler, np.dtype(np.float64)), variables.once.model
-    copies, n = tiler.copies, model.forest.num_nodes
-    nodes = active_nodes(model)
+    clock, variables = TiledArena(tiler, np.dtype(np.float64)), tiled.variables
+    model, copies = tiled.once.model, tiler.copies
+    nodes, n = active_nodes(model), model.forest.num_nodes
     mem.tile("area", model.area[nodes][None])
     mem.tile("base_d", base_d[nodes][None])
     ints.room("place_of", len(nodes) * copies)
@@ -321,8 +259,8 @@ def tiled_arenas(
         ints.tile(f"advances_{ion.name}", advances[nodes][None])
     for k, kind in enumerate(model.kinds):
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
-    detectors = model.sources.detector_node[detector_order(variables.once)]
-    _tile_first(ints, "first_detector", detectors, nodes, copies)
+    detectors = model.sources.detector_node[detector_order(tiled.once)]
+    _tile_first(ints, "first_detector", detectors, nodes)
     add_detectors(variables, (mem, ints))
     add_wires(variables, (mem, clock, ints))
     if not model.played:
@@ -332,23 +270,21 @@ def tiled_arenas(
     return {"mem": mem, "clock": clock, "ints": ints}
 
 
-def _tile_first(
-    ints: TiledArena, name: str, node: np.ndarray, nodes: np.ndarray, copies: int
-) -> None:
+def _tile_first(ints: TiledArena, name: str, node: np.ndarray, nodes: np.ndarray) -> None:
     """Add where those of each active node begin, of things by node, and their end."""
     begin, count = np.searchsorted(node, nodes), len(node)
-    ints.tile(name, begin[None], count, after=np.array([count * copies]))
+    ints.tile(name, begin[None], count, after=np.array([count * ints.copies]))
 
 
 def _add_kind(
-    variables: Tiled,
+    variables: Variables,
     k: int,
     kind: Kind,
     nodes: np.ndarray,
     place: Callable[[], np.ndarray],
     arenas: tuple[TiledArena, TiledArena],
 ) -> None:
-    (mem, ints), copies, singles = arenas, variables.copied.copies, variables.singles(k)
+    (mem, ints), singles = arenas, variables.singles(k)
     values, empty = variables.parameters[k], np.zeros((0, kind.count))
     given = np.stack([values[n] for n, alone in singles if not alone] or [*empty, NONE]).reshape(
         -1, kind.count) if kind.count else empty  # fmt: skip
@@ -360,12 +296,12 @@ def _add_kind(
     for name, rows in variables.tables[k].items():
         mem.add(f"table_{k}_{name}", rows)
     for name in kind.mechanism.program.random:
-        ids = variables.stream(k, name, np.arange(kind.count * copies))
+        ids = variables.stream(k, name, np.arange(kind.count * mem.copies))
         ints.add(f"stream_{k}_{name}", ids.view(np.int32))
         ints.add(f"drawn_{k}_{name}", variables.drawn[k, name].view(np.int32))
     if is_artificial(kind):
         return
-    _tile_first(ints, f"first_{k}", kind.node, nodes, copies)
+    _tile_first(ints, f"first_{k}", kind.node, nodes)
     ints.tile(f"active_{k}", np.searchsorted(nodes, kind.node)[None], len(nodes))
     for (of, name), node in variables.model.pointers.items():
         if of == k:
