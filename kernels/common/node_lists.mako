@@ -5,7 +5,7 @@
     densities = [k.name for k in kinds if k.density]
     points = [k.name for k in kinds if not k.density]
     has_member = spec.samples or any(k.takes_events or k.uses_noise or not k.density for k in kinds)
-    shared = 4 if spec.inflow else 3   # lines of values before those of the mechanisms
+    shared = 4 if spec.inflow else 2   # lines of values before those of the mechanisms
     scalars = [(kind.name, name) for kind, names in zip(kinds, spec.uniform) for name in names]
     def value(kind, name, literal):
         if literal: return literal
@@ -31,7 +31,9 @@
             __global const real *scalar = node_scalars + q * ${len(scalars)};
 % endif
             const real v = V(place), factor = value[0], d = value[${W}];
-            const real right = value[${2 * W}] * v${f" + value[{3 * W}]" if spec.inflow else ""};
+% if spec.inflow:
+            const real right = value[${3 * W}] - value[${2 * W}] * v;
+% endif
             real sum_i = 0, sum_g = 0, point_i = 0, point_g = 0;
             value += ${shared * W};
 % for k, kind in enumerate(kinds):
@@ -103,6 +105,6 @@
 % endfor
             if (!closes) {
                 W(place) = d + (factor * sum_g + point_g);
-                A(place) = right + (factor * (sum_g * v - sum_i) + (point_g * v - point_i));
+                A(place) = ${"right " if spec.inflow else ""}- (factor * sum_i + point_i);
             }
         }

@@ -3,16 +3,15 @@
 ## all, an inner segment's all but the last. It leaves in a, w and e what gives x from the last node back,
 ##     x[j] = a[j] - w[j] * (the parent's x) - e[j] * (the next node's x),
 ## in my_d, my_b and my_up the row of the last node, and in sum_d and sum_b what the parent loses. Past the
-## end of a segment a = w = 0 and e = -1: x is handed on. Takes d, b and ties of all nodes of the cell.
+## end of a segment a = w = 0 and e = -1: x is handed on. Takes d, b, v and ties of all nodes of the cell; x is
+## the change of v, so that currents between neighbours come of differences of their v.
 <% M = spec.segment %>\
 
         // segments, towards their last nodes
-% if spec.exact:
         // the current from the parent, which the parent loses
         real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
+% if spec.by_node:
         if (used) A(tied_place) += sum_b;
-% else:
-        real sum_b = 0, my_b = 0;
 % endif
         real sum_d = 0, my_d = 1, my_up = is_leaf ? (real)0 : my_tie;
         real less_d = 0;
@@ -25,7 +24,7 @@
         a${j} = A(place${j});
 % else:
         w${j} = D(place${j});
-        a${j} = C(place${j}) * V(place${j})${f" + K(place{j})" if spec.inflow else ""};
+        a${j} = ${f"K(place{j}) - G(place{j}) * V(place{j}) + " if spec.inflow else ""}(tied == ${j} ? sum_b : 0);
 % endif
 % if spec.has_slots:
         w${j} += slot_g[${spec.slot_run.read("first", f"s{j}")}];
@@ -46,12 +45,12 @@
 % for j in range(M):
         {   // past the last that is eliminated nothing changes but x, which is handed on
             const bool goes = ${j} < num_eliminated;
-% if spec.exact and j + 1 < M:   # the last node's tie is 0
-            const real tie = length > ${j} ? tie_of[place${j}] : (real)0;
+            const real tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if spec.by_node else f"TIE(place{j})"};
+% if j + 1 < M:   # the last node's tie is 0
             const real flow = tie * (V(place${j}) - V(place${j + 1}));
             const real d = w${j} - less_d, b = a${j} + flow - less_b;
 % else:
-            const real d = w${j} - less_d, b = a${j} - less_b, tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if spec.by_node else f"TIE(place{j})"};
+            const real d = w${j} - less_d, b = a${j} - less_b;
 % endif
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
@@ -71,7 +70,7 @@
 % if not (spec.ptx and spec.real == "double"):
             less_d = tie * f2;
 % endif
-            less_b = f2 * b${" + flow" if spec.exact and j + 1 < M else ""};
+            less_b = f2 * b${" + flow" if j + 1 < M else ""};
             my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
             a${j} = b * inverse;
             w${j} = f1;

@@ -8,7 +8,7 @@
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
 ## currents, and leaves the node's d and b in W and A; then a lane a segment eliminates, and goes back. States
 ## are in lines of the lists, in global memory or where there is room in local memory. A launch takes the lists
-## once more than it takes steps, which ends the last step. Networks with exact times solve for the change of v.
+## once more than it takes steps, which ends the last step.
 ${part("common/epoch_title")}\
 // Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
@@ -26,11 +26,9 @@ ${part("common/epoch_lane")}\
 ${part("common/rate_constants")}\
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 ${part("common/epoch_local")}\
-% if spec.exact:
     // where the last node of the segment's parent is, less the parent
     const int over = ${spec.link.read("parent", "me.x", "NONE")};
     const int top_row = over == NONE ? 0 : rows_here[(${spec.link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
-% endif
 % for j in range(M):
     real a${j} = 0, w${j} = 0, e${j} = 0;
 % endfor
@@ -67,12 +65,9 @@ ${part(lists)}\
 ${part("common/segment_lane", 8)}\
         const int column = is_inner ? lane : lane - inner;
         __local const int *row = rows_here + (is_inner ? 0 : ${M});
-% if spec.exact:
-        // the node that is tied to the parent's last one: that a step solves for changes of v, currents
-        // between neighbours are of v before it
+        // the node that is tied to the parent's last one
         const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
         const int top_place = parent == NONE ? tied_place : parent + top_row;
-% endif
 ${part("common/segment_places", 8)}\
 ${part("common/segment_sweep")}\
 ${part("common/segment_rounds")}\

@@ -109,9 +109,9 @@ class BlockEpochs(CellsRun):
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`, (n,); whether it can."""
-        if b.any() and not self.decisions.inflow:
+        if (b.any() or g.any()) and not self.decisions.inflow:
             return False
-        done = [launch.set_constants(d, b) for launch in self.launches]
+        done = [launch.set_constants(d, b, g) for launch in self.launches]
         return all(done)
 
     def voltage_arrays(self) -> list[cla.Array]:
@@ -234,8 +234,10 @@ class _Launch:
         self._d = self._packed(
             lambda nodes: over_dt(nodes) + values.at("constant_d", nodes), padding=1.0
         )
+        self._g = self._packed(partial(values.at, "constant_g"))
         self._k = self._packed(partial(values.at, "constant_b"))
-        self._arrays |= {"all_d": self._d, "all_c": self._packed(over_dt), "all_k": self._k}
+        self._arrays |= {"all_d": self._d, "all_g": self._g, "all_k": self._k}
+        self._arrays["all_c"] = self._packed(over_dt)
         assert plan.sites is not None
         for kind, (start, instances) in zip(self.spec.kinds, plan.sites.instances, strict=True):
             self._arrays[f"{kind.name}__start"] = integers(start)
@@ -336,12 +338,13 @@ class _Launch:
         offset, places = lists.numbers.places_of(k, name)
         return Storage(self._values, offset, (k, id(self)), lambda: places)
 
-    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other constant conductances and currents, (n,) float64 in natural order."""
         lists, total = self.plan.lists, self.model.capacitance_over_dt + d
         if lists is not None:
-            return lists.of_own_cells and self._set_lists(lists, total, b)
-        for array, values, padding in ((self._d, total, 1.0), (self._k, b, 0.0)):
+            return lists.of_own_cells and self._set_lists(lists, total, b, g)
+        every = (self._d, total, 1.0), (self._g, g, 0.0), (self._k, b, 0.0)
+        for array, values, padding in every:
             gather = self.plan.table.gather
             packed = np.where(gather < 0, padding, values[gather])
             array[: len(packed)].set(packed.astype(self._run.dtype), self.queue)
@@ -349,13 +352,14 @@ class _Launch:
             self._factor()
         return True
 
-    def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray) -> bool:
+    def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         if self._spread is None:
             self._spread = Spread(self.queue, self._run.dtype, self.model)
             self._of_nodes = [self._shared.integers(a) for a in lists.numbers.places_of_nodes]
         put, (at, node) = self._spread.values, self._of_nodes
         put(self._values, at, node, total, WARP)
         if self._run.decisions.inflow:
+            put(self._values, at, node, g, 2 * WARP)
             put(self._values, at, node, b, 3 * WARP)
         return True
 

@@ -4,8 +4,8 @@ A *class* of nodes is the set of their density mechanisms. Each cell has *lists*
 nodes of one class, and a lane takes one node with all its mechanisms. What lists need lies in
 *lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
 
-    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary; with
-                         exact times (g, k) after d, where there are constant mechanisms
+    values of a list     factor, d, (g, k where there are constant mechanisms,) then of each
+                         mechanism the parameters that vary
     states of a list     of each mechanism its states
     members of a list    of each mechanism the number of its instance in the cell, -1 for none
 
@@ -141,18 +141,16 @@ class LaneNumbers:
         First line of each list.
     places_of_nodes : (k,) int64, (k,) int64
         Place in `values` and natural number of each node: its diagonal is `WARP` after that, its
-        constant current ``3 * WARP``.
+        constant conductance and current ``2 * WARP`` and ``3 * WARP``.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
         self.uniform, self._of_lane = list[tuple[str, ...]](), list[list[str]]()
         self._find_uniform(lanes, model)
         row, lane, nodes = lanes.row, lanes.lane, lanes.natural
-        over_dt = model.capacitance_over_dt[nodes]
-        of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes]]
-        of_node += [over_dt] if not model.exact else []
-        of_node += [model.constant_g[nodes]] if model.exact and inflow else []
-        of_node += [model.constant_b[nodes]] if inflow else []
+        d = model.capacitance_over_dt[nodes] + model.constant_d[nodes]
+        of_node = [np.zeros(len(nodes)), d]
+        of_node += [model.constant_g[nodes], model.constant_b[nodes]] if inflow else []
         zero, each = np.zeros(len(lanes.bits), np.int64), map(len, self._of_lane)
         members = np.stack([zero, *lanes.counts], axis=1)
         given = np.stack([zero, *(c * n for c, n in zip(lanes.counts, each))], axis=1)

@@ -139,7 +139,7 @@ class EpochPlan:
         model, limits = self.cells.model, self._limits
         self.lists = NodeLists(
             self.cells, self.table, self._decisions.inflow,
-            (model.area, model.constant_g, node_words(model)) if model.exact else (),
+            (model.constant_g, *((model.area, node_words(model)) if model.exact else ())),
             natural=model.exact,
         )  # fmt: skip
         plain = not model.exact

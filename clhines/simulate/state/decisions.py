@@ -36,7 +36,7 @@ class Decisions:
     constant_factors : bool
         Whether only the conductances at the roots change.
     inflow : bool
-        Whether a constant mechanism brings current at 0 mV to any node.
+        Whether there are constant mechanisms, or may be.
     """
 
     network: Model
@@ -71,7 +71,9 @@ class Decisions:
             slots=ring_slots(network),
             scale=incoming_scale(network),
             constant_factors=network.constant_factors,
-            inflow=bool(network.stored) or network.of_nodes.any("constant_b"),
+            inflow=bool(network.stored)
+            or network.of_nodes.any("constant_b")
+            or network.of_nodes.any("constant_g"),
         )
 
     @property
