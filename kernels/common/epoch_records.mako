@@ -3,10 +3,10 @@
         for (int q = first_record; q < end_record; ++q) {   // ${spec.recorded}, column
             const int2 it = vload2(q, record_list);
             if ((${spec.recorded.read("lane", "it.x")}) != lane) continue;
-            real seen = ${"v0" if spec.constant else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};
+            real seen = ${"a0" if spec.constant else f"V(column + row[{spec.recorded.read('node', 'it.x')}])"};
 % if spec.constant:
 % for j in range(1, spec.segment):
-            if (${spec.recorded.read("node", "it.x")} == ${j}) seen = v${j};
+            if (${spec.recorded.read("node", "it.x")} == ${j}) seen = a${j};
 % endfor
 % endif
 % if spec.detects:

@@ -4,7 +4,7 @@
 ## Lanes from `active` 0 on take instances, each every step_of_active-th of a kind.
     // states of the group's instances
     const int active = lid${f" - {spec.lanes * spec.units}" if spec.chip.apart else ""}, step_of_active = ${spec.chip.step_of_active};
-    // conductance and current into the node; the last of all is 0
+    // conductance, and current into the node${" without its part at v" if spec.constant else ""}; the last of all is 0
     __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];
     if (lid == 0) slot_g[${spec.slots}] = slot_h[${spec.slots}] = 0;
 % for calls in spec.instances:

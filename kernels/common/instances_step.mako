@@ -73,7 +73,7 @@
                 g *= factor;
 % endif
                 slot_g[${spec.site.read("slot", "site")}] = g;
-                slot_h[${spec.site.read("slot", "site")}] = -i;
+                slot_h[${spec.site.read("slot", "site")}] = ${"g * v - i" if spec.constant else "-i"};
             }
 % endfor
 % endfor

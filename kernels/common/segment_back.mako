@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 ## Back from the root: the rounds of the tree in the other order, so that a lane's parent and child of the
 ## moment have their x; then each segment from its last node to its first. Leaves v of all nodes where the
-## kernel keeps it: in registers v (constant factors), else in V.
+## kernel keeps it: in registers a (constant factors), else in V.
 % if spec.chip.tree_rounds:
         do {
             --r;
@@ -25,12 +25,9 @@
 % for j in reversed(range(spec.segment)):
 % if spec.constant:
         x = a${j} * INVERSE(place${j}) - F1(place${j}) * top - e${j} * x;
-        v${j} += ${"2 * x" if spec.secondorder else "x"};
+        a${j} = ${f"2 * x - v{j}" if spec.secondorder else "x"};
 % else:
         x = a${j} - w${j} * top - e${j} * x;
         if (length > ${j}) V(place${j}) += ${"2 * x" if spec.secondorder else "x"};
 % endif
 % endfor
-% if spec.constant:
-        top_v += ${"2 * top" if spec.secondorder else "top"};
-% endif

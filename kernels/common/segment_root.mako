@@ -23,7 +23,11 @@
 % endif
             my_x = g * reciprocal(pivot);
             const real before = ${"root_v[unit]" if spec.constant else "old_root"};
+% if spec.constant:
+            const real after = ${"2 * my_x - before" if spec.secondorder else "my_x"};
+% else:
             const real after = before + ${"2 * my_x" if spec.secondorder else "my_x"};
+% endif
             tree_b[lane] = my_x;
 % if I:
             root_x[unit] = my_x;

@@ -63,16 +63,16 @@
                     above_d[below] = below_now + next * tree_f2;
                     above_b[below] = below_right + tree_f2 * g;
                 }
-% elif eliminates:
-                const real up = tree_up[lane];
-                tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
+% elif eliminates:   # row sums, see `epoch_factors`
+                const real up = tree_up[lane], next = below != NONE ? tree_up[below] : (real)0;
+                const real row_sum = tree_d[lane] - above_d[lane];
+                tree_inverse = reciprocal(row_sum - up - next);
                 tree_f1 = up * tree_inverse;
-                tree_d[above] -= up * tree_f1;
+                tree_d[above] -= tree_f1 * row_sum;
                 if (below != NONE) {
-                    const real next = tree_up[below];
                     tree_f2 = next * tree_inverse;
                     tree_up[below] = -up * tree_f2;
-                    above_d[below] += next * tree_f2;
+                    above_d[below] += tree_f2 * row_sum;
                 }
 % endif
 % if solves and not whole:

@@ -3,7 +3,7 @@
 ## elsewhere. A lane keeps its nodes' v in registers; a step moves b alone, and the roots' pivots. With
 ## mechanisms some lanes of the group have these (`instances_step`), at the same time as the others go towards
 ## the root: on NVIDIA's GPUs in a loop of their own, so both loops meet as often (GATHER, twice a step).
-<% M = spec.segment %>\
+<% M, half = spec.segment, spec.secondorder %>\
 ${part("common/epoch_title")}\
 // f1, f2 and 1 / d are constants of the run; only b moves, and the root's pivot.
 % if spec.instances:
@@ -22,7 +22,7 @@ ${part("common/epoch_local")}\
     const int column = is_inner ? lane : lane - inner;
     __local const int *row = rows_here + (is_inner ? 0 : ${M});
 % for j in range(M):
-    real a${j} = 0, v${j} = 0, e${j} = 0;
+    real a${j} = 0${f", v{j} = 0" if half else ""}, e${j} = 0;
 % endfor
 ${part("common/segment_places", 4)}\
     real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
@@ -32,19 +32,11 @@ ${part("common/segment_places", 4)}\
         tree_inverse = tree_factors[3 * (mine.s7 + lane) + 2];
     }
 % for j in range(M):
-    v${j} = length > ${j} ? all_v[mine.s0 + place${j}] : 0;
+    a${j} = length > ${j} ? all_v[mine.s0 + place${j}] : 0;
     e${j} = length > ${j} ? all_f2[mine.s0 + place${j}] : -1;
 % endfor
-    // the tie with the last node of the parent, of whose v each lane keeps its own copy
-    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;
-    const int tied = !used || parent == NONE ? NONE : is_leaf ? length - 1 : 0;
-    const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};
-    real top_v = parent == NONE ? 0 : all_v[mine.s0 + parent + rows_here[over - 1]];
-    __local real root_v[UNITS], root_c[UNITS];
-    if (is_root) {
-        root_v[unit] = v0;
-        root_c[unit] = all_c[mine.s0 + place0];
-    }
+    __local real root_v[UNITS];
+    if (is_root) root_v[unit] = a0;
     const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
@@ -78,22 +70,16 @@ ${part("common/instances_step")}\
 % endif
 
         // segments, towards their last nodes
-        // the current from the parent, which the parent loses
-        real tied_v = v0;
-% for j in range(1, M):
-        tied_v = tied == ${j} ? v${j} : tied_v;
-% endfor
-        const real flow = tied == NONE ? (real)0 : my_tie * (tied_v - top_v);
-        real sum_b = flow, my_b = 0;
+        real sum_b = 0, my_b = 0;
         real less_b = 0;
 % for j in range(M):
-        {
-            const real ahead = ${f"TIE(place{j}) * (v{j} - v{j + 1})" if j + 1 < M else "0"};
-            a${j} = ${f"(K(place{j}) - G(place{j}) * v{j}) + " if spec.inflow else ""}(tied == ${j} ? flow : 0) + ahead - less_b;
-            my_b = length > ${j} ? a${j} : my_b;
-            sum_b += F1(place${j}) * a${j};
-            less_b = e${j} * a${j}${" + ahead" if j + 1 < M else ""};
-        }
+% if half:
+        v${j} = a${j};
+% endif
+        a${j} = C(place${j}) * a${j} + ${f"(K(place{j}) - less_b)" if spec.inflow else "-less_b"};
+        my_b = length > ${j} ? a${j} : my_b;
+        sum_b += F1(place${j}) * a${j};
+        less_b = e${j} * a${j};
 % endfor
 ${part("common/segment_rounds")}\
 ${part("common/segment_root")}\
@@ -106,7 +92,7 @@ ${part("common/epoch_records")}\
 
     // back to memory
 % for j in range(M):
-    if (length > ${j}) all_v[mine.s0 + place${j}] = v${j};
+    if (length > ${j}) all_v[mine.s0 + place${j}] = a${j};
 % endfor
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
 ${part("common/instances_end")}\

@@ -3,6 +3,10 @@
 ## segments by lane (of its root: the pivot), and with `dense` the inverse of the matrix of the tree's last
 ## part. Tables and order of elimination are those of the kernel that uses them, `epoch_constant`: a step there
 ## finds each number where its own elimination would have put it.
+## The diagonal is that of a conductance matrix: row sum less the entries with neighbours, all of one sign. So D
+## has row sums, C/dt and constant conductances; they are eliminated in place of the diagonal, and a pivot is
+## worked out of the row sum and the neighbours that are left. Nothing is subtracted: however short
+## compartments are, factors have few roundings, and a resting cell stays where it is.
 <% M, I = spec.segment, spec.dense %>\
 ${part("common/epoch_title")}\
 ${part("common/epoch_functions")}
@@ -26,13 +30,13 @@ ${part("common/epoch_local")}\
 % for j in range(M):
         if (length > ${j}) {
             const int place = column + row[${j}];
-            my_d = D(place) - less_d;
+            my_d = D(place) - less_d;   // the row sum
             if (is_leaf && length == ${j + 1}) my_up = my_tie;
             if (is_leaf || length > ${j + 1}) {
-                const real tie = TIE(place), inverse = reciprocal(my_d);
+                const real tie = TIE(place), inverse = reciprocal(my_d - my_up - tie);
                 const real f1 = my_up * inverse, f2 = tie * inverse;
-                sum_d += my_up * f1;
-                less_d = tie * f2;
+                sum_d += f1 * my_d;
+                less_d = f2 * my_d;
                 my_up *= -f2;
                 all_f1[mine.s0 + place] = f1;
                 all_f2[mine.s0 + place] = f2;

@@ -231,9 +231,8 @@ class _Launch:
         def over_dt(nodes: np.ndarray) -> np.ndarray:
             return values.at("capacitance", nodes) / dt
 
-        self._d = self._packed(
-            lambda nodes: over_dt(nodes) + values.at("constant_d", nodes), padding=1.0
-        )
+        of_d = "constant_g" if self.spec.constant else "constant_d"  # row sums, or the diagonal
+        self._d = self._packed(lambda nodes: over_dt(nodes) + values.at(of_d, nodes), padding=1.0)
         self._g = self._packed(partial(values.at, "constant_g"))
         self._k = self._packed(partial(values.at, "constant_b"))
         self._arrays |= {"all_d": self._d, "all_g": self._g, "all_k": self._k}
@@ -340,7 +339,8 @@ class _Launch:
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other constant conductances and currents, (n,) float64 in natural order."""
-        lists, total = self.plan.lists, self.model.capacitance_over_dt + d
+        lists = self.plan.lists
+        total = self.model.capacitance_over_dt + (g if self.spec.constant else d)
         if lists is not None:
             return lists.of_own_cells and self._set_lists(lists, total, b, g)
         every = (self._d, total, 1.0), (self._g, g, 0.0), (self._k, b, 0.0)

@@ -52,10 +52,9 @@ class OnChip:
             return "d", "tie"
         if self.spec.by_node:
             return "w", "a", "v"
-        inflow = ("g", "k") if self.spec.inflow else ()
         if self.spec.constant:
-            return "f1", "inverse", "tie", *inflow
-        return "c", "d", "tie", *inflow, "v"
+            return "c", "f1", "inverse", *(("k",) if self.spec.inflow else ())
+        return "c", "d", "tie", *(("g", "k") if self.spec.inflow else ()), "v"
 
     def begin_of(self, name: str) -> str:
         """Return the first value of place k of an array of `held`."""
@@ -116,7 +115,7 @@ class OnChip:
         if spec.dense and not factor:
             reals += spec.units * (spec.dense * (spec.dense + 1) + 1)
         if spec.constant and not factor:
-            reals += 2 * spec.units
+            reals += spec.units
         reals += spec.units * spec.local_lines * WARP
         if spec.has_slots:
             reals += 2 * (spec.slots + 1)
@@ -177,8 +176,6 @@ class InstanceCalls:
     def factor(self) -> str:
         """Factor of current and conductance."""
         kind = self.kind
-        if kind.factor and self.spec.constant:
-            return f"root_c[{SITE.read('cell', 'site')}] * {kind.factor}"
         if kind.factor:
             return f"{self._of_node(0)} * {kind.factor}"
         return f"{kind.name}__factor[instance]"
@@ -243,8 +240,8 @@ class EpochSpec(TemplateSpec):
             "const real *restrict tree_factors if uses_factors",
             "const real *restrict tree_inverses if uses_factors",
             "const real *restrict all_c if advances and by_place",
-            "const real *restrict all_g if flows and by_place",
-            "const real *restrict all_k if flows and by_place",
+            "const real *restrict all_g if flows",
+            "const real *restrict all_k if advances and by_place",
             "real *restrict all_v if advances",
             "const int *restrict homes if by_node, const int *restrict instances if by_node",
             "const int *restrict node_lists if by_node, const int *restrict node_places if by_node",
@@ -377,8 +374,8 @@ class EpochSpec(TemplateSpec):
 
     @property
     def flows(self) -> bool:
-        """Whether the kernel takes constant conductances and currents."""
-        return self.advances and self.inflow
+        """Whether constant conductances take currents of v from what a step begins with."""
+        return self.advances and self.by_place and self.inflow and not self.constant
 
     @property
     def uses_factors(self) -> bool:
