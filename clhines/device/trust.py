@@ -40,11 +40,10 @@ from clhines.plan.plan import Limits
 SWITCH = "CLHINES_TRUST"  # any value but "" and "0" leaves the checks out
 FAMILIES = {
     "solve": "solves in vectors",
-    "steps": "channels from texts, by steps",
+    "steps": "channels from texts and NMODL, by steps",
     "epochs": "channels from texts, by epochs",
-    "nmodl-steps": "channels from NMODL, by steps",
-    "nmodl-blocks": "channels from NMODL, by blocks of cells",
-    "nmodl-epochs": "channels from NMODL, by epochs",
+    "blocks": "channels from NMODL, by blocks of cells",
+    "lists": "channels from NMODL, by epochs",
 }  # joined by "+": one after another in one process
 PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three
 MEMORY = 4 << 30  # bytes that a problem may take on a CPU
@@ -153,7 +152,7 @@ def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
     except DeviceError as error:
         _log.info("%s", error)
         return False
-    if family == "nmodl-blocks" and found.vector_bytes <= np.dtype(dtype).itemsize:
+    if family == "blocks" and found.vector_bytes <= np.dtype(dtype).itemsize:
         _Process.wrong.add((devices.whole_device(device), family))
         return False
     return True
@@ -190,7 +189,7 @@ def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
 
 def families(device: cl.Device) -> list[str]:
     """Return the families that a device is used for, and its engines in turn."""
-    left = {"nmodl-epochs" if devices.is_cpu(device) else "nmodl-blocks"}
+    left = {"lists" if devices.is_cpu(device) else "blocks"}
     if not devices.has_fp64(device):  # which NMODL needs
         left |= {name for name in FAMILIES if name.startswith("nmodl")}
     found = [name for name in FAMILIES if name not in left]
@@ -209,7 +208,7 @@ def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
     if not own.is_cpu:
         return (own.vector_bytes,)
     halves = [own.vector_bytes >> k for k in range(8)]
-    least = 2 * scalar if family == "nmodl-blocks" else scalar
+    least = 2 * scalar if family == "blocks" else scalar
     return tuple(width for width in halves if width >= 16 or width == least)
 
 

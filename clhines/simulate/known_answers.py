@@ -66,29 +66,25 @@ def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
 
 
 def steps(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells with a channel from a text by steps."""
-    return _network(queue, dtype, "steps", _CHANNEL)
+    """Advance cells with a channel by steps: from a text, then from NMODL; on CPUs in vectors."""
+    said = _network(queue, dtype, "steps", _CHANNEL)
+    return said or _network(queue, dtype, "steps", _NMODL)
 
 
 def epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance the same by epochs; on CPUs in vectors of cells."""
+    """Advance cells with a channel from a text by epochs; on CPUs in vectors of cells."""
     return _network(queue, dtype, "epochs", _CHANNEL)
 
 
-def nmodl_steps(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance cells with a channel from NMODL by steps; on CPUs in vectors of instances."""
-    return _network(queue, dtype, "steps", _NMODL)
-
-
-def nmodl_blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance the same by blocks of cells, on CPUs; not in scalars, which blocks do not have."""
-    if not trust.is_right(queue.device, "nmodl-blocks", dtype):
+def blocks(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance cells with a channel from NMODL by blocks, on CPUs; not in scalars."""
+    if not trust.is_right(queue.device, "blocks", dtype):
         return ""
     return _network(queue, dtype, "epochs-cpu", _NMODL)
 
 
-def nmodl_epochs(queue: cl.CommandQueue, dtype: np.dtype) -> str:
-    """Advance the same by epochs."""
+def lists(queue: cl.CommandQueue, dtype: np.dtype) -> str:
+    """Advance cells with a channel from NMODL by epochs, whose lanes take lists of nodes."""
     return _network(queue, dtype, "epochs-gpu", _NMODL)
 
 
@@ -96,9 +92,8 @@ PROBLEMS: dict[str, Callable[[cl.CommandQueue, np.dtype], str]] = {
     "solve": solve,
     "steps": steps,
     "epochs": epochs,
-    "nmodl-steps": nmodl_steps,
-    "nmodl-blocks": nmodl_blocks,
-    "nmodl-epochs": nmodl_epochs,
+    "blocks": blocks,
+    "lists": lists,
 }
 
 

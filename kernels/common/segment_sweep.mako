@@ -9,14 +9,14 @@
 
         // segments, towards their last nodes
         // the current from the parent, which the parent loses
-        const real down = my_tie * (V(tied_place) - V(top_place));
-        real sum_b = down, my_b = 0;
+        const real drop = V(tied_place) - V(top_place);
+        real sum_b = my_tie * drop, my_b = 0;
 % if spec.by_node:
-        if (used) A(tied_place) += down;
+        if (used) A(tied_place) = FMA(my_tie, drop, A(tied_place));
 % endif
         real sum_d = 0, my_d = 1, my_up = is_leaf ? (real)0 : my_tie;
         real less_d = 0;
-        real less_b = ${"0" if spec.by_node else "is_leaf ? (real)0 : -down"};   // the first node of inner segments gets it
+        real less_b = 0;
         real old_root = 0;
         // what the nodes have before the elimination
 % for j in range(M):
@@ -25,7 +25,7 @@
         a${j} = A(place${j});
 % else:
         w${j} = D(place${j});
-        a${j} = ${f"K(place{j}) - G(place{j}) * V(place{j})" if spec.inflow else "0"};
+        a${j} = ${f"FMA(-G(place{j}), V(place{j}), K(place{j})) + " if spec.inflow else ""}(tied == ${j} ? sum_b : 0);
 % endif
 % if spec.has_slots:
         w${j} += slot_g[${spec.slot_run.read("first", f"s{j}")}];
@@ -48,16 +48,14 @@
             const bool goes = ${j} < num_eliminated;
             const real tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if spec.by_node else f"TIE(place{j})"};
 % if j + 1 < M:   # the last node's tie is 0
-            const real flow = tie * (V(place${j}) - V(place${j + 1}));
-            const real d = w${j} - less_d, so_far = a${j} + flow - less_b;
+            const real drop = V(place${j}) - V(place${j + 1});
+            const real d = w${j} - less_d, b = FMA(tie, drop, a${j} - less_b);
 % else:
-            const real d = w${j} - less_d, so_far = a${j} - less_b;
+            const real d = w${j} - less_d, b = a${j} - less_b;
 % endif
-            const bool is_tied = is_leaf && length == ${j + 1};
-            const real b = ${"so_far" if spec.by_node else "is_tied ? so_far + down : so_far"};
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
-            my_up = is_tied ? my_tie : my_up;
+            my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
 % if spec.ptx and spec.real == "double":   # as `reciprocal`; the next pivot waits for no product
             real y;
             __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(d));
@@ -69,11 +67,11 @@
 % endif
             const real f1 = up * inverse, f2 = tie * inverse;
             sum_d += up * f1;
-            sum_b += f1 * b;
+            sum_b = FMA(f1, b, sum_b);
 % if not (spec.ptx and spec.real == "double"):
             less_d = tie * f2;
 % endif
-            less_b = f2 * b${" + flow" if j + 1 < M else ""};
+            less_b = ${"FMA(f2, b, tie * drop)" if j + 1 < M else "f2 * b"};
             my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
             a${j} = b * inverse;
             w${j} = f1;

@@ -33,6 +33,7 @@ ${part("common/epoch_local")}\
 ${part("common/segment_places", 4)}\
     const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
     // the node that is tied to the parent's last one, and that one
+    const int tied = !used ? NONE : is_leaf ? length - 1 : 0;
     const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
     const int over = parent == NONE ? 1 : ${spec.link.read("length", "links[2 * (mine.s2 + parent)]")};
     const int top_place = parent == NONE ? tied_place : parent + rows_here[over - 1];

@@ -231,7 +231,7 @@ def test_two_engines_in_one_process(stub, fast_queue):
     """The second engine is checked after the first one."""
     started = stub(lambda family, width: "wrong" if family == "epochs+steps" else "right")
     Simulation(network(), queue=fast_queue, engine="epochs")
-    with pytest.raises(DeviceError, match="by epochs, then channels from texts, by steps"):
+    with pytest.raises(DeviceError, match="by epochs, then channels from texts and NMODL, by steps"):
         Simulation(network(), queue=fast_queue, engine="steps")
     trust.forget()
     assert Simulation(network(), queue=fast_queue, engine="steps").engine == "steps"
@@ -249,7 +249,7 @@ def test_the_doctor_tells(stub, fast_queue):
     assert all("vectors have 8 bytes there" in f.advice for f in doctor.answers())
 
 
-FAMILIES = [name for name in trust.FAMILIES if name != "nmodl-epochs"]
+FAMILIES = [name for name in trust.FAMILIES if name != "lists"]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -257,8 +257,8 @@ FAMILIES = [name for name in trust.FAMILIES if name != "nmodl-epochs"]
 def test_problems_are_solved_and_faults_seen(fast_queue, needs, monkeypatch, family, dtype):
     needs(fast_queue, np.float64 if family.startswith("nmodl") else dtype)
     monkeypatch.setenv(trust.SWITCH, "1")
-    if family == "nmodl-blocks" and not devices.is_cpu(fast_queue.device):
-        family = "nmodl-epochs"
+    if family == "blocks" and not devices.is_cpu(fast_queue.device):
+        family = "lists"
     problem = known_answers.PROBLEMS[family]
     assert problem(fast_queue, np.dtype(dtype)) == ""
     own, off = (Solver.solve, Simulation.voltages), 1 + 1e3 * np.finfo(dtype).eps * 64

@@ -89,7 +89,7 @@ def make(job: Job) -> CellBlocks:
     blocks = plan_blocks(model, wires_of(model), units, always=job.asked)
     if blocks is None:
         raise InputError("steps are expected to be faster")
-    job.check("nmodl-blocks")
+    job.check("blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
     return CellBlocks(model, blocks, job.queue, job.dtype, job.max_spikes)
 
@@ -107,7 +107,7 @@ class CellBlocks(ArenaRun):
         Spikes that one chunk may have.
     """
 
-    in_vectors, family = True, "nmodl-blocks"
+    in_vectors, family = True, "blocks"
 
     def __init__(
         self,

@@ -137,7 +137,7 @@ class Steps(ArenaRun):
         Of the solver.
     """
 
-    family = "nmodl-steps"
+    family = "steps"
 
     def __init__(
         self,

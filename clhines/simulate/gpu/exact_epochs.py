@@ -48,7 +48,7 @@ class _Launch:
 
 def make(job: Job) -> ExactEpochs:
     """Make a run of epochs; see `Job`."""
-    job.check("nmodl-epochs")
+    job.check("lists")
     return ExactEpochs(job.model, job.queue, job.dtype, job.max_spikes)
 
 
@@ -69,7 +69,7 @@ class ExactEpochs(ArenaRun):
         A cell is too large for a work-group.
     """
 
-    family = "nmodl-epochs"
+    family = "lists"
 
     def restart(self, model: Model) -> bool:
         """Return False: another plan is made for other values."""

@@ -19,6 +19,7 @@ from clhines.model.sources import Sources
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
 from clhines.simulate.events import bins
 from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
+from clhines.simulate.kinds.spec import check_parameters
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
@@ -130,6 +131,7 @@ def _add_kind(
     arenas: tuple[Arena, Arena],
 ) -> None:
     mem, ints = arenas
+    check_parameters(kind, mem.dtype)
     given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
     single = [variables.parameters[k][n][:1] for n, single in variables.singles(k) if single]
     mem.add(f"parameters_{k}", np.concatenate([np.zeros(0), *single, *given]))
