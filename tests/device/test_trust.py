@@ -230,8 +230,9 @@ def test_steps_where_epochs_are_wrong(stub, fast_queue):
 def test_two_engines_in_one_process(stub, fast_queue):
     """The second engine is checked after the first one."""
     started = stub(lambda family, width: "wrong" if family == "epochs+steps" else "right")
+    both = "by epochs, then channels from texts and NMODL, by steps"
     Simulation(network(), queue=fast_queue, engine="epochs")
-    with pytest.raises(DeviceError, match="by epochs, then channels from texts and NMODL, by steps"):
+    with pytest.raises(DeviceError, match=both):
         Simulation(network(), queue=fast_queue, engine="steps")
     trust.forget()
     assert Simulation(network(), queue=fast_queue, engine="steps").engine == "steps"
