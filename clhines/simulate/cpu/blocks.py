@@ -19,29 +19,36 @@ from clhines.arrays import offsets, stretch_of
 from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.model.model import Model
+from clhines.simulate.cpu.kinds import GroupedKind
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
-from clhines.simulate.engines.axial import placed_neighbours
+from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
 from clhines.simulate.engines.exact_steps import ExactSteps
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ExactSpec
+from clhines.simulate.kinds.calls import ExactSpec, KindBlocks
 from clhines.simulate.kinds.layouts import (
-    active_nodes,
+    detector_order,
     filled_arenas,
     is_artificial,
-    node_numbers,
 )
 from clhines.simulate.state.arena import Arena
 
-TOGETHER = 4096  # nodes of cells whose depths are passed together, about
 _log = logging.getLogger(__name__)
-_CHANGES = ("first_step", "num_steps", "first_time", "first_row", "v", "v_other")
+WIDEST = 16  # numbers of OpenCL's vectors
+OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
+_CHANGES = ("first_step", "num_steps", "first_time", "first_row")
 
 
 @dataclass(frozen=True)
 class CellBlocksSpec(ExactSpec):
-    """``blocks.mako``; see `ExactSpec`."""
+    """``blocks.mako``; see `ExactSpec`.
+
+    Attributes
+    ----------
+    tile_widths : tuple of int
+        Cells of tiles.
+    """
 
     template: ClassVar[str] = "simulate/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -51,13 +58,11 @@ class CellBlocksSpec(ExactSpec):
         ),
         "advance": (
             "int num_blocks, int first_step, int num_steps, int first_time, int first_row",
-            "int capacity, int num_v, int num_mem, ulong seed, real dt, double half_dt",
-            "const double *restrict step_begin, const int *restrict active",
-            "const int *restrict above, const int *restrict below, const int *restrict beside",
-            "const real *restrict u, const real *restrict base",
-            "const real *restrict constant_g if constant",
+            "int capacity, int num_nodes, int num_v, int num_mem, ulong seed, real dt",
+            "double half_dt, const double *restrict step_begin, const real *restrict u",
+            "const real *restrict base, const real *restrict constant_g if constant",
             "const real *restrict constant_b if constant",
-            "real *v, real *v_other, real *d, real *b, int *restrict failed",
+            "real *v, real *d, real *b, real *x, int *restrict failed",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "int slots if grid, int num_targets if grid, real scale_of_events if grid",
             "long *restrict incoming if grid, int *restrict grid_count if grid",
@@ -71,11 +76,50 @@ class CellBlocksSpec(ExactSpec):
     }
 
     blocks: ClassVar[bool] = True
+    tile_widths: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, spec: ExactSpec) -> CellBlocksSpec:
+    def of(cls, spec: ExactSpec, model: Model, layout: BlockLayout) -> CellBlocksSpec:
         """Return what blocks of cells take where steps take `spec`."""
-        return cls(**{f.name: getattr(spec, f.name) for f in fields(spec)})
+        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
+        kinds = (
+            GroupedKind.of(kind, model.kinds[kind.number].mechanism, groups, spec.real)
+            if (groups := layout.groups.get(kind.number)) is not None
+            else kind
+            for kind in spec.kinds
+        )
+        return cls(**{**given, "kinds": tuple(kinds)}, tile_widths=tuple(layout.tiles.widths))
+
+    @property
+    def grouped(self) -> tuple[GroupedKind, ...]:
+        """Kinds at nodes."""
+        return tuple(kind for kind in self.kinds if isinstance(kind, GroupedKind))
+
+    @property
+    def group_widths(self) -> list[int]:
+        """Widths of groups."""
+        return sorted({kind.width for kind in self.grouped})
+
+    @property
+    def widths(self) -> list[int]:
+        """Widths of vectors."""
+        return sorted({*self.group_widths, *self.tile_widths} - {1})
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """Ions whose currents are added up in every step: something may need them."""
+        found = set().union(*(kind.currents_of_ions() for kind in self.grouped))
+        return tuple(ion for ion in self.ions if ion in found)
+
+    @property
+    def own_v(self) -> str:
+        """Voltage of node a in functions."""
+        return "v[a]"
+
+    def functions(self, kind: KindBlocks) -> str:
+        """Functions of the blocks of a kind: those for groups are copied to where they are called."""
+        wide = kind.wide if isinstance(kind, GroupedKind) else ""
+        return "\n".join(text for text in (super().functions(kind), wide) if text)
 
     def counts(self, short: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""
@@ -122,22 +166,24 @@ class CellBlocks(ExactSteps):
 
     # -- tables --------------------------------------------------------------------------------
 
+    def _layout(self) -> BlockLayout:
+        """Return where the arenas have what belongs to nodes and instances."""
+        return self._by_place
+
     def _put_matrix(self) -> None:
-        """Put what does not change on the device, by place: parents come before children."""
-        model, forest = self.model, self.model.forest
+        """Put what does not change on the device, by place."""
+        model, most = self.model, self.limits.vector_bytes // self.dtype.itemsize
         self._base_d = model.capacitance_over_dt + model.constant_d
-        self._node = _order(model, self.blocks)
+        twice = 2 * most <= WIDEST and most * self.dtype.itemsize == OF_MANY
+        self._by_place = BlockLayout(model, make_tiles(model, self.blocks, most), most, twice)
+        self._node = self._by_place.nodes
         self._places = len(self._node)
-        self.place = np.argsort(self._node)
-        self._active = cla.to_device(self.queue, node_numbers(model)[self._node])
-        places = placed_neighbours(forest, self._node, self.place)
-        self._neighbours = [cla.to_device(self.queue, some) for some in places]
+        self.place = self._by_place.number(np.arange(self._places))
         self._constant_g = self._packed(model.constant_g)
         self._constant_b, self._u = self._packed(model.constant_b), self._packed(model.u)
         self._base = self._packed(self._base_d)
-        self._d, self._b = cla.zeros_like(self._base), cla.zeros_like(self._base)
-        v = self._packed(model.v_init)
-        self._v = [v, v.copy(self.queue)]
+        self._d, self._b, self._x = (cla.zeros_like(self._base) for _ in range(3))
+        self._v = [self._packed(model.v_init)]
 
     def _packed(self, natural: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, natural[self._node].astype(self.dtype))
@@ -145,20 +191,33 @@ class CellBlocks(ExactSteps):
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
         self._v[0].set(variables.v[self._node].astype(self.dtype), self.queue)
-        arenas = filled_arenas(variables, self.dtype, self.place, self._base_d)
-        ints, wires, bounds = arenas["ints"], self.wires, self.model.forest.cell_offsets
-        first = bounds[self.blocks.cells]
+        layout, model = self._by_place, self.model
+        arenas = filled_arenas(variables, self.dtype, self.place, self._base_d, layout)
+        ints, wires, tiles = arenas["ints"], self.wires, layout.tiles
         ints.add("event_shown", variables.count)
-        netcons, crossing = self.model.netcons, self.blocks.crossing
-        longest = np.full(self.model.sources.count, -np.inf)
+        netcons, crossing = model.netcons, self.blocks.crossing
+        longest = np.full(model.sources.count, -np.inf)
         np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
         arenas["clock"].add("longest", longest)
         arenas["clock"].add("launch_begin", np.zeros(1))
-        ints.add("block_place", first)
-        ints.add("block_node", np.searchsorted(active_nodes(self.model), first))
+        ints.add("block_place", tiles.block_place)
+        ints.add("parents", tiles.parent)
+        for width in tiles.widths:
+            some = tiles.width == width
+            columns = tiles.place, tiles.slots, tiles.parents
+            ints.add(f"tiles_{width}", np.stack(columns, axis=1)[some])
+            self._add_first(ints, f"tile_{width}", tiles.block[some])
+        self._add_groups(arenas)
+        soma = layout.number(model.soma)
+        order = np.argsort(soma, kind="stable")
+        ints.add("first_cell", layout.first(soma[order]))
+        ints.add("soma_of", soma[order])
+        ints.add("cell_of", order)
+        detector = layout.number(model.sources.detector_node)
+        ints.add("detector_at", detector[detector_order(variables, layout)])
         self._add_lists(ints, "target", *self._targets())
         emitters = [np.zeros((2, 0), np.int64)]
-        for k, sources in self.model.sources.emitted.items():
+        for k, sources in model.sources.emitted.items():
             some = np.flatnonzero(sources >= 0)
             of = self.blocks.target[wires.first_target[k] + some]
             emitters.append(np.stack((sources[some], of)))
@@ -166,6 +225,21 @@ class CellBlocks(ExactSteps):
         crosses = crossing[wires.order]  # connections that come from other blocks
         ints.set("connection_short", np.where(crosses, 2, ints.get("connection_short")))
         return arenas
+
+    def _add_groups(self, arenas: dict[str, Arena]) -> None:
+        """Add where the groups of kinds are, and what they multiply densities by."""
+        mem, ints, layout = arenas["mem"], arenas["ints"], self._by_place
+        for k, groups in layout.groups.items():
+            kind = self.model.kinds[k]
+            place = layout.number(kind.node)[groups.source]
+            follow = groups.kept.all(axis=1) & (np.diff(place, axis=1) == 1).all(axis=1)
+            ints.add(f"group_{k}", groups.first)
+            ints.add(f"lane_{k}", place)
+            ints.add(f"run_{k}", np.where(follow, place[:, 0], -groups.kept.sum(axis=1)))
+            ints.add(f"position_{k}", groups.position)
+            ints.add(f"member_{k}", np.where(groups.kept, groups.source, -1))
+            area = self.model.area[kind.node][groups.source].astype(self.dtype)
+            mem.add(f"share_{k}", area * self.dtype.type(0.01))
 
     def _targets(self) -> tuple[np.ndarray, np.ndarray]:
         """Targets that blocks look after one by one, and their blocks."""
@@ -182,37 +256,39 @@ class CellBlocks(ExactSteps):
     def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
         """Add values block by block, in the order given, and where those of each block begin."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
-        ints.add(f"block_{name}", offsets(np.bincount(block, minlength=self.blocks.count)))
+        self._add_first(ints, f"block_{name}", block)
+
+    def _add_first(self, ints: Arena, name: str, block: np.ndarray) -> None:
+        """Add where those of each block begin, of things that are block after block."""
+        ints.add(name, offsets(np.bincount(block, minlength=self.blocks.count)))
 
     # -- kernels -------------------------------------------------------------------------------
 
     def _compile(self, spec: ExactSpec, at: np.ndarray) -> None:
         """Build the kernels."""
-        super()._compile(CellBlocksSpec.of(spec), at)
+        super()._compile(CellBlocksSpec.of(spec, self.model, self._by_place), at)
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
         self._times.forget()
         num, queue, recorded = np.int32, self.queue, self._recorded_at
         at = recorded["v_index"].get(queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
-        places = self.model.forest.cell_offsets[self.blocks.cells]
-        block = stretch_of(places, at)
+        block = stretch_of(self._by_place.tiles.block_place, at)
         v_first = offsets(np.bincount(block, minlength=self.blocks.count))
         given = {
             "num_blocks": num(self.blocks.count), "capacity": num(self.max_spikes),
             "num_sources": num(self.model.sources.count), "step_begin": self._times.begin,
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
-            "half_dt": np.float64(0.5 * self.model.dt), "active": self._active,
+            "half_dt": np.float64(0.5 * self.model.dt), "num_nodes": num(self._places),
             "u": self._u, "base": self._base, "constant_g": self._constant_g,
-            **dict(zip(("above", "below", "beside"), self._neighbours, strict=True)),
-            "constant_b": self._constant_b, "d": self._d, "b": self._b, "v": self._v[0],
-            "v_other": self._v[1], "failed": self._failed, "spike_count": self._found[0],
+            "constant_b": self._constant_b, "d": self._d, "b": self._b, "x": self._x,
+            "v": self._v[0], "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2],
             "v_first": self._numbers(v_first),
             "v_column": self._numbers(np.argsort(block, kind="stable")),
             "mem_block": self._numbers(self._blocks_of_loose()), "mem": self._mem,
             "clock": self._clocks, "ints": self._ints, "at": self._at, **self._of_grid(),
-            **{name: num(0) for name in _CHANGES[:4]}, **recorded,
+            **{name: num(0) for name in _CHANGES}, **recorded,
         }  # fmt: skip
         built, spec = self._built
         self._publish = program.bind(built, spec, "publish", given, ("first_time",))
@@ -245,29 +321,9 @@ class CellBlocks(ExactSteps):
         for done in range(0, count, self.blocks.epoch):
             some = min(self.blocks.epoch, count - done)
             numbers = first + done, some, first + done - self._times.steps.start, row + done
-            self._kernel.change(*map(np.int32, numbers), *self._v)
+            self._kernel.change(*map(np.int32, numbers))
             if self.blocks.crossing.any():
                 self._publish.change(np.int32(numbers[2]))
                 self._publish.launch(self.queue, 1, 1)
             self._kernel.launch(self.queue, self.blocks.count, 1)
-            if some % 2:
-                self._v.reverse()
 
-
-def _order(model: Model, blocks: Blocks) -> np.ndarray:
-    """(n,) int64: nodes block after block, of several cells together by depth, parents first.
-
-    What follows each other does then not wait for each other.
-    """
-    forest, trees = model.forest, model.forest.trees
-    bounds, first = forest.cell_offsets, forest.cell_offsets[blocks.cells]
-    block = stretch_of(blocks.cells, np.arange(forest.num_cells))
-    group = (bounds[:-1] - first[block]) // TOGETHER
-    node, depth = [], []
-    for begin, shape in zip(bounds[:-1], forest.shape_of_cell):
-        some = slice(trees.offsets[shape], trees.offsets[shape + 1])
-        node.append(begin + trees.order[some] - some.start)
-        depth.append(trees.depth[trees.order[some]])
-    cell = np.repeat(np.arange(forest.num_cells), np.diff(bounds))
-    by_depth = np.lexsort((np.concatenate(depth), group[cell], block[cell]))
-    return np.concatenate(node)[by_depth]

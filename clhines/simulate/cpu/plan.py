@@ -30,8 +30,10 @@ class Blocks:
 
     Attributes
     ----------
+    order : (cells,) int64
+        Cells, block after block.
     cells : (blocks + 1,) int64
-        Where the cells of each begin.
+        Where the cells of each begin in that order.
     target : (t,) int64
         Block of each target of events.
     crossing : (m,) bool
@@ -42,6 +44,7 @@ class Blocks:
         Of a step of the block that takes longest, ns, as predicted.
     """
 
+    order: np.ndarray
     cells: np.ndarray
     target: np.ndarray
     crossing: np.ndarray
@@ -65,15 +68,23 @@ def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) ->
     least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
     for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
-        tries = (blocks_of(model, wires, work, count, tied) for tied in TIED)
-        found = next((f for f in tries if f is not None), None)
-        if found is None:
-            continue
-        cost = max(found.work, work.sum() / units) * _slower(size / found.count)
-        cost += 2 * LAUNCH / found.epoch
-        if cost < least:
-            least, best = cost, found
+        for order in _orders(model):
+            tries = (blocks_of(model, wires, work, count, tied, order) for tied in TIED)
+            found = next((f for f in tries if f is not None), None)
+            if found is None:
+                continue
+            cost = max(found.work, work.sum() / units) * _slower(size / found.count)
+            cost += 2 * LAUNCH / found.epoch
+            if cost < least:
+                least, best = cost, found
     return best
+
+
+def _orders(model: Model) -> list[np.ndarray]:
+    """Orders of cells to try: by shape, which fills vectors, and as they are."""
+    cells = np.arange(model.forest.num_cells)
+    by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
+    return [by_shape] if np.array_equal(by_shape, cells) else [by_shape, cells]
 
 
 def _slower(size: float) -> float:
@@ -105,7 +116,12 @@ def _instance(mechanism: Mechanism) -> float:
 
 
 def blocks_of(
-    model: Model, wires: Wires, work: np.ndarray, count: int, tied: float
+    model: Model,
+    wires: Wires,
+    work: np.ndarray,
+    count: int,
+    tied: float,
+    order: np.ndarray | None = None,
 ) -> Blocks | None:
     """Return blocks of about equal work; None where cells would have to be in the same.
 
@@ -118,8 +134,12 @@ def blocks_of(
         Number of blocks.
     tied : float
         Steps: instances and those they send to with a shorter delay are in one block.
+    order : (cells,) int64, optional
+        Order of cells, of which a block has some that follow each other.
     """
     num_cells = len(work)
+    order = np.arange(num_cells) if order is None else order
+    work = work[order]
     ends = np.cumsum(work)
     inner = np.searchsorted(ends - work / 2, ends[-1] * np.arange(1, count) / count)
     cells = np.unique(np.concatenate(([0], inner, [num_cells])))
@@ -137,7 +157,8 @@ def blocks_of(
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
     group = _groups(num_cells + wires.num_targets, a, b)
     block_of = np.full(len(group), -1)  # of groups, by their least member
-    of_cell = stretch_of(cells, np.arange(num_cells))
+    of_cell = np.empty(num_cells, np.int64)
+    of_cell[order] = stretch_of(cells, np.arange(num_cells))
     block_of[group[:num_cells]] = of_cell
     if (block_of[group[:num_cells]] != of_cell).any():
         return None
@@ -150,7 +171,8 @@ def blocks_of(
         epoch = int(np.clip(np.floor(least + 1e-9), 0, MOST_STEPS))
     if not epoch:
         return None
-    return Blocks(cells, at[own], crossing, epoch, float(np.add.reduceat(work, cells[:-1]).max()))
+    longest = float(np.add.reduceat(work, cells[:-1]).max())
+    return Blocks(order, cells, at[own], crossing, epoch, longest)
 
 
 def _own(model: Model, wires: Wires) -> np.ndarray:

@@ -30,6 +30,7 @@ from clhines.simulate.events.grid_run import Grid
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ExactSpec
 from clhines.simulate.kinds.layouts import (
+    Layout,
     add_vectors,
     check_room_for_events,
     filled_arenas,
@@ -245,13 +246,18 @@ class ExactSteps:
         self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
         self.grid = self._grid_of(model) if model.on_grid else None
         self._put_matrix()
+        self.layout = self._layout()
         self._failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
         self._records: list[Record] = []
         self._reducers = Reducers(lambda r: DeviceReducer(r, model, self.queue, self.dtype))
         self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
-        self._recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
+        self._recorded_at = self._recorder.begin(0, [], nothing, self.layout.count)
         self._early: Chunk | None = host.end()
         self.build(host.variables)
+
+    def _layout(self) -> Layout:
+        """Return where the arenas have what belongs to nodes and instances."""
+        return Layout(self.model)
 
     def _grid_of(self, model: Model) -> Grid:
         """Return the events in whole steps, which are delivered after as many as come at once."""
@@ -288,7 +294,7 @@ class ExactSteps:
         if self.grid is not None:
             self.grid.load(variables.save())
         self.arenas = tables = self.fill(variables)
-        if self.of_vectors:
+        if self.of_vectors and self.solves:
             add_vectors(self.model, tables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
@@ -413,10 +419,11 @@ class ExactSteps:
         sources = self._reducers.sources
         self._want(sources)
         self._rows, self._records = rows, list(records)
-        owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
+        owner = [owner_of(source, self._variables, self.layout) for source in sources if source.kind != -1]
         self._recorded_at = self._recorder.begin(
-            rows, locations(sources, self._variables, self.arenas, lambda: self.place),
-            np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
+            rows,
+            locations(sources, self._variables, self.arenas, lambda: self.place, self.layout),
+            np.concatenate([np.zeros(0, np.int64), *owner]), self.layout.count,
         )  # fmt: skip
         self._bind()
 
@@ -509,7 +516,9 @@ class ExactSteps:
         sources = self._reducers.sources
         self._want(sources)
         arrays = {"v": self._v[0], "mem": self._mem}
-        where = locations(sources, self._variables, self.arenas, lambda: self.place)
+        where = locations(
+            sources, self._variables, self.arenas, lambda: self.place, self.layout
+        )
         found = [_values_at(arrays[source], at, self.queue) for source, at in where]
         return self._reducers.now(found, step)
 
@@ -524,7 +533,7 @@ class ExactSteps:
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `ExactReference` have the same names."""
-        found = read_back(self._variables, self.arenas)
+        found = read_back(self._variables, self.arenas, self.layout)
         if self.grid is not None:
             found |= self.grid.save()
         if len(self.model.remote_v):
