@@ -79,7 +79,7 @@ __kernel void publish(${signature(spec, "publish")})
 
 // Events of targets of a block that are due until the middle of the step: those at no node, or all
 // where they send each other events within a step.
-static void block_events(
+static __attribute__((noinline)) void block_events(
     const int block, const double t_begin, const double t_mid, const real dt, const int capacity,
     __global const real *v, __global int *spike_count, __global int *spike_source,
     __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
@@ -101,7 +101,7 @@ static void block_events(
 }
 
 // Events until the middle of the step, then currents there: d and b get what instances add.
-static void begin_block(
+static __attribute__((noinline)) void begin_block(
     const int block, const int first, const int end, const int sums, const double t_begin,
     const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
 % for kind in spec.grouped:
@@ -210,7 +210,7 @@ ${restart("i")}
 
 // Solve for the change of v, and go to the end of the step, in a tile of ${w} cell(s). What flows
 // between a node and its parent is added when the node is eliminated.
-static void solve_${w}(
+static __attribute__((noinline)) void solve_${w}(
     const int place, const int n, __global const int *restrict parent,
     __global const real *restrict u_, __global const real *restrict base_,
 % if spec.constant:
@@ -250,7 +250,7 @@ ${moved()}
 % endfor
 
 // After the solve: states, spikes, recorded states.
-static void finish_block(
+static __attribute__((noinline)) void finish_block(
     const int block, const int first, const int end, const int sums, const double t_begin,
     const double half_dt, const int done, const size_t row, const real dt, const int capacity,
     const int num_mem,

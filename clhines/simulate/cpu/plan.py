@@ -10,9 +10,13 @@ import numpy as np
 from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Model
+from clhines.simulate.cpu.groups import choose_lanes
 from clhines.simulate.events.sources import Wires
 from clhines.simulate.kinds.layouts import in_vectors, is_artificial
 
+LANES = 8  # cells of one shape that are kept together, at most
+MANY = 4  # blocks of a core, which even their work out
+APART = 1.2  # time of a step where cells of one shape are not side by side, in that where they are
 MOST_STEPS = 1024  # of a launch
 # Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
 # and what a launch takes when others wait for it
@@ -67,24 +71,28 @@ def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) ->
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
     least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
-    for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
-        for order in _orders(model):
-            tries = (blocks_of(model, wires, work, count, tied, order) for tied in TIED)
+    lanes = choose_lanes(model.forest, LANES, units)
+    counts = 1, units, MANY * units, max(units, ceil(size / NEAR))
+    for count in sorted({min(n, len(work)) for n in counts}):
+        for order, slower in _orders(model):
+            tries = (blocks_of(model, wires, work, count, tied, order, lanes) for tied in TIED)
             found = next((f for f in tries if f is not None), None)
             if found is None:
                 continue
             cost = max(found.work, work.sum() / units) * _slower(size / found.count)
-            cost += 2 * LAUNCH / found.epoch
+            cost = cost * slower + 2 * LAUNCH / found.epoch
             if cost < least:
                 least, best = cost, found
     return best
 
 
-def _orders(model: Model) -> list[np.ndarray]:
-    """Orders of cells to try: by shape, which fills vectors, and as they are."""
+def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
+    """Orders of cells to try, by shape and as they are, and how much longer a step then takes."""
     cells = np.arange(model.forest.num_cells)
     by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
-    return [by_shape] if np.array_equal(by_shape, cells) else [by_shape, cells]
+    if np.array_equal(by_shape, cells):
+        return [(cells, 1.0)]
+    return [(by_shape, 1.0), (cells, APART)]
 
 
 def _slower(size: float) -> float:
@@ -122,6 +130,7 @@ def blocks_of(
     count: int,
     tied: float,
     order: np.ndarray | None = None,
+    lanes: int = 1,
 ) -> Blocks | None:
     """Return blocks of about equal work; None where cells would have to be in the same.
 
@@ -136,13 +145,17 @@ def blocks_of(
         Steps: instances and those they send to with a shorter delay are in one block.
     order : (cells,) int64, optional
         Order of cells, of which a block has some that follow each other.
+    lanes : int
+        Cells of one shape that are kept together if they follow each other.
     """
     num_cells = len(work)
     order = np.arange(num_cells) if order is None else order
     work = work[order]
-    ends = np.cumsum(work)
-    inner = np.searchsorted(ends - work / 2, ends[-1] * np.arange(1, count) / count)
-    cells = np.unique(np.concatenate(([0], inner, [num_cells])))
+    tiles = _first_of_tiles(model.forest.shape_of_cell[order], lanes)
+    of_tile = np.add.reduceat(work, tiles)
+    ends = np.cumsum(of_tile)
+    inner = np.searchsorted(ends - of_tile / 2, ends[-1] * np.arange(1, count) / count)
+    cells = np.unique(np.concatenate(([0], np.append(tiles, num_cells)[inner], [num_cells])))
     count = len(cells) - 1
     own = _own(model, wires)
     sender = _senders(model, wires, own)
@@ -173,6 +186,13 @@ def blocks_of(
         return None
     longest = float(np.add.reduceat(work, cells[:-1]).max())
     return Blocks(order, cells, at[own], crossing, epoch, longest)
+
+
+def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
+    """(tiles,) int64: where runs of at most so many cells of one shape begin."""
+    begins = np.flatnonzero(np.diff(shape, prepend=-1))
+    within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
+    return np.flatnonzero(within % lanes == 0)
 
 
 def _own(model: Model, wires: Wires) -> np.ndarray:
