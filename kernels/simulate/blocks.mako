@@ -20,6 +20,20 @@
         const ${kind.vector} v_now = at_${kind.width}(v, place, run);
 % endif
 </%def>\
+<%def name="current(kind)">\
+<% w = kind.width %>\
+${kind.call_group("current", here, always, 8)}\
+% if kind.asks("current", "i"):
+% if kind.kind == "density":
+        const ${kind.vector} share = LOOSE_${w}(mem + share_${kind.number} + ${w} * q);
+        add_${w}(share * g_g, d, place, run);
+        add_${w}(-(share * i_i), b, place, run);
+% else:
+        add_${w}(g_g, d, place, run);
+        add_${w}(-i_i, b, place, run);
+% endif
+% endif
+</%def>\
 // Many steps of a network with exact times on a CPU: a work-item has a block of whole cells, and advances
 // them by itself until an event of another block may be due. Nodes are numbered by place: cells of
 // one shape are side by side in tiles, slot after slot in the order of elimination. Instances are in
@@ -100,9 +114,10 @@ static __attribute__((noinline)) void block_events(
     }
 }
 
-// Events until the middle of the step, then currents there: d and b get what instances add.
+// Events until the middle of the step, then currents there: d and b get what instances add; ${"`ahead`"}
+// says that those of some kinds are there already.
 static __attribute__((noinline)) void begin_block(
-    const int block, const int first, const int end, const int sums, const double t_begin,
+    const int block, const int first, const int end, const int sums, const int ahead, const double t_begin,
     const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
 % for kind in spec.grouped:
 % if kind.constants:
@@ -159,33 +174,31 @@ ${kind.call("before_breakpoint", here, 8)}\
         if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
 % endif
 % endfor
-% for kind in spec.grouped:
+% if spec.ahead:
+    if (!ahead) {
+% for kind in spec.ahead:
+${each_group(kind, "current")}\
+${current(kind)}\
+    }
+% endfor
+    }
+% endif
+% for kind in [*(k for k in spec.early if k not in spec.ahead), *(k for k in spec.grouped if k not in spec.early)]:
 % if kind.has("current"):
 <%
     k, w = kind.number, kind.width
-    density = kind.kind == "density"
     noise = f"normal(seed, (ulong)(number_{k} + j), step)"
 %>\
 % if "current" in dict(kind.vectors):
 ${each_group(kind, "current")}\
-${kind.call_group("current", here, always, 8)}\
-% if kind.asks("current", "i"):
-% if density:
-        const ${kind.vector} share = LOOSE_${w}(mem + share_${k} + ${w} * q);
-        add_${w}(share * g_g, d, place, run);
-        add_${w}(-(share * i_i), b, place, run);
-% else:
-        add_${w}(g_g, d, place, run);
-        add_${w}(-i_i, b, place, run);
-% endif
-% endif
+${current(kind)}\
     }
 % else:
 ${each(kind)}
         const real v_now = v[a];
 ${kind.call("current", {**here, "noise": noise}, 8)}\
 % if kind.asks("current", "i"):
-        const real share = ${"mem[area + a] * (real)0.01" if density else "1"};
+        const real share = ${"mem[area + a] * (real)0.01" if kind.kind == "density" else "1"};
         d[a] += share * g_g;
         b[a] -= share * i_i;
 % endif
@@ -249,9 +262,10 @@ ${moved()}
 }
 % endfor
 
-// After the solve: states, spikes, recorded states.
+// After the solve: states, spikes, recorded states; with ${"`ahead`"} currents of the next step, which
+// is not one whose currents of ions are added up.
 static __attribute__((noinline)) void finish_block(
-    const int block, const int first, const int end, const int sums, const double t_begin,
+    const int block, const int first, const int end, const int sums, const int ahead, const double t_begin,
     const double half_dt, const int done, const size_t row, const real dt, const int capacity,
     const int num_mem,
 % for kind in spec.grouped:
@@ -259,7 +273,7 @@ static __attribute__((noinline)) void finish_block(
     const real *constants_${kind.number},
 % endif
 % endfor
-    __global const real *v, __global const real *x, __global int *failed, __global int *spike_count,
+    __global const real *v, __global real *d, __global real *b, __global const real *x, __global int *failed, __global int *spike_count,
     __global int *spike_source, __global double *spike_time,
 % if spec.grid:
     __global int *grid_count, __global int *grid_source, __global int *grid_step,
@@ -285,6 +299,10 @@ static __attribute__((noinline)) void finish_block(
 % if block in dict(kind.vectors):
 ${each_group(kind, block)}\
 ${kind.call_group(block, after, always, 8)}\
+% if block == "advance" and kind in spec.ahead:
+        if (!ahead) continue;
+${current(kind)}\
+% endif
     }
 % else:
 ${each(kind)}
@@ -347,10 +365,11 @@ ${restart("i")}
     for (int s = 0; s < num_steps; s++) {
         const double t_begin = step_begin[first_time + s], t_mid = t_begin + half_dt;
         const size_t row = first_row + s;
-        const int sums = num_mem > 0 || s == num_steps - 1;  // of currents of ions, for whoever may look
+        // currents of ions are added up for whoever may look
+        const int sums = keeps_ions || s == num_steps - 1, ahead = !keeps_ions && s + 2 < num_steps;
         block_events(block, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
                      spike_time, mem, clock, ints, at);
-        begin_block(block, first, end, sums, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
+        begin_block(block, first, end, sums, s > 0 && !sums, t_begin, half_dt, (ulong)(first_step + s), seed, dt,
                     capacity, ${constants}v, d, b, spike_count, spike_source, spike_time,
                     ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 % for w in spec.tile_widths:
@@ -359,8 +378,8 @@ ${restart("i")}
             solve_${w}(tile[0], tile[1], ints + parents + tile[2], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
         }
 % endfor
-        finish_block(block, first, end, sums, t_begin, half_dt, first_step + s, row, dt, capacity,
-                     num_mem, ${constants}v, x, failed, spike_count, spike_source, spike_time,
+        finish_block(block, first, end, sums, ahead, t_begin, half_dt, first_step + s, row, dt, capacity,
+                     num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
                      ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
         for (int e = ints[block_emitter + block]; e < ints[block_emitter + block + 1]; e++) {
             const int source = ints[block_emitters + e];

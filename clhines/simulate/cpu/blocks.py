@@ -18,6 +18,7 @@ import pyopencl.array as cla
 from clhines.arrays import offsets, stretch_of
 from clhines.device import devices, program
 from clhines.errors import InputError
+from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Model
 from clhines.simulate.cpu.kinds import GroupedKind
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
@@ -48,6 +49,8 @@ class CellBlocksSpec(ExactSpec):
     ----------
     tile_widths : tuple of int
         Cells of tiles.
+    played_kinds : tuple of int
+        Kinds with parameters that take values in time.
     """
 
     template: ClassVar[str] = "simulate/blocks"
@@ -58,8 +61,8 @@ class CellBlocksSpec(ExactSpec):
         ),
         "advance": (
             "int num_blocks, int first_step, int num_steps, int first_time, int first_row",
-            "int capacity, int num_nodes, int num_v, int num_mem, ulong seed, real dt",
-            "double half_dt, const double *restrict step_begin, const real *restrict u",
+            "int capacity, int num_nodes, int num_v, int num_mem, int keeps_ions, ulong seed",
+            "real dt, double half_dt, const double *restrict step_begin, const real *restrict u",
             "const real *restrict base, const real *restrict constant_g if constant",
             "const real *restrict constant_b if constant",
             "real *v, real *d, real *b, real *x, int *restrict failed",
@@ -77,18 +80,25 @@ class CellBlocksSpec(ExactSpec):
 
     blocks: ClassVar[bool] = True
     tile_widths: tuple[int, ...] = ()
+    played_kinds: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, spec: ExactSpec, model: Model, layout: BlockLayout) -> CellBlocksSpec:
+    def of(
+        cls, spec: ExactSpec, model: Model, layout: BlockLayout, level: tuple[str, ...]
+    ) -> CellBlocksSpec:
         """Return what blocks of cells take where steps take `spec`."""
         given = {f.name: getattr(spec, f.name) for f in fields(spec)}
         kinds = (
-            GroupedKind.of(kind, model.kinds[kind.number].mechanism, groups, spec.real)
+            GroupedKind.of(kind, model.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
             else kind
             for kind in spec.kinds
         )
-        return cls(**{**given, "kinds": tuple(kinds)}, tile_widths=tuple(layout.tiles.widths))
+        return cls(
+            **{**given, "kinds": tuple(kinds)},
+            tile_widths=tuple(layout.tiles.widths),
+            played_kinds=tuple(sorted({p.kind for p in model.played})),
+        )
 
     @property
     def grouped(self) -> tuple[GroupedKind, ...]:
@@ -110,6 +120,20 @@ class CellBlocksSpec(ExactSpec):
         """Ions whose currents are added up in every step: something may need them."""
         found = set().union(*(kind.currents_of_ions() for kind in self.grouped))
         return tuple(ion for ion in self.ions if ion in found)
+
+    @property
+    def early(self) -> tuple[GroupedKind, ...]:
+        """Kinds whose currents come first in a step, as they may be worked out before it."""
+        return tuple(
+            kind
+            for kind in self.grouped
+            if kind.is_early(self.always) and kind.number not in self.played_kinds
+        )
+
+    @property
+    def ahead(self) -> tuple[GroupedKind, ...]:
+        """Those of them whose currents are worked out when their states have advanced."""
+        return tuple(kind for kind in self.early if not kind.outputs)
 
     @property
     def own_v(self) -> str:
@@ -208,6 +232,10 @@ class CellBlocks(ExactSteps):
             ints.add(f"tiles_{width}", np.stack(columns, axis=1)[some])
             self._add_first(ints, f"tile_{width}", tiles.block[some])
         self._add_groups(arenas)
+        level = level_ions(variables)
+        self._level = tuple(level)
+        for name, value in level.items():
+            arenas["mem"].add(f"level_{name}", np.array([value]))
         soma = layout.number(model.soma)
         order = np.argsort(soma, kind="stable")
         ints.add("first_cell", layout.first(soma[order]))
@@ -266,7 +294,8 @@ class CellBlocks(ExactSteps):
 
     def _compile(self, spec: ExactSpec, at: np.ndarray) -> None:
         """Build the kernels."""
-        super()._compile(CellBlocksSpec.of(spec, self.model, self._by_place), at)
+        wanted = CellBlocksSpec.of(spec, self.model, self._by_place, self._level)
+        super()._compile(wanted, at)
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
@@ -277,6 +306,7 @@ class CellBlocks(ExactSteps):
         v_first = offsets(np.bincount(block, minlength=self.blocks.count))
         given = {
             "num_blocks": num(self.blocks.count), "capacity": num(self.max_spikes),
+            "keeps_ions": num(any(r.kind < -1 for r in self._reducers.sources)),
             "num_sources": num(self.model.sources.count), "step_begin": self._times.begin,
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
             "half_dt": np.float64(0.5 * self.model.dt), "num_nodes": num(self._places),
@@ -327,3 +357,24 @@ class CellBlocks(ExactSteps):
                 self._publish.launch(self.queue, 1, 1)
             self._kernel.launch(self.queue, self.blocks.count, 1)
 
+
+
+def level_ions(variables: Variables) -> dict[str, float]:
+    """Variables of ions that are one number wherever the ion is, and that nothing changes."""
+    model, written = variables.model, set[str]()
+    for kind in model.kinds:
+        blocks = kind.mechanism.program.blocks.values()
+        written |= {
+            a.name for given in blocks for a in given if a.role == "ion" and a.direction != "in"
+        }
+    for ion in model.ions:
+        written.add(f"i{ion.name}")
+        if ((ion.style & ADVANCE_REVERSAL) > 0).any():
+            written.add(f"e{ion.name}")
+    values = {
+        name: variables.ions[name][ion.node]
+        for ion in model.ions
+        for name in ion.variables
+        if name not in written and len(ion.node)
+    }
+    return {name: v[0] for name, v in values.items() if np.ptp(v) == 0}

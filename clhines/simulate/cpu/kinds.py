@@ -24,15 +24,23 @@ class GroupedKind(KindBlocks):
         Functions for a group.
     constants : tuple of str
         What ``NAME_constants`` works out.
+    level : tuple of str
+        Variables of ions that are one number everywhere, and that nothing changes.
     """
 
     width: int = 1
     wide: str = ""
     constants: tuple[str, ...] = ()
+    level: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, kind: KindBlocks, mechanism: Mechanism, groups: Groups, real: str
+        cls,
+        kind: KindBlocks,
+        mechanism: Mechanism,
+        groups: Groups,
+        real: str,
+        level: tuple[str, ...],
     ) -> GroupedKind:
         """Return a kind with its instances in groups."""
         given = {f.name: getattr(kind, f.name) for f in fields(kind)}
@@ -55,6 +63,7 @@ class GroupedKind(KindBlocks):
             width=groups.width,
             wide=wide,
             constants=tuple(constants),
+            level=level,
         )
 
     @property
@@ -143,6 +152,8 @@ class GroupedKind(KindBlocks):
     def _value(self, a: Argument, values: Values) -> str:
         if a.role == "constant":
             return f"constants_{self.number}[{self.constants.index(a.name)}]"
+        if a.role == "ion" and a.name in self.level:
+            return f"({self.vector})mem[level_{a.name}]"
         if a.role == "ion":
             return f"at_{self.width}(mem + ion_{a.name}, place, run)"
         return self.value(a, values) if a.direction != "out" else ""
@@ -168,3 +179,21 @@ class GroupedKind(KindBlocks):
             ions = [a for a in arguments if a.role == "ion" and a.name in names]
             found |= {names[a.name] for a in ions if alone or a.direction != "out"}
         return found
+
+    def is_early(self, always: tuple[str, ...]) -> bool:
+        """Whether currents of a step depend on nothing but what the step before has left.
+
+        No event or played value changes states, no other kind the ions.
+        """
+        vectors = dict(self.vectors)
+        if set(self.has_blocks) != {"current", "advance"} or len(vectors) < 2 or self.has_net:
+            return False
+        arguments = self.arguments("current")
+        currents = [f"i{ion}" for ion in self.ions if ion not in always]
+        ions = [a for a in arguments if a.role == "ion" and a.name not in currents]
+        return not self.asks("current", "t") and all(a.name in self.level for a in ions)
+
+    @property
+    def has_blocks(self) -> list[str]:
+        """Blocks that set anything."""
+        return [name for name, _, _ in self.blocks if self.has(name)]
