@@ -218,6 +218,27 @@ ${kind.call("current", {**here, "noise": noise}, 8)}\
         v[i] = ${new};
 ${restart("i")}
 </%def>\
+
+// The end of a step, and what the next begins with, from one place to another.
+static void move(
+    int i, const int end, __global const real *restrict base,
+% if spec.constant:
+    __global const real *restrict constant_g, __global const real *restrict constant_b,
+% endif
+    __global real *v, __global real *d, __global real *b, __global const real *x)
+{
+    for (; i <= end - ${spec.width}; i += ${spec.width}) {
+        const real${spec.width} moved = LOOSE_${spec.width}(x + i), new = ${new.replace("v[i]", f"LOOSE_{spec.width}(v + i)")};
+        LOOSE_${spec.width}(v + i) = new;
+        LOOSE_${spec.width}(d + i) = LOOSE_${spec.width}(base + i);
+        LOOSE_${spec.width}(b + i) = ${"LOOSE_{0}(constant_b + i) - LOOSE_{0}(constant_g + i) * new".format(spec.width) if spec.constant else "0"};
+    }
+    for (; i < end; i++) {
+        const real moved = x[i];
+        v[i] = ${new};
+${restart("i")}
+    }
+}
 % for w in spec.tile_widths:
 <% lanes = "real" if w == 1 else f"real{w}" %>\
 
@@ -250,6 +271,7 @@ static __attribute__((noinline)) void solve_${w}(
         d[p] -= factor * u[i];
         b[p] -= flow + factor * right;
     }
+% if w == spec.width:
     {
         const int i = root;
         const ${lanes} moved = b[i] / d[i];
@@ -259,6 +281,11 @@ ${moved()}
         const ${lanes} moved = b[i] - d[i] * x[parent[i]];
 ${moved()}
     }
+% else:
+    x[root] = b[root] / d[root];
+    for (int i = root - 1; i >= 0; i--) x[i] = b[i] - d[i] * x[parent[i]];
+    move(place, place + ${"n" if w == 1 else f"{w} * n"}, base_, ${"constant_g_, constant_b_, " if spec.constant else ""}v_, d_, b_, x_);
+% endif
 }
 % endfor
 

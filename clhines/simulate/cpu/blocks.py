@@ -113,7 +113,7 @@ class CellBlocksSpec(ExactSpec):
     @property
     def widths(self) -> list[int]:
         """Widths of vectors."""
-        return sorted({*self.group_widths, *self.tile_widths} - {1})
+        return sorted({self.width, *self.group_widths, *self.tile_widths} - {1})
 
     @property
     def always(self) -> tuple[str, ...]:
