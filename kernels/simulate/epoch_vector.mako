@@ -23,7 +23,8 @@
     w = spec.lanes
     lanes = "real" if w == 1 else f"{spec.real}{w}"
     columns = 7 + 2 * len(spec.kinds)
-    widths = sorted({kind.width for kind in spec.kinds})
+    x, flat = "x" if spec.secondorder else "v", spec.widest
+    widths = sorted({kind.width for kind in spec.kinds} | ({flat} if w < flat else set()))
 %>\
 // Whole epochs of a network: one work-item takes all the steps of a block, ${w} cell(s) of one
 // shape, lane by lane. Slots of a block are in the order of elimination: first those whose pivots
@@ -59,6 +60,30 @@ static void scatter_${width}(__global real *a, __global const int *place,
 
 % endif
 % endfor
+% if w < flat:
+// The end of a step, and right-hand sides of the next, of n numbers of a block.
+static void end_step(
+    const int n, __global const real *restrict over_dt, __global const real *restrict constant_b,
+    ${"__global const real *x, " if spec.secondorder else ""}__global real *v, __global real *b)
+{
+<% new = "2 * {0}x + i) - {0}v + i)" if spec.secondorder else "{0}v + i)" %>\
+<% wide, one = f"*(__global loose_real{flat} *)(", "*(" %>\
+    int i = 0;
+    for (; i <= n - ${flat}; i += ${flat}) {
+        const real${flat} next = ${new.format(wide)};
+% if spec.secondorder:
+        ${wide}v + i) = next;
+% endif
+        ${wide}b + i) = ${wide}over_dt + i) * next + ${wide}constant_b + i);
+    }
+    for (; i < n; i++) {
+        const real next = ${new.format(one)};
+        v[i] = next;
+        b[i] = over_dt[i] * next + constant_b[i];
+    }
+}
+
+% endif
 % if any(kind.uses_noise for kind in spec.kinds):
 ${spec.noise}
 % endif
@@ -71,7 +96,7 @@ ${kind.wrappers(k)}
 // blocks, by block: first slot, slots, constant slots, first entry of `parents`, first variable slot,
 //     first and end of what is recorded of it, and for each kind first and end of its groups
 // parents, by shape and slot: the parent's slot in the block
-// over_dts to xs, by slot and lane; at first fs, and always inverses, those of the constant slots
+// over_dts to xs, by slot and lane; fs and inverses are those of the constant slots
 // base_ds, us, ds, by variable slot and lane
 // cells, by block and lane; -1 for no cell
 // threshold, failed: by cell
@@ -92,14 +117,12 @@ __kernel void epoch(${signature(spec, "epoch")})
     __global const int *restrict parent = parents + table[3];
     __global const lanes *restrict over_dt = over_dts + slot;
     __global const lanes *restrict constant_b = constant_bs + slot;
-    __global lanes *restrict f = fs + slot;
+    __global const lanes *restrict f = fs + slot;
     __global const lanes *restrict inverse = inverses + slot;
     __global lanes *v = vs + slot;
     __global lanes *b = bs + slot;
 % if spec.secondorder:
     __global lanes *x = xs + slot;
-% else:
-    __global lanes *x = v;
 % endif
     __global const lanes *restrict base_d = base_ds + variable - num_constant;
     __global const lanes *restrict u = us + variable - num_constant;
@@ -206,7 +229,7 @@ ${voltages(k, W, "now")}
         for (int i = 0; i < num_constant; i++) b[parent[i]] -= f[i] * b[i];
         for (int i = num_constant; i < root; i++) {
             const lanes inv = 1 / d[i], factor = u[i] * inv, right = b[i];
-            f[i] = factor;
+            d[i] = factor;
             b[i] = right * inv;
             d[parent[i]] -= factor * u[i];
             b[parent[i]] -= factor * right;
@@ -214,6 +237,14 @@ ${voltages(k, W, "now")}
 
         // substitution, and what the next step begins with
         const lanes v_root = v[root];
+% if spec.lanes < spec.widest:
+        ${x}[root] = b[root] / d[root];
+        for (int i = root - 1; i >= num_constant; i--) ${x}[i] = b[i] - d[i] * ${x}[parent[i]];
+        for (int i = num_constant - 1; i >= 0; i--) ${x}[i] = b[i] * inverse[i] - f[i] * ${x}[parent[i]];
+        end_step(${f"{w} * n" if w > 1 else "n"}, (__global const real *)over_dt, (__global const real *)constant_b,
+            ${"(__global const real *)x, " if spec.secondorder else ""}(__global real *)v, (__global real *)b);
+        for (int i = num_constant; i < n; i++) d[i] = base_d[i];
+% else:
         {
             const int i = root;
             const lanes solved = b[i] / d[i];
@@ -221,14 +252,15 @@ ${after()}
             d[i] = base_d[i];
         }
         for (int i = root - 1; i >= num_constant; i--) {
-            const lanes solved = b[i] - f[i] * x[parent[i]];
+            const lanes solved = b[i] - d[i] * ${x}[parent[i]];
 ${after()}
             d[i] = base_d[i];
         }
         for (int i = num_constant - 1; i >= 0; i--) {
-            const lanes solved = b[i] * inverse[i] - f[i] * x[parent[i]];
+            const lanes solved = b[i] * inverse[i] - f[i] * ${x}[parent[i]];
 ${after()}
         }
+% endif
 
         // spikes, recording
         for (int lane = 0; lane < ${w}; lane++) {

@@ -66,6 +66,8 @@ class CellEpochSpec(TemplateSpec):
         States or currents are recorded, see `sampling`.
     detects : bool
         There are detectors besides those of the somas.
+    widest : int
+        Numbers of a vector register.
     """
 
     template: ClassVar[str] = "simulate/epoch_vector"
@@ -73,7 +75,7 @@ class CellEpochSpec(TemplateSpec):
         "epoch": (
             "int first_step, int steps, real dt, const int *restrict blocks",
             "const int *restrict parents, const lanes *restrict over_dts",
-            "const lanes *restrict constant_bs, lanes *restrict fs, const lanes *restrict inverses",
+            "const lanes *restrict constant_bs, const lanes *restrict fs, const lanes *restrict inverses",
             "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs if secondorder",
             "const lanes *restrict base_ds, const lanes *restrict us, lanes *restrict ds",
             "const int *restrict cells, const real *restrict threshold, int *restrict failed",
@@ -100,6 +102,7 @@ class CellEpochSpec(TemplateSpec):
     noise: str
     samples: bool = False
     detects: bool = False
+    widest: int = 1
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel, last those of each kind and of samples."""
@@ -164,7 +167,7 @@ class CellEpochs:
         )
         noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
         self._spec = CellEpochSpec(
-            real, lanes, kinds, model.secondorder, noise, detects=model.num_extra > 0
+            real, lanes, kinds, model.secondorder, noise, detects=model.num_extra > 0, widest=most
         )
         self._given = self._arguments(variable)
         self._kernel = self._bound([])
