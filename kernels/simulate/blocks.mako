@@ -242,10 +242,10 @@ ${restart("i")}
 % for w in spec.tile_widths:
 <% lanes = "real" if w == 1 else f"real{w}" %>\
 
-// Solve for the change of v, and go to the end of the step, in a tile of ${w} cell(s). What flows
+// Solve for the change of v, and go to the end of the step, in a tile of ${w} lane(s). What flows
 // between a node and its parent is added when the node is eliminated.
 static __attribute__((noinline)) void solve_${w}(
-    const int place, const int n, __global const int *restrict parent,
+    const int place, const int n, const int roots, __global const int *restrict parent,
     __global const real *restrict u_, __global const real *restrict base_,
 % if spec.constant:
     __global const real *restrict constant_g_, __global const real *restrict constant_b_,
@@ -261,8 +261,7 @@ static __attribute__((noinline)) void solve_${w}(
 % endif
     __global lanes *v = (__global lanes *)(v_ + place), *d = (__global lanes *)(d_ + place);
     __global lanes *b = (__global lanes *)(b_ + place), *x = (__global lanes *)(x_ + place);
-    const int root = n - 1;
-    for (int i = 0; i < root; i++) {
+    for (int i = 0; i < n - roots; i++) {
         const int p = parent[i];
         const ${lanes} inverse = 1 / d[i], factor = u[i] * inverse;
         const ${lanes} flow = u[i] * (v[i] - v[p]), right = b[i] + flow;  // u is minus the conductance
@@ -272,18 +271,17 @@ static __attribute__((noinline)) void solve_${w}(
         b[p] -= flow + factor * right;
     }
 % if w == spec.width:
-    {
-        const int i = root;
+    for (int i = n - roots; i < n; i++) {
         const ${lanes} moved = b[i] / d[i];
 ${moved()}
     }
-    for (int i = root - 1; i >= 0; i--) {
+    for (int i = n - roots - 1; i >= 0; i--) {
         const ${lanes} moved = b[i] - d[i] * x[parent[i]];
 ${moved()}
     }
 % else:
-    x[root] = b[root] / d[root];
-    for (int i = root - 1; i >= 0; i--) x[i] = b[i] - d[i] * x[parent[i]];
+    for (int i = n - roots; i < n; i++) x[i] = b[i] / d[i];
+    for (int i = n - roots - 1; i >= 0; i--) x[i] = b[i] - d[i] * x[parent[i]];
     move(place, place + ${"n" if w == 1 else f"{w} * n"}, base_, ${"constant_g_, constant_b_, " if spec.constant else ""}v_, d_, b_, x_);
 % endif
 }
@@ -401,8 +399,8 @@ ${restart("i")}
                     ${"slots, num_targets, scale_of_events, incoming, " if spec.grid else ""}mem, clock, ints, at);
 % for w in spec.tile_widths:
         for (int k = ints[tile_${w} + block]; k < ints[tile_${w} + block + 1]; k++) {
-            __global const int *tile = ints + tiles_${w} + 3 * k;
-            solve_${w}(tile[0], tile[1], ints + parents + tile[2], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
+            __global const int *tile = ints + tiles_${w} + 4 * k;
+            solve_${w}(tile[0], tile[1], tile[2], ints + parents + tile[3], u, base, ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, x);
         }
 % endfor
         finish_block(block, first, end, sums, ahead, t_begin, half_dt, first_step + s, row, dt, capacity,

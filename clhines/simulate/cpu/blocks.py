@@ -228,7 +228,7 @@ class CellBlocks(ExactSteps):
         ints.add("parents", tiles.parent)
         for width in tiles.widths:
             some = tiles.width == width
-            columns = tiles.place, tiles.slots, tiles.parents
+            columns = tiles.place, tiles.slots, tiles.roots, tiles.parents
             ints.add(f"tiles_{width}", np.stack(columns, axis=1)[some])
             self._add_first(ints, f"tile_{width}", tiles.block[some])
         self._add_groups(arenas)

@@ -15,7 +15,6 @@ from clhines.simulate.events.sources import Wires
 from clhines.simulate.kinds.layouts import in_vectors, is_artificial
 
 LANES = 8  # cells of one shape that are kept together, at most
-MANY = 4  # blocks of a core, which even their work out
 APART = 1.2  # time of a step where cells of one shape are not side by side, in that where they are
 MOST_STEPS = 1024  # of a launch
 # Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
@@ -72,8 +71,7 @@ def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) ->
     least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
     lanes = choose_lanes(model.forest, LANES, units)
-    counts = 1, units, MANY * units, max(units, ceil(size / NEAR))
-    for count in sorted({min(n, len(work)) for n in counts}):
+    for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
         for order, slower in _orders(model):
             tries = (blocks_of(model, wires, work, count, tied, order, lanes) for tied in TIED)
             found = next((f for f in tries if f is not None), None)

@@ -1,24 +1,31 @@
-"""Tiles of blocks: cells of one shape side by side, and the instances of a kind in groups of these.
+"""Tiles of blocks: cells side by side, and the instances of a kind in groups of these.
 
-Where a tile has L cells, each of its slots has L places, one per cell; slots are nodes in the order
-of elimination. So a vector of L numbers is a node of all the cells, and vectors of instances read
-places that follow each other:
+Where a tile has L lanes, each of its slots has L places; slots are nodes in the order of
+elimination, the roots last. So a vector of L numbers is a node of L cells of one shape, and vectors
+of instances read places that follow each other:
 
-    places of a tile of 2 cells    slot 0: a0 b0    slot 1: a1 b1    slot 2 (the roots): a2 b2
+    places of a tile of 2 lanes    slot 0: a0 b0    slot 1: a1 b1    slot 2 (the roots): a2 b2
+
+A tile may have several times L cells, of several shapes: what follows each other in the order of
+elimination is then mostly of different cells, and does not wait for each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, starts, stretch_of
+from clhines.arrays import offsets, ranges, starts, stretch_of
+from clhines.forest import Forest
 from clhines.model.model import Kind, Model
-from clhines.simulate.cpu.groups import choose_width, make_blocks
-from clhines.simulate.cpu.pivots import node_classes
+from clhines.simulate.cpu.groups import choose_width
+from clhines.simulate.cpu.pivots import class_changes, node_classes
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
+
+TOGETHER = 4096  # numbers of nodes that a tile has, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +38,11 @@ class Tiles:
         At each place.
     block_place : (blocks + 1,) int64
         First place of each block.
-    block, width, place, slots, parents : (tiles,) int64
-        Of each tile the block, the number of cells, the first place, the number of slots, and where
-        its entries of `parent` begin.
-    parent : (num_nodes of all shapes,) int64
-        The parent's slot, by shape and slot; -1 of roots.
+    block, width, place, slots, roots, parents : (tiles,) int64
+        Of each tile the block, the number of lanes, the first place, the numbers of slots and of
+        roots, and where its entries of `parent` begin.
+    parent : (slots of all tiles,) int64
+        The parent's slot; -1 of roots.
     """
 
     node: np.ndarray
@@ -44,6 +51,7 @@ class Tiles:
     width: np.ndarray
     place: np.ndarray
     slots: np.ndarray
+    roots: np.ndarray
     parents: np.ndarray
     parent: np.ndarray
 
@@ -54,34 +62,59 @@ class Tiles:
 
 
 def make_tiles(model: Model, blocks: Blocks, widest: int) -> Tiles:
-    """Put the cells of each block into tiles of powers of two, at most `widest`, by shape."""
-    forest = model.forest
-    shapes = make_blocks(forest, np.ones(len(forest.trees.parent), bool), 1, node_classes(model))
+    """Put the cells of each block into tiles of powers of two, at most `widest` lanes."""
+    forest, classes = model.forest, node_classes(model)
+    trees = forest.trees
+    keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0
     found: list[tuple[int, int, int]] = []
-    nodes: list[np.ndarray] = []
+    nodes, parents = list[np.ndarray](), list[np.ndarray]()
     for block in range(blocks.count):
         cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
-        shape = forest.shape_of_cell[cells]
-        for s in np.unique(shape).tolist():
-            alike = cells[shape == s]
-            slots = shapes.order[shapes.first[s] : shapes.first[s] + shapes.sizes[s]]
-            while len(alike):
-                width = min(widest, 1 << (len(alike).bit_length() - 1))
-                some, alike = alike[:width], alike[width:]
-                nodes.append((forest.cell_offsets[some] + slots[:, None]).reshape(-1))
-                found.append((block, width, s))
-    of_block, width, of_shape = np.array(found, np.int64).T
-    size = np.array([len(some) for some in nodes])
+        for width, rows in _rows(forest, cells, widest):
+            shape = forest.shape_of_cell[rows[:, 0]]
+            sizes, first = trees.sizes[shape], trees.offsets[shape]
+            at, row = ranges(first, sizes), np.repeat(np.arange(len(rows)), sizes)
+            order = np.lexsort((row, *(key[at] for key in keys)))
+            slot = np.empty(len(order), np.int64)
+            slot[order] = np.arange(len(order))
+            above = trees.parent[at]
+            shift = np.repeat(first - starts(sizes), sizes)
+            parent = np.where(above < 0, -1, slot[np.maximum(above - shift, 0)])
+            within = at - np.repeat(first, sizes)
+            node = forest.cell_offsets[rows][row] + within[:, None]
+            nodes.append(node[order].reshape(-1))
+            parents.append(parent[order])
+            found.append((block, width, len(rows)))
+    of_block, width, roots = np.array(found, np.int64).T
+    size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))
     return Tiles(
         node=np.concatenate(nodes),
         block_place=offsets(np.bincount(of_block, size, blocks.count).astype(np.int64)),
         block=of_block,
         width=width,
         place=starts(size),
-        slots=shapes.sizes[of_shape],
-        parents=shapes.first[of_shape],
-        parent=shapes.parent,
+        slots=slots,
+        roots=roots,
+        parents=starts(slots),
+        parent=np.concatenate(parents),
     )
+
+
+def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield widths, and cells in rows of so many of one shape."""
+    rows = dict[int, list[np.ndarray]]()
+    shape = forest.shape_of_cell[cells]
+    for s in np.unique(shape).tolist():
+        alike = cells[shape == s]
+        while len(alike):
+            width = min(widest, 1 << (len(alike).bit_length() - 1))
+            rows.setdefault(width, []).append(alike[:width])
+            alike = alike[width:]
+    for width, several in rows.items():
+        sizes = forest.sizes[[row[0] for row in several]]
+        group = starts(sizes) * width // TOGETHER
+        for g in np.unique(group):
+            yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
 
 
 @dataclass(frozen=True, eq=False)
