@@ -22,13 +22,13 @@
 <%
     w = spec.lanes
     lanes = "real" if w == 1 else f"{spec.real}{w}"
-    columns = 7 + 2 * len(spec.kinds)
+    columns = 9 + 2 * len(spec.kinds)
     x, flat = "x" if spec.secondorder else "v", spec.widest
     widths = sorted({kind.width for kind in spec.kinds} | ({flat} if w < flat else set()))
 %>\
 // Whole epochs of a network: one work-item takes all the steps of a block, ${w} cell(s) of one
-// shape, lane by lane. Slots of a block are in the order of elimination: first those whose pivots
-// never change, then those with instances below or at them, the root last. A place is a slot and a
+// shape in each row, lane by lane. Slots of a block are in the order of elimination: first those whose pivots
+// never change, then those with instances below or at them, the roots last, row by row. A place is a slot and a
 // lane of it: slot * ${w} + lane. Instances of a kind are taken in groups, in the order of places.
 // spec: ${spec.real}, ${w} lanes, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if spec.real == "double":
@@ -87,6 +87,28 @@ static void end_step(
 % if any(kind.uses_noise for kind in spec.kinds):
 ${spec.noise}
 % endif
+// What crosses the threshold, and where a voltage is no number, of the cells of a row.
+static void spikes(
+    const lanes before, const lanes after, __global const int *restrict cell, const int step,
+    __global const real *restrict threshold, __global int *restrict failed, const int capacity,
+    __global int *restrict spike_source, __global int *restrict spike_step,
+    __global int *restrict spike_count)
+{
+    for (int lane = 0; lane < ${w}; lane++) {
+        const int c = cell[lane];
+        if (c < 0) continue;
+        const real old = ((const real *)&before)[lane], new = ((const real *)&after)[lane];
+        if (old <= threshold[c] && new > threshold[c]) {
+            const int place = atomic_inc(spike_count);
+            if (place < capacity) {
+                spike_source[place] = c;
+                spike_step[place] = step;
+            }
+        }
+        if (!isfinite(new) && failed[c] == 0) failed[c] = step + 1;
+    }
+}
+
 % for k, kind in enumerate(spec.kinds):
 // ---- kind ${k}: ${kind.name}
 
@@ -94,11 +116,11 @@ ${kind.source}
 ${kind.wrappers(k)}
 % endfor
 // blocks, by block: first slot, slots, constant slots, first entry of `parents`, first variable slot,
-//     first and end of what is recorded of it, and for each kind first and end of its groups
-// parents, by shape and slot: the parent's slot in the block
+//     first and end of what is recorded of it, first row, rows, and for each kind first and end of its groups
+// parents, by shapes of rows and slot: the parent's slot in the block
 // over_dts to xs, by slot and lane; fs and inverses are those of the constant slots
 // base_ds, us, ds, by variable slot and lane
-// cells, by block and lane; -1 for no cell
+// cells, by row and lane; -1 for no cell
 // threshold, failed: by cell
 // record_slot: slot and lane in the block, of each column of record_column
 // Of each kind, by group and lane: `member`, the instance, or ~instance of one whose numbers fill a
@@ -112,7 +134,7 @@ __kernel void epoch(${signature(spec, "epoch")})
 {
     const int block = get_global_id(0);
     __global const int *restrict table = blocks + ${columns} * block;
-    const int n = table[1], num_constant = table[2], root = n - 1;
+    const int n = table[1], num_constant = table[2], roots = table[8], first_root = n - roots;
     const long slot = table[0], variable = table[4];
     __global const int *restrict parent = parents + table[3];
     __global const lanes *restrict over_dt = over_dts + slot;
@@ -127,10 +149,10 @@ __kernel void epoch(${signature(spec, "epoch")})
     __global const lanes *restrict base_d = base_ds + variable - num_constant;
     __global const lanes *restrict u = us + variable - num_constant;
     __global lanes *d = ds + variable - num_constant;
-    __global const int *restrict cell = cells + ${w} * block;
+    __global const int *restrict cell = cells + ${w} * table[7];
 
 % for k, kind in enumerate(spec.kinds):
-<% first, end, W, n = f"table[{7 + 2 * k}]", f"table[{8 + 2 * k}]", kind.width, kind.num_states %>\
+<% first, end, W, n = f"table[{9 + 2 * k}]", f"table[{10 + 2 * k}]", kind.width, kind.num_states %>\
 % if kind.num_constants:
     real numbers_${k}[${kind.num_constants}];
     constants_${k}(dt, parameters_${k}, numbers_${k});
@@ -160,7 +182,7 @@ __kernel void epoch(${signature(spec, "epoch")})
     given = f"given_{k} + {kind.num_given} * (long)q"
     constants = f"numbers_{k}" if kind.num_constants else "0"
 %>\
-        for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++) {
+        for (int q = table[${9 + 2 * k}]; q < table[${10 + 2 * k}]; q++) {
             __global ${real} *held = held_${k} + ${kind.num_states} * (long)q;
             __global const int *place = place_${k} + ${W} * (long)q;
 ${voltages(k, W, "now")}
@@ -227,7 +249,7 @@ ${voltages(k, W, "now")}
 
         // elimination: the constant part moves right-hand sides only
         for (int i = 0; i < num_constant; i++) b[parent[i]] -= f[i] * b[i];
-        for (int i = num_constant; i < root; i++) {
+        for (int i = num_constant; i < first_root; i++) {
             const lanes inv = 1 / d[i], factor = u[i] * inv, right = b[i];
             d[i] = factor;
             b[i] = right * inv;
@@ -235,23 +257,29 @@ ${voltages(k, W, "now")}
             b[parent[i]] -= factor * right;
         }
 
-        // substitution, and what the next step begins with
-        const lanes v_root = v[root];
+        // substitution, and what the next step begins with; spikes
+        for (int i = first_root; i < n; i++) {
+            const lanes solved = b[i] / d[i], before = v[i];
+            const lanes next = ${"2 * solved - before" if spec.secondorder else "solved"};
+            spikes(before, next, cell + ${w} * (i - first_root), step, threshold, failed, capacity,
+                spike_source, spike_step, spike_count);
 % if spec.lanes < spec.widest:
-        ${x}[root] = b[root] / d[root];
-        for (int i = root - 1; i >= num_constant; i--) ${x}[i] = b[i] - d[i] * ${x}[parent[i]];
+            ${x}[i] = solved;
+        }
+        for (int i = first_root - 1; i >= num_constant; i--) ${x}[i] = b[i] - d[i] * ${x}[parent[i]];
         for (int i = num_constant - 1; i >= 0; i--) ${x}[i] = b[i] * inverse[i] - f[i] * ${x}[parent[i]];
         end_step(${f"{w} * n" if w > 1 else "n"}, (__global const real *)over_dt, (__global const real *)constant_b,
             ${"(__global const real *)x, " if spec.secondorder else ""}(__global real *)v, (__global real *)b);
         for (int i = num_constant; i < n; i++) d[i] = base_d[i];
 % else:
-        {
-            const int i = root;
-            const lanes solved = b[i] / d[i];
-${after()}
+% if spec.secondorder:
+            x[i] = solved;
+% endif
+            v[i] = next;
+            b[i] = over_dt[i] * next + constant_b[i];
             d[i] = base_d[i];
         }
-        for (int i = root - 1; i >= num_constant; i--) {
+        for (int i = first_root - 1; i >= num_constant; i--) {
             const lanes solved = b[i] - d[i] * ${x}[parent[i]];
 ${after()}
             d[i] = base_d[i];
@@ -262,21 +290,7 @@ ${after()}
         }
 % endif
 
-        // spikes, recording
-        for (int lane = 0; lane < ${w}; lane++) {
-            const int c = cell[lane];
-            if (c < 0) continue;
-            const real before = ((const real *)&v_root)[lane];
-            const real after = ((__global const real *)(v + root))[lane];
-            if (before <= threshold[c] && after > threshold[c]) {
-                const int place = atomic_inc(spike_count);
-                if (place < capacity) {
-                    spike_source[place] = c;
-                    spike_step[place] = step;
-                }
-            }
-            if (!isfinite(after) && failed[c] == 0) failed[c] = step + 1;
-        }
+        // recording
         for (int k = table[5]; k < table[6]; k++) {
 % if spec.detects:
             if (record_column[k] < 0) {  // a detector
@@ -300,7 +314,7 @@ ${after()}
 % for k, kind in enumerate(spec.kinds):
 <% W, n = kind.width, kind.num_states %>\
 % if n:
-    for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++)
+    for (int q = table[${9 + 2 * k}]; q < table[${10 + 2 * k}]; q++)
         for (int lane = 0; lane < ${W}; lane++) {
             const int j = member_${k}[${W} * (long)q + lane];
             if (j < 0) continue;

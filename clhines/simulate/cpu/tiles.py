@@ -17,15 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges, starts, stretch_of
+from clhines.arrays import offsets, starts, stretch_of
 from clhines.forest import Forest
 from clhines.model.model import Kind, Model
-from clhines.simulate.cpu.groups import choose_width
+from clhines.simulate.cpu.groups import TOGETHER, choose_width, eliminated
 from clhines.simulate.cpu.pivots import class_changes, node_classes
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
-
-TOGETHER = 4096  # numbers of nodes that a tile has, about
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,19 +69,11 @@ def make_tiles(model: Model, blocks: Blocks, widest: int) -> Tiles:
     for block in range(blocks.count):
         cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
         for width, rows in _rows(forest, cells, widest):
-            shape = forest.shape_of_cell[rows[:, 0]]
-            sizes, first = trees.sizes[shape], trees.offsets[shape]
-            at, row = ranges(first, sizes), np.repeat(np.arange(len(rows)), sizes)
-            order = np.lexsort((row, *(key[at] for key in keys)))
-            slot = np.empty(len(order), np.int64)
-            slot[order] = np.arange(len(order))
-            above = trees.parent[at]
-            shift = np.repeat(first - starts(sizes), sizes)
-            parent = np.where(above < 0, -1, slot[np.maximum(above - shift, 0)])
-            within = at - np.repeat(first, sizes)
-            node = forest.cell_offsets[rows][row] + within[:, None]
-            nodes.append(node[order].reshape(-1))
-            parents.append(parent[order])
+            shapes = forest.shape_of_cell[rows[:, 0]].tolist()
+            at, row, parent, _ = eliminated(trees, shapes, keys)
+            within = at - trees.offsets[shapes][row]
+            nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
+            parents.append(parent)
             found.append((block, width, len(rows)))
     of_block, width, roots = np.array(found, np.int64).T
     size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))

@@ -26,6 +26,7 @@ from clhines.plan.methods import check_width
 from clhines.plan.plan import real_name
 from clhines.simulate.cpu.groups import (
     Groups,
+    choose_count,
     choose_lanes,
     in_groups,
     make_blocks,
@@ -149,13 +150,14 @@ class CellEpochs:
         whole = network if split else model
         own = nodes_in_part(model, network) if split else slice(None)
         variable, classes = variable_nodes(whole)[own], node_classes(whole)[own]
-        self.blocks = make_blocks(model.forest, variable, lanes, classes)
+        count = choose_count(model.forest, limits.compute_units)
+        self.blocks = make_blocks(model.forest, variable, lanes, classes, count)
         most = limits.vector_bytes // state.dtype.itemsize
         several = dict[Mechanism, bool]()
         if split:
             units = devices.limits(devices.whole_device(device)).compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
-            several = in_groups(network, lanes_of_all, most)
+            several = in_groups(network, lanes_of_all, most, units)
         twice = 2 * most <= _WIDEST and most * state.dtype.itemsize == _OF_MANY
         self.groups = [
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism), twice)
@@ -214,14 +216,13 @@ class CellEpochs:
     def _place_nodes(self) -> None:
         """Find the node of each slot and lane of the blocks, and the place of each node."""
         blocks, forest = self.blocks, self.model.forest
-        sizes = blocks.sizes[blocks.shape]
-        slot = starts(sizes)
-        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
-        # lanes without a cell compute what the first lane does, and keep none of it
-        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
+        sizes = blocks.sizes[blocks.pattern]
+        slot, at = starts(sizes), ranges(blocks.first[blocks.pattern], sizes)
         block = np.repeat(np.arange(len(sizes)), sizes)
-        node = forest.cell_offsets[cells][block] + order[:, None]  # by slot and lane
-        kept = (blocks.cells >= 0)[block]
+        row = blocks.first_row[block] + blocks.row[at]
+        # lanes without a cell compute what the first lane does, and keep none of it
+        node = forest.cell_offsets[blocks.own][row] + blocks.order[at][:, None]  # slot and lane
+        kept = (blocks.cells >= 0)[row]
         self._place = np.empty(forest.num_nodes, np.int64)
         self._place[node[kept]] = np.flatnonzero(kept)
         self._node, self._slot, self._block = node, slot, block
@@ -230,20 +231,22 @@ class CellEpochs:
         """Numbers of all nodes by block, as the kernel takes them, and the table of the blocks."""
         model, blocks = self.model, self.blocks
         forest, real = model.forest, self.state.dtype.type
-        node, slot, sizes = self._node, self._slot, blocks.sizes[blocks.shape]
+        node, slot, sizes = self._node, self._slot, blocks.sizes[blocks.pattern]
         start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
         within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
         self._constant = ~variable[start + within]
         self._moving = ~self._constant[node[:, 0]]
-        count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
+        constant = blocks.constant[blocks.pattern]
+        count = (sizes - constant).astype(np.int64)
         self._variable = starts(count)
 
         def values(a: np.ndarray, where: np.ndarray | slice = slice(None)) -> cla.Array:
             return self._put(a[node[where]].astype(real))
 
         self._v, self._b = values(model.v_init), values(np.zeros(forest.num_nodes))
-        columns = [slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]]
+        columns = [slot, sizes, constant, blocks.first[blocks.pattern]]
         columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
+        columns += [blocks.first_row[:-1], np.diff(blocks.first_row)]
         columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
         self._table = np.stack(columns, axis=1).astype(np.int32)
         fixed = [self._put(a) for a in self._fixed(model.constant_d, model.constant_b)]
