@@ -144,9 +144,7 @@ def _vector_bodies(
     """
     one, half = p.number(1), p.number(0.5)
 
-    def unless(
-        quotient: str, most: str, coefficients: Sequence[Fraction], value: str
-    ) -> list[str]:
+    def unless(quotient: str, most: str, coefficients: Sequence[Fraction], value: str) -> list[str]:
         near = [f"const {p.mask} near = x < {most} & x > -{most}"]
         lines = summed([p.number(k) for k in coefficients], "y", p.type)
         inside = "".join(f"        {line};\n" for line in [f"const {p.type} y = x * x", *lines])
@@ -166,7 +164,9 @@ def _vector_bodies(
     return {
         "bernoulli": (["x", "e"], unless(far, half, c, value), "result"),
         "bernoulli_slope": (
-            ["x", "e"], unless(far_slope, one, slope, f"sum * x - {half}"), "result"
+            ["x", "e"],
+            unless(far_slope, one, slope, f"sum * x - {half}"),
+            "result",
         ),
         "weight": (
             ["b", "dt"],

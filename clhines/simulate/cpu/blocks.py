@@ -141,7 +141,7 @@ class CellBlocksSpec(ExactSpec):
         return "v[a]"
 
     def functions(self, kind: KindBlocks) -> str:
-        """Functions of the blocks of a kind: those for groups are copied to where they are called."""
+        """Functions of the blocks of a kind; those for groups may be copied to their calls."""
         wide = kind.wide if isinstance(kind, GroupedKind) else ""
         return "\n".join(text for text in (super().functions(kind), wide) if text)
 
@@ -356,7 +356,6 @@ class CellBlocks(ExactSteps):
                 self._publish.change(np.int32(numbers[2]))
                 self._publish.launch(self.queue, 1, 1)
             self._kernel.launch(self.queue, self.blocks.count, 1)
-
 
 
 def level_ions(variables: Variables) -> dict[str, float]:

@@ -282,9 +282,7 @@ def in_groups(model: Model, lanes: int, most: int, units: int) -> dict[Mechanism
     count = choose_count(forest, units)
     blocks = make_blocks(forest, variable_nodes(model), lanes, count=count)
     counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets)) for k in model.kinds]
-    each = [
-        np.add.reduceat(c[blocks.own].sum(axis=1), blocks.first_row[:-1]) for c in counts
-    ]
+    each = [np.add.reduceat(c[blocks.own].sum(axis=1), blocks.first_row[:-1]) for c in counts]
     return {
         kind.mechanism: choose_width(numbers, most) > 1
         for kind, numbers in zip(model.kinds, each, strict=True)

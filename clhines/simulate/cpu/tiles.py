@@ -167,9 +167,7 @@ def make_groups(place: np.ndarray, tiles: Tiles, most: int, twice: bool) -> Grou
     kept = source >= 0
     source[~kept] = np.repeat(order[np.cumsum(of_block) - 1], spare)
     shape = -1, width
-    return Groups(
-        len(place), width, position, source.reshape(shape), kept.reshape(shape), first
-    )
+    return Groups(len(place), width, position, source.reshape(shape), kept.reshape(shape), first)
 
 
 class BlockLayout(Layout):
@@ -186,7 +184,7 @@ class BlockLayout(Layout):
         }
 
     @property
-    def nodes(self) -> np.ndarray:  # type: ignore[override]
+    def nodes(self) -> np.ndarray:
         """(n,) int64: nodes in the order of the arenas."""
         return self.tiles.node
 

@@ -76,8 +76,9 @@ class CellEpochSpec(TemplateSpec):
         "epoch": (
             "int first_step, int steps, real dt, const int *restrict blocks",
             "const int *restrict parents, const lanes *restrict over_dts",
-            "const lanes *restrict constant_bs, const lanes *restrict fs, const lanes *restrict inverses",
-            "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs if secondorder",
+            "const lanes *restrict constant_bs, const lanes *restrict fs",
+            "const lanes *restrict inverses, lanes *restrict vs, lanes *restrict bs",
+            "lanes *restrict xs if secondorder",
             "const lanes *restrict base_ds, const lanes *restrict us, lanes *restrict ds",
             "const int *restrict cells, const real *restrict threshold, int *restrict failed",
             "int capacity, int *restrict spike_source, int *restrict spike_step",

@@ -419,7 +419,11 @@ class ExactSteps:
         sources = self._reducers.sources
         self._want(sources)
         self._rows, self._records = rows, list(records)
-        owner = [owner_of(source, self._variables, self.layout) for source in sources if source.kind != -1]
+        owner = [
+            owner_of(source, self._variables, self.layout)
+            for source in sources
+            if source.kind != -1
+        ]
         self._recorded_at = self._recorder.begin(
             rows,
             locations(sources, self._variables, self.arenas, lambda: self.place, self.layout),
@@ -516,9 +520,7 @@ class ExactSteps:
         sources = self._reducers.sources
         self._want(sources)
         arrays = {"v": self._v[0], "mem": self._mem}
-        where = locations(
-            sources, self._variables, self.arenas, lambda: self.place, self.layout
-        )
+        where = locations(sources, self._variables, self.arenas, lambda: self.place, self.layout)
         found = [_values_at(arrays[source], at, self.queue) for source, at in where]
         return self._reducers.now(found, step)
 

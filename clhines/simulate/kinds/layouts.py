@@ -63,7 +63,7 @@ class Layout:
         return np.where(node < 0, -1, np.searchsorted(self.nodes, node))
 
     def first(self, number: np.ndarray) -> np.ndarray:
-        """(a + 1,) int64: where those of each node begin in numbers that ascend."""
+        """Return where those of each node begin in numbers that ascend, and the end."""
         return np.searchsorted(number, np.arange(self.count + 1))
 
     def columns(self, k: int, kind: Kind) -> Columns:
