@@ -12,11 +12,11 @@
         if (j < 0) continue;
         const int a = ints[lane_${kind.number} + p];\
 </%def>\
-<%def name="each_group(kind, block)">\
+<%def name="each_group(kind, *blocks)">\
     for (int q = ints[group_${kind.number} + block]; q < ints[group_${kind.number} + block + 1]; q++) {
         __global const int *place = ints + lane_${kind.number} + ${kind.width} * q;
         const int run = ints[run_${kind.number} + q];
-% if kind.asks(block, "v"):
+% if any(kind.asks(block, "v") for block in blocks):
         const ${kind.vector} v_now = at_${kind.width}(v, place, run);
 % endif
 </%def>\
@@ -322,7 +322,7 @@ static __attribute__((noinline)) void finish_block(
 % for kind in spec.grouped:
 % if kind.has(block):
 % if block in dict(kind.vectors):
-${each_group(kind, block)}\
+${each_group(kind, block, *(["current"] if block == "advance" and kind in spec.ahead else []))}\
 ${kind.call_group(block, after, always, 8)}\
 % if block == "advance" and kind in spec.ahead:
         if (!ahead) continue;

@@ -157,6 +157,17 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
         np.testing.assert_allclose(result, expected, 0, eps * scale)
 
 
+DECAYS = """
+NEURON { SUFFIX decays NONSPECIFIC_CURRENT i RANGE g, e }
+PARAMETER { g = 1e-4 (S/cm2) e = -60 (mV) }
+STATE { m }
+ASSIGNED { v (mV) i (mA/cm2) }
+INITIAL { m = 1 }
+BREAKPOINT { SOLVE states METHOD cnexp i = g*m*(v - e) }
+DERIVATIVE states { m' = -m/5 }
+"""
+
+
 @pytest.mark.parametrize("secondorder", [0, 2])
 @pytest.mark.parametrize("together", [1, 10**6])
 def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
@@ -172,6 +183,7 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
     soma = net.insert(mod_files.ours("na"), net.soma)
     net.insert("hh")
     net.insert(mod_files.ours("ext_ca"), net.soma[::2])
+    net.insert(Mechanism.from_nmodl(DECAYS), net.soma + 2)  # advances without v
     net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
     synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
     net.connect(net.detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1)

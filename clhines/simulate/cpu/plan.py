@@ -20,7 +20,7 @@ MOST_STEPS = 1024  # of a launch
 # Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
 # and what a launch takes when others wait for it
 NODE, INSTANCE, STATEMENT, ALONE, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
-LAUNCHES = 3  # of a step by `ExactSteps`
+LAUNCHES, STEPS = 3, 2.0  # of a step by `ExactSteps`, and how much longer its work takes, at least
 LOOPS = 4  # times that statements of functions with loops are counted
 NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
 FAR = 1.2  # time of more, in these
@@ -68,7 +68,7 @@ def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) ->
     """
     work = work_of(model)
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
-    least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
+    least, best = STEPS * work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
     lanes = choose_lanes(model.forest, LANES, units)
     for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
