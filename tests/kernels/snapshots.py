@@ -28,7 +28,9 @@ from clhines.model import compile
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.blocks import CellBlocksSpec
+from clhines.simulate.cpu.blocks import CellBlocksSpec, level_ions
+from clhines.simulate.cpu.plan import blocks_of, work_of
+from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
 from clhines.simulate.engines.steps import StepSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
@@ -135,8 +137,9 @@ def network_specs(dtype, limits):
         yield from (CurrentsSpec(real, kind, source if kind.uses_noise else "") for kind in plain)
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
-            for samples in (False, True):
-                yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source, samples)
+            for samples, widest in ((False, 4), (True, 4), (True, 8)):
+                given = real, 4, grouped, secondorder, source, samples
+                yield epoch_vector.CellEpochSpec(*given, widest=widest)
             continue
         for plan in epoch_plan.plan_epochs(network, dtype, limits):
             yield from (plan.spec, replace(plan.spec, samples=True))
@@ -159,7 +162,9 @@ def exact_specs(dtype):
         spec, _ = spec_of(variables, tables, real, None, vector_bytes=64 * (secondorder == 1))
         yield spec
         if spec.wide:
-            yield CellBlocksSpec.of(spec)
+            blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
+            layout = BlockLayout(model, make_tiles(model, blocks, 4), spec.width, False)
+            yield CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables)))
 
 
 def exact_epoch_specs(dtype, limits):
