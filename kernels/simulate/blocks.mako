@@ -13,9 +13,11 @@
         const int a = ints[lane_${kind.number} + p];\
 </%def>\
 <%def name="each_group(kind, *blocks)">\
-    for (int q = ints[group_${kind.number} + block]; q < ints[group_${kind.number} + block + 1]; q++) {
-        __global const int *place = ints + lane_${kind.number} + ${kind.width} * q;
-        const int run = ints[run_${kind.number} + q];
+    {
+${kind.places()}\
+    for (int q = ints[group_${kind.number} + block], last = ints[group_${kind.number} + block + 1]; q < last; q++) {
+        __global const int *place = lanes + ${kind.width} * q;
+        const int run = runs[q];
 % if any(kind.asks(block, "v") for block in blocks):
         const ${kind.vector} v_now = at_${kind.width}(v, place, run);
 % endif
@@ -25,7 +27,7 @@
 ${kind.call_group("current", here, always, 8)}\
 % if kind.asks("current", "i"):
 % if kind.kind == "density":
-        const ${kind.vector} share = LOOSE_${w}(mem + share_${kind.number} + ${w} * q);
+        const ${kind.vector} share = LOOSE_${w}(shares + ${w} * q);
         add_${w}(share * g_g, d, place, run);
         add_${w}(-(share * i_i), b, place, run);
 % else:
@@ -180,6 +182,7 @@ ${kind.call("before_breakpoint", here, 8)}\
 ${each_group(kind, "current")}\
 ${current(kind)}\
     }
+    }
 % endfor
     }
 % endif
@@ -192,6 +195,7 @@ ${current(kind)}\
 % if "current" in dict(kind.vectors):
 ${each_group(kind, "current")}\
 ${current(kind)}\
+    }
     }
 % else:
 ${each(kind)}
@@ -328,6 +332,7 @@ ${kind.call_group(block, after, always, 8)}\
         if (!ahead) continue;
 ${current(kind)}\
 % endif
+    }
     }
 % else:
 ${each(kind)}

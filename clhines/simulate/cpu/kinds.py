@@ -88,6 +88,23 @@ class GroupedKind(KindBlocks):
         head = f"    {self.name}_constants("
         return head + wrapped([*values[:-1], values[-1] + ");"], len(head))
 
+    def places(self) -> str:
+        """Return declarations of where the values of its groups are; stores may change `at`."""
+        k = self.number
+        lines = [
+            f"__global const int *lanes = ints + lane_{k}, *runs = ints + run_{k};",
+            f"__global const real *shares = mem + share_{k};",
+            f"__global real *parameters = mem + parameters_{k} + {len(self.singles)};",
+            f"__global real *states = mem + states_{k}, *outputs = mem + outputs_{k};",
+        ]
+        for number, name in enumerate(self.singles):
+            lines.append(f"const real single_{number} = {self.parameter(name)};")
+        used = {a.name for name in dict(self.vectors) for a in self.arguments(name)}
+        for name in self.level:
+            if name in used:
+                lines.append(f"const real one_{name} = mem[level_{name}];")
+        return "".join(f"        {line}\n" for line in lines)
+
     def parameter(self, name: str) -> str:
         """Return the expression of a parameter of instance j."""
         k, given = self.number, self.given
@@ -139,21 +156,22 @@ class GroupedKind(KindBlocks):
 
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument is; empty if it is none."""
-        k, w = self.number, self.width
+        w, names = self.width, list[str]()
         if a.role == "parameter" and a.name in self.given:
-            begin, names = f"parameters_{k} + {len(self.singles)}", self.given
+            names = self.given
         elif a.role in ("state", "output"):
-            begin, names = f"{a.role}s_{k}", [*(self.states if a.role == "state" else self.outputs)]
-        else:
+            names = [*(self.states if a.role == "state" else self.outputs)]
+        if not names:
             return ""
-        line = f"{w * len(names)} * q + {w * names.index(a.name)}"
-        return f"LOOSE_{w}(mem + {begin} + {line})"
+        return f"LOOSE_{w}({a.role}s + {w * len(names)} * q + {w * names.index(a.name)})"
 
     def _value(self, a: Argument, values: Values) -> str:
+        if a.role == "parameter":
+            return f"single_{self.singles.index(a.name)}"
         if a.role == "constant":
             return f"constants_{self.number}[{self.constants.index(a.name)}]"
         if a.role == "ion" and a.name in self.level:
-            return f"({self.vector})mem[level_{a.name}]"
+            return f"({self.vector})one_{a.name}"
         if a.role == "ion":
             return f"at_{self.width}(mem + ion_{a.name}, place, run)"
         return self.value(a, values) if a.direction != "out" else ""
