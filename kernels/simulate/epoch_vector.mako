@@ -24,7 +24,7 @@
     lanes = "real" if w == 1 else f"{spec.real}{w}"
     columns = 9 + 2 * len(spec.kinds)
     x, flat = "x" if spec.secondorder else "v", spec.widest
-    widths = sorted({kind.width for kind in spec.kinds} | ({flat} if w < flat else set()))
+    widths = sorted({kind.width for kind in spec.kinds} | ({flat} if w < 2 < flat else set()))
 %>\
 // Whole epochs of a network: one work-item takes all the steps of a block, ${w} cell(s) of one
 // shape in each row, lane by lane. Slots of a block are in the order of elimination: first those whose pivots
@@ -60,7 +60,7 @@ static void scatter_${width}(__global real *a, __global const int *place,
 
 % endif
 % endfor
-% if w < flat:
+% if w < 2 < flat:
 // The end of a step, and right-hand sides of the next, of n numbers of a block.
 static void end_step(
     const int n, __global const real *restrict over_dt, __global const real *restrict constant_b,
@@ -263,12 +263,12 @@ ${voltages(k, W, "now")}
             const lanes next = ${"2 * solved - before" if spec.secondorder else "solved"};
             spikes(before, next, cell + ${w} * (i - first_root), step, threshold, failed, capacity,
                 spike_source, spike_step, spike_count);
-% if spec.lanes < spec.widest:
+% if w < 2 < flat:  # one by one what waits, the rest in whole vectors
             ${x}[i] = solved;
         }
         for (int i = first_root - 1; i >= num_constant; i--) ${x}[i] = b[i] - d[i] * ${x}[parent[i]];
         for (int i = num_constant - 1; i >= 0; i--) ${x}[i] = b[i] * inverse[i] - f[i] * ${x}[parent[i]];
-        end_step(${f"{w} * n" if w > 1 else "n"}, (__global const real *)over_dt, (__global const real *)constant_b,
+        end_step(n, (__global const real *)over_dt, (__global const real *)constant_b,
             ${"(__global const real *)x, " if spec.secondorder else ""}(__global real *)v, (__global real *)b);
         for (int i = num_constant; i < n; i++) d[i] = base_d[i];
 % else:

@@ -88,8 +88,16 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
     return lanes
 
 
-def choose_count(forest: Forest, units: int) -> int:
-    """Return the number of blocks: as many for each of the device's `units`, none too large."""
+def choose_count(
+    forest: Forest, units: int, lanes: int, widest: int, variable: np.ndarray
+) -> int | None:
+    """Return the number of blocks: as many for each of the device's `units`, none too large.
+
+    None, a block for each row, where rows fill vectors, or several cells have mostly constant
+    pivots: there is then no division to wait for.
+    """
+    if lanes == widest or (lanes > 1 and variable.mean() < 0.5):
+        return None
     return units * max(1, round(forest.num_nodes / TOGETHER / units))
 
 
@@ -272,14 +280,15 @@ def make_groups(
     return Groups(ends, np.where(filled, member, ~member).reshape(shape), place, run)
 
 
-def in_groups(model: Model, lanes: int, most: int, units: int) -> dict[Mechanism, bool]:
+def in_groups(
+    model: Model, lanes: int, most: int, count: int | None = None
+) -> dict[Mechanism, bool]:
     """For each kind, whether several instances are advanced at a time; see `choose_width`.
 
     Scalar code calls the device's exp, vector code that of `mechanisms.emit.exponentials`. Parts
     of a network must choose as the whole network would, or results differ in the last bits.
     """
     forest = model.forest
-    count = choose_count(forest, units)
     blocks = make_blocks(forest, variable_nodes(model), lanes, count=count)
     counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets)) for k in model.kinds]
     each = [np.add.reduceat(c[blocks.own].sum(axis=1), blocks.first_row[:-1]) for c in counts]

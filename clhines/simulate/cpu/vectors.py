@@ -150,15 +150,17 @@ class CellEpochs:
         split, network = state.decisions.split, state.decisions.network
         whole = network if split else model
         own = nodes_in_part(model, network) if split else slice(None)
-        variable, classes = variable_nodes(whole)[own], node_classes(whole)[own]
-        count = choose_count(model.forest, limits.compute_units)
+        of_all = variable_nodes(whole)
+        variable, classes = of_all[own], node_classes(whole)[own]
+        count = choose_count(model.forest, limits.compute_units, lanes, widest, of_all)
         self.blocks = make_blocks(model.forest, variable, lanes, classes, count)
         most = limits.vector_bytes // state.dtype.itemsize
         several = dict[Mechanism, bool]()
         if split:
             units = devices.limits(devices.whole_device(device)).compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
-            several = in_groups(network, lanes_of_all, most, units)
+            count = choose_count(network.forest, units, lanes_of_all, widest, of_all)
+            several = in_groups(network, lanes_of_all, most, count)
         twice = 2 * most <= _WIDEST and most * state.dtype.itemsize == _OF_MANY
         self.groups = [
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism), twice)
