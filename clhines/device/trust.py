@@ -45,6 +45,7 @@ FAMILIES = {
     "blocks": "channels from NMODL, by blocks of cells",
     "lists": "channels from NMODL, by epochs",
 }  # joined by "+": one after another in one process
+DOUBLE = frozenset({"steps", "blocks", "lists"})  # which need float64 on the device
 PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three
 MEMORY = 4 << 30  # bytes that a problem may take on a CPU
 _OF_THREAD = 128 << 20  # addresses that a thread may reserve
@@ -117,7 +118,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
         return _narrowed(own, _Process.forced)
     if switched_off() or devices.is_simulator(device):
         return own
-    if family.startswith("nmodl") and not devices.has_fp64(device):
+    if family in DOUBLE and not devices.has_fp64(device):
         return own  # it is refused, whatever its answers
     whole = devices.whole_device(device)
     asked = family if family == "solve" else _after_another(whole, family)
@@ -190,8 +191,8 @@ def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
 def families(device: cl.Device) -> list[str]:
     """Return the families that a device is used for, and its engines in turn."""
     left = {"lists" if devices.is_cpu(device) else "blocks"}
-    if not devices.has_fp64(device):  # which NMODL needs
-        left |= {name for name in FAMILIES if name.startswith("nmodl")}
+    if not devices.has_fp64(device):
+        left |= DOUBLE
     found = [name for name in FAMILIES if name not in left]
     return [*found, "+".join(found[1:])]
 

@@ -8,34 +8,26 @@
                 : gather_${W}((__global const real *)v, place);\
 % endif
 </%def>\
-<%def name="begin()">\
-            // what a step begins with, the same text wherever that is: its roundings must be, too
-            const lanes flow = u[i] * (next - v[p]);
-            b[i] = constant_b[i] - constant_g[i] * next + flow;
-            b[p] -= flow;
-</%def>\
-<%def name="after(solved, parent=True)">\
-            // v after the step, and what the next begins with; of a parent these are there already
+<%def name="after(solved)">\
             const lanes solved = ${solved};
-            const lanes next = v[i] + ${"2 * " if spec.secondorder else ""}solved;
             x[i & ${spec.window - 1}] = solved;
+% if not spec.flat:
+            const lanes next = v[i] + ${"2 * " if spec.secondorder else ""}solved;
             v[i] = next;
-% if parent:
-${begin()}\
-% else:
             b[i] = constant_b[i] - constant_g[i] * next;
 % endif
 </%def>\
 <%
     w = spec.lanes
     lanes = "real" if w == 1 else f"{spec.real}{w}"
-    columns = 7 + 2 * len(spec.kinds)
-    widths = sorted({kind.width for kind in spec.kinds})
+    columns = 9 + 2 * len(spec.kinds)
+    flat = spec.flat
+    widths = sorted({kind.width for kind in spec.kinds} | ({flat} if flat else set()))
 %>\
-// Whole epochs of a network: one work-item takes all the steps of a block, ${w} cell(s) of one
-// shape, lane by lane. Slots of a block are in the order of elimination: first those whose pivots
-// never change, then those with instances below or at them, the root last. A place is a slot and a
-// lane of it: slot * ${w} + lane. Instances of a kind are taken in groups, in the order of places.
+// Whole epochs of a network: one work-item takes all the steps of a block, of rows of ${w} cell(s) of
+// one shape, lane by lane. Slots of a block are in the order of elimination: first those whose pivots
+// never change, then those with instances below or at them, the roots last, row by row. A place is a
+// slot and a lane of it: slot * ${w} + lane. Instances of a kind are taken in groups, by place.
 // spec: ${spec.real}, ${w} lanes, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -69,6 +61,45 @@ static void scatter_${width}(__global real *a, __global const int *place,
 % if any(kind.uses_noise for kind in spec.kinds):
 ${spec.noise}
 % endif
+% if flat:
+// The end of a step, and right-hand sides of the next, of n numbers of a block.
+static void end_step(const int n, __global const real *restrict constant_g,
+    __global const real *restrict constant_b, __global const real *restrict x,
+    __global real *restrict v, __global real *restrict b)
+{
+<% many, one = f"*(__global loose_real{flat} *)(", "*(" %>\
+% for first, end, step, at in (("int i = 0", f"i <= n - {flat}", f"i += {flat}", many), ("int i = n - n % " + str(flat), "i < n", "i++", one)):
+    for (${first}; ${end}; ${step}) {
+        const real${flat if at == many else ""} next = ${at}v + i) + ${"2 * " if spec.secondorder else ""}${at}x + i);
+        ${at}v + i) = next;
+        ${at}b + i) = ${at}constant_b + i) - ${at}constant_g + i) * next;
+    }
+% endfor
+}
+
+% endif
+// What crosses the threshold, and where a voltage is no number, of the cells of a row.
+static void spikes(
+    const lanes before, const lanes after, __global const int *restrict cell, const int step,
+    __global const real *restrict threshold, __global int *restrict failed, const int capacity,
+    __global int *restrict spike_source, __global int *restrict spike_step,
+    __global int *restrict spike_count)
+{
+    for (int lane = 0; lane < ${w}; lane++) {
+        const int c = cell[lane];
+        if (c < 0) continue;
+        const real old = ((const real *)&before)[lane], new = ((const real *)&after)[lane];
+        if (old <= threshold[c] && new > threshold[c]) {
+            const int place = atomic_inc(spike_count);
+            if (place < capacity) {
+                spike_source[place] = c;
+                spike_step[place] = step;
+            }
+        }
+        if (!isfinite(new) && failed[c] == 0) failed[c] = step + 1;
+    }
+}
+
 % for k, kind in enumerate(spec.kinds):
 // ---- kind ${k}: ${kind.name}
 
@@ -76,12 +107,13 @@ ${kind.source}
 ${kind.wrappers(k)}
 % endfor
 // blocks, by block: first slot, slots, constant slots, first entry of `parents`, first variable slot,
-//     first and end of what is recorded of it, and for each kind first and end of its groups
-// parents, by shape and slot: the parent's slot in the block
+//     first and end of what is recorded of it, first row, rows, and for each kind first and end of its
+//     groups
+// parents, by shapes of rows and slot: the parent's slot in the block
 // constant_gs to us, by slot and lane; inverses are those of the constant slots
 // base_ds, ds and fs, by variable slot and lane
-// xs, by block, ${spec.window} slots and lane: a slot's parent is nearer than that
-// cells, by block and lane; -1 for no cell
+// xs, by block, ${spec.window} slots and lane: ${"no block has more slots" if spec.flat else "a slot's parent is nearer than that"}
+// cells, by row and lane; -1 for no cell
 // threshold, failed: by cell
 // record_slot: slot and lane in the block, of each column of record_column
 // Of each kind, by group and lane: `member`, the instance, or ~instance of one whose numbers fill a
@@ -95,7 +127,7 @@ __kernel void epoch(${signature(spec, "epoch")})
 {
     const int block = get_global_id(0);
     __global const int *restrict table = blocks + ${columns} * block;
-    const int n = table[1], num_constant = table[2], root = n - 1;
+    const int n = table[1], num_constant = table[2], first_root = n - table[8];
     const long slot = table[0], variable = table[4];
     __global const int *restrict parent = parents + table[3];
     __global const lanes *restrict constant_g = constant_gs + slot;
@@ -108,10 +140,10 @@ __kernel void epoch(${signature(spec, "epoch")})
     __global lanes *restrict f = fs + variable - num_constant;
     __global const lanes *restrict base_d = base_ds + variable - num_constant;
     __global lanes *d = ds + variable - num_constant;
-    __global const int *restrict cell = cells + ${w} * block;
+    __global const int *restrict cell = cells + ${w} * table[7];
 
 % for k, kind in enumerate(spec.kinds):
-<% first, end, W, n = f"table[{7 + 2 * k}]", f"table[{8 + 2 * k}]", kind.width, kind.num_states %>\
+<% first, end, W, n = f"table[{9 + 2 * k}]", f"table[{10 + 2 * k}]", kind.width, kind.num_states %>\
 % if kind.num_constants:
     real numbers_${k}[${kind.num_constants}];
     constants_${k}(dt, parameters_${k}, numbers_${k});
@@ -127,12 +159,7 @@ __kernel void epoch(${signature(spec, "epoch")})
 % endif
 % endfor
 
-    b[root] = constant_b[root] - constant_g[root] * v[root];
-    for (int i = root - 1; i >= 0; i--) {
-        const int p = parent[i];
-        const lanes next = v[i];
-${begin()}\
-    }
+    for (int i = 0; i < n; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
     for (int i = num_constant; i < n; i++) d[i] = base_d[i];
     for (int step = first_step;; step++) {
         const bool begun = step > first_step, closes = step == first_step + steps;
@@ -146,7 +173,7 @@ ${begin()}\
     given = f"given_{k} + {kind.num_given} * (long)q"
     constants = f"numbers_{k}" if kind.num_constants else "0"
 %>\
-        for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++) {
+        for (int q = table[${9 + 2 * k}]; q < table[${10 + 2 * k}]; q++) {
             __global ${real} *held = held_${k} + ${kind.num_states} * (long)q;
             __global const int *place = place_${k} + ${W} * (long)q;
 ${voltages(k, W, "now")}
@@ -211,49 +238,52 @@ ${voltages(k, W, "now")}
 % endfor
         if (closes) break;
 
-        // elimination: the constant part moves right-hand sides only
-        for (int i = 0; i < num_constant; i++) b[parent[i]] -= u[i] * inverse[i] * b[i];
-        for (int i = num_constant; i < root; i++) {
-            const lanes inv = 1 / d[i], factor = u[i] * inv, right = b[i];
+        // elimination, of the change of v: with the currents between neighbours at the step's begin; the
+        // constant part moves right-hand sides only
+        for (int i = 0; i < num_constant; i++) {
+            const int p = parent[i];
+            const lanes flow = u[i] * (v[i] - v[p]), right = b[i] + flow;
+            b[i] = right;
+            b[p] -= flow + u[i] * inverse[i] * right;
+        }
+        for (int i = num_constant; i < first_root; i++) {
+            const int p = parent[i];
+            const lanes inv = 1 / d[i], factor = u[i] * inv;
+            const lanes flow = u[i] * (v[i] - v[p]), right = b[i] + flow;
             f[i] = factor;
             b[i] = right * inv;
-            d[parent[i]] -= factor * u[i];
-            b[parent[i]] -= factor * right;
+            d[p] -= factor * u[i];
+            b[p] -= flow + factor * right;
         }
 
-        // substitution, and what the next step begins with
-        const lanes v_root = v[root];
-        {
-            const int i = root;
-${after("b[i] / d[i]", False)}\
+        // substitution, and what the next step begins with; spikes
+        for (int i = first_root; i < n; i++) {
+            const lanes before = v[i];
+${after("b[i] / d[i]")}\
+% if flat:
+            const lanes next = before + ${"2 * " if spec.secondorder else ""}solved;
+% else:
             d[i] = base_d[i];
+% endif
+            spikes(before, next, cell + ${w} * (i - first_root), step, threshold, failed, capacity,
+                spike_source, spike_step, spike_count);
         }
-        for (int i = root - 1; i >= num_constant; i--) {
-            const int p = parent[i];
-${after(f"b[i] - f[i] * x[p & {spec.window - 1}]")}\
+        for (int i = first_root - 1; i >= num_constant; i--) {
+${after(f"b[i] - f[i] * x[parent[i] & {spec.window - 1}]")}\
+% if not flat:
             d[i] = base_d[i];
+% endif
         }
         for (int i = num_constant - 1; i >= 0; i--) {
-            const int p = parent[i];
-            const lanes inv = inverse[i];
-${after(f"b[i] * inv - u[i] * inv * x[p & {spec.window - 1}]")}\
+${after(f"inverse[i] * (b[i] - u[i] * x[parent[i] & {spec.window - 1}])")}\
         }
+% if flat:
+        end_step(n, (__global const real *)constant_g, (__global const real *)constant_b,
+            (__global const real *)x, (__global real *)v, (__global real *)b);
+        for (int i = num_constant; i < n; i++) d[i] = base_d[i];
+% endif
 
-        // spikes, recording
-        for (int lane = 0; lane < ${w}; lane++) {
-            const int c = cell[lane];
-            if (c < 0) continue;
-            const real before = ((const real *)&v_root)[lane];
-            const real after = ((__global const real *)(v + root))[lane];
-            if (before <= threshold[c] && after > threshold[c]) {
-                const int place = atomic_inc(spike_count);
-                if (place < capacity) {
-                    spike_source[place] = c;
-                    spike_step[place] = step;
-                }
-            }
-            if (!isfinite(after) && failed[c] == 0) failed[c] = step + 1;
-        }
+        // recording
         for (int k = table[5]; k < table[6]; k++) {
 % if spec.detects:
             if (record_column[k] < 0) {  // a detector
@@ -277,7 +307,7 @@ ${after(f"b[i] * inv - u[i] * inv * x[p & {spec.window - 1}]")}\
 % for k, kind in enumerate(spec.kinds):
 <% W, n = kind.width, kind.num_states %>\
 % if n:
-    for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++)
+    for (int q = table[${9 + 2 * k}]; q < table[${10 + 2 * k}]; q++)
         for (int lane = 0; lane < ${W}; lane++) {
             const int j = member_${k}[${W} * (long)q + lane];
             if (j < 0) continue;

@@ -256,7 +256,7 @@ FAMILIES = [name for name in trust.FAMILIES if name != "lists"]
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_problems_are_solved_and_faults_seen(fast_queue, needs, monkeypatch, family, dtype):
-    needs(fast_queue, np.float64 if family.startswith("nmodl") else dtype)
+    needs(fast_queue, np.float64 if family in trust.DOUBLE else dtype)
     monkeypatch.setenv(trust.SWITCH, "1")
     if family == "blocks" and not devices.is_cpu(fast_queue.device):
         family = "lists"

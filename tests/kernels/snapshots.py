@@ -29,7 +29,9 @@ from clhines.model import compile
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.blocks import CellBlocksSpec
+from clhines.simulate.cpu.blocks import CellBlocksSpec, level_ions
+from clhines.simulate.cpu.plan import blocks_of, work_of
+from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run, plasticity
@@ -156,7 +158,9 @@ def exact_specs(dtype):
         spec, _ = spec_of(variables, tables, real, None, vector_bytes=64 * (secondorder == 1))
         yield spec
         if spec.wide:
-            yield CellBlocksSpec.of(spec)
+            blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
+            layout = BlockLayout(model, make_tiles(model, blocks, 4), spec.width, False)
+            yield CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables)))
 
 
 def exact_epoch_specs(dtype, limits):

@@ -11,7 +11,8 @@ from exact_cells import CELLS, NODES, network
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
-from clhines.simulate.cpu import blocks
+from clhines.network.ring import ring_cables
+from clhines.simulate.cpu import blocks, tiles
 from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, plan_blocks, work_of
 from clhines.simulate.engines import steps
@@ -154,6 +155,50 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
         scale = np.abs(expected).max()
         eps = EPS * np.finfo(dtype).eps / np.finfo(np.float64).eps
         np.testing.assert_allclose(result, expected, 0, eps * scale)
+
+
+DECAYS = """
+NEURON { SUFFIX decays NONSPECIFIC_CURRENT i RANGE g, e }
+PARAMETER { g = 1e-4 (S/cm2) e = -60 (mV) }
+STATE { m }
+ASSIGNED { v (mV) i (mA/cm2) }
+INITIAL { m = 1 }
+BREAKPOINT { SOLVE states METHOD cnexp i = g*m*(v - e) }
+DERIVATIVE states { m' = -m/5 }
+"""
+
+
+@pytest.mark.parametrize("secondorder", [0, 2])
+@pytest.mark.parametrize("together", [1, 10**6])
+def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
+    cpu, monkeypatch, together, secondorder
+):
+    """Tiles of all widths, of one row or of several; events, ions and what is recorded."""
+    monkeypatch.setattr(tiles, "TOGETHER", together)
+    monkeypatch.setattr(
+        blocks, "plan_blocks", lambda m, w, *_, **__: blocks_of(m, w, work_of(m), 2, 1.0)
+    )
+    cables = ring_cables(4, levels=2, compartments=3)
+    net = Network(cables, 21)  # 6, 5, 5 and 5 of a shape
+    soma = net.insert(mod_files.ours("na"), net.soma)
+    net.insert("hh")
+    net.insert(mod_files.ours("ext_ca"), net.soma[::2])
+    net.insert(Mechanism.from_nmodl(DECAYS), net.soma + 2)  # advances without v
+    net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
+    synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
+    net.connect(net.detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1)
+    found = []
+    for given in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
+        sim = Simulation(net, DT, secondorder=secondorder, **given)
+        wanted = sim.record("v", net.soma), sim.record("g", synapses), sim.record("ina", net.soma)
+        wanted += (sim.record(soma.mechanism.program.states[0].name, soma),)
+        result = sim.run(6.0)
+        found.append([result[r] for r in wanted] + [sim.voltages(), result.spike_time])
+    if together > 1:
+        assert (sim.runner.layout.tiles.roots > 1).any()
+    assert {1, 2} <= set(sim.runner.layout.tiles.widths) and len(found[0][-1]) > 10
+    for expected, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, 0, EPS * np.abs(expected).max())
 
 
 SEES = """

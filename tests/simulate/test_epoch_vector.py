@@ -85,6 +85,29 @@ def test_groups_of_two_registers_change_no_bit(fast_queue, needs, monkeypatch):
     np.testing.assert_array_equal(*found)
 
 
+@pytest.mark.parametrize("secondorder", [0, 2])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_cells_of_several_shapes_in_one_block_change_no_bit(
+    fast_queue, needs, monkeypatch, lanes, secondorder
+):
+    """Their nodes follow each other by turns; those of a cell in the order that they had."""
+    needs(fast_queue, "float64")
+    skip_too_wide(fast_queue, lanes, "float64")
+    found = []
+    for count in (10**6, 1):
+        monkeypatch.setattr(epoch_vector, "choose_count", lambda *_, count=count: count)
+        engine = partial(CellEpochs.of, lanes=lanes)
+        net = crowded_network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, secondorder=secondorder)
+        blocks = sim.runner.blocks
+        assert (blocks.count == 1) == (count == 1) and len(blocks.cells) > 2
+        result = sim.run(3.0)
+        found.append((sim.voltages(), result.spike_cell, result.spike_time))
+    assert len(found[0][1])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize(
     "counts, width", [([100], 8), ([9], 4), ([8, 16], 8), ([8, 8, 4], 4), ([2], 2)]
 )
@@ -92,23 +115,25 @@ def test_two_registers_where_groups_are_about_half_as_many(counts, width):
     assert choose_width(np.array(counts), 4, True) == width
 
 
+@pytest.mark.parametrize("count", [None, 2])
 @pytest.mark.parametrize("most", [1, 4, 8])
-def test_groups_hold_every_instance_once(most):
+def test_groups_hold_every_instance_once(most, count):
     net = crowded_network(7)  # three cells of the second shape: one lane of four idles
     model = compile(net, DT)
-    blocks = make_blocks(model.forest, variable_nodes(model), 4)
+    blocks = make_blocks(model.forest, variable_nodes(model), 4, count=count)
+    assert blocks.count == (count or len(blocks.cells))
     for kind in model.kinds:
         groups = make_groups(model.forest, blocks, kind, most)
         width = groups.member.shape[1]
         assert width <= most
         kept = groups.member >= 0
         np.testing.assert_array_equal(np.sort(groups.member[kept]), np.arange(kind.count))
-        block = np.repeat(np.arange(len(blocks.cells)), np.diff(groups.ends))[:, None]
+        block = np.repeat(np.arange(blocks.count), np.diff(groups.ends))[:, None]
         slot, lane = np.divmod(groups.place, 4)
-        cell = blocks.cells[block, lane]
+        at = blocks.first[blocks.pattern[block]] + slot
+        cell = blocks.cells[blocks.first_row[block] + blocks.row[at], lane]
         np.testing.assert_array_equal(cell[kept] >= 0, True)
-        node = blocks.order[blocks.first[blocks.shape[block]] + slot]
-        node = node + model.forest.cell_offsets[cell]
+        node = blocks.order[at] + model.forest.cell_offsets[cell]
         np.testing.assert_array_equal(node[kept], kind.node[groups.member[kept]])
         side_by_side = (groups.place == groups.place[:, :1] + np.arange(width)).all(axis=1)
         np.testing.assert_array_equal(groups.run >= 0, side_by_side)

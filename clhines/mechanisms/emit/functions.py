@@ -123,6 +123,15 @@ class Functions:
                 roles = sorted({a.role for a in self.calls(name)} - _IN_VECTORS)
                 what = f"{name} takes, or gives, {roles[0]}"
                 raise InputError(f"mechanism {self.program.name} has no groups: its {what}")
+        more = ["receive"] if "receive" in self.program.blocks else []
+        text, constants = self.lifted(blocks, more)
+        return text, tuple(safe(name) for name in constants)
+
+    def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:
+        """Return functions of blocks, and the constants that ``NAME_constants`` works out for them.
+
+        Those of the blocks in `scalar` take one instance.
+        """
         self._lift(blocks)
         one, parts = Functions(self.compiled, self.real), list[str]()
         results = [
@@ -134,10 +143,9 @@ class Functions:
             taken = [Argument("dt", "dt"), *(Argument("parameter", name) for name in names)]
             arguments = [*taken, *(a for a, _ in results)]
             parts.append(one._printed("constants", arguments, results, Body()))
-        if "receive" in self.program.blocks:
-            parts.append(one.function("receive"))
+        parts += [one.function(name) for name in scalar]
         vectors = [self.function(name) for name in blocks]
-        constants = tuple(name_of(a) for a, _ in results)
+        constants = [a.name for a, _ in results]
         if self.width == 1:
             return self._with_helpers("\n".join(parts + vectors)), constants
         texts = [one._with_helpers("\n".join(parts))] if parts else []

@@ -27,17 +27,17 @@ def _bernoulli_numbers(count: int) -> list[Fraction]:
     return result
 
 
-@lru_cache(maxsize=4)
-def bernoulli_coefficients(real: str) -> list[Fraction]:
+@lru_cache(maxsize=8)
+def bernoulli_coefficients(real: str, most: float = 1.0) -> list[Fraction]:
     """Coefficients of ``x**2k`` in ``x / (exp(x) - 1)``, so many that the rest is no rounding.
 
-    They fall by ``4 pi**2`` each and are used up to ``x = 1``.
+    They fall by ``4 pi**2`` each and are used up to ``x = most``.
     """
     result, numbers = [], _bernoulli_numbers(80)
     for k in range(1, 40):
         value = numbers[2 * k] / factorial(2 * k)
         result.append(value)
-        if abs(value) < _eps(real) / 64:
+        if abs(value) * most ** (2 * k) < _eps(real) / 64:
             break
     return result
 
@@ -136,16 +136,16 @@ def _branching_bodies(
 
 
 def _vector_bodies(
-    p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], _: Sequence[Fraction]
+    p: Printer, _: Sequence[Fraction], slope: Sequence[Fraction], __: Sequence[Fraction]
 ) -> dict[str, tuple[list[str], list[str], str]]:
     """`_helper_bodies` of vectors: they take the slower way where one number of them needs it.
 
     What a number gets does not depend on the others: the ways are chosen for each of them.
     """
     one, half = p.number(1), p.number(0.5)
-    near = [f"const {p.mask} near = x < {one} & x > -{one}"]
 
-    def unless(quotient: str, coefficients: Sequence[Fraction], value: str) -> list[str]:
+    def unless(quotient: str, most: str, coefficients: Sequence[Fraction], value: str) -> list[str]:
+        near = [f"const {p.mask} near = x < {most} & x > -{most}"]
         lines = summed([p.number(k) for k in coefficients], "y", p.type)
         inside = "".join(f"        {line};\n" for line in [f"const {p.type} y = x * x", *lines])
         inside += f"        result = near ? {value} : result;\n    }}"
@@ -160,9 +160,14 @@ def _vector_bodies(
         f"const {p.mask} small = z > {p.number(low)} & z < {p.number(high)}",
         f"const {p.type} value = dt * sum",
     ]
+    c, value = bernoulli_coefficients(p.real, 0.5), f"sum * y - {half} * x + {one}"
     return {
-        "bernoulli": (["x", "e"], unless(far, c, f"sum * y - {half} * x + {one}"), "result"),
-        "bernoulli_slope": (["x", "e"], unless(far_slope, slope, f"sum * x - {half}"), "result"),
+        "bernoulli": (["x", "e"], unless(far, half, c, value), "result"),
+        "bernoulli_slope": (
+            ["x", "e"],
+            unless(far_slope, one, slope, f"sum * x - {half}"),
+            "result",
+        ),
         "weight": (
             ["b", "dt"],
             weight,

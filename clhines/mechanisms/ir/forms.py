@@ -228,3 +228,50 @@ def _signed(graph: Graph, x: Node) -> tuple[int, Node]:
             sign, a = -sign, -a
         args.append(a)
     return sign, graph.mul(args) if sign < 0 else x
+
+
+# ------------------------------------------------------------------------------------ quotients
+
+
+def without_quotients(e: Node) -> Node:
+    """Return a product without the quotients in it that can be reduced.
+
+    ``1/tau`` of ``tau = 1/(a + b)`` is ``a + b``, and ``m_inf*(a + b)`` of ``m_inf = a/(a + b)``
+    is ``a``.
+    """
+    graph = e.graph
+    factors = list(e.args) if e.op == "mul" else [e]
+    for k, factor in enumerate(factors):
+        if factor.op == "pow" and _power_of(factor) < 0:
+            plain = factor.args[0].definition
+            if any(_power_of(f) < 0 for f in (plain.args if plain.op == "mul" else (plain,))):
+                factors[k] = graph.power(plain, factor.args[1])
+    product = graph.mul(factors)
+    for factor in product.args if product.op == "mul" else ():
+        plain = factor.definition
+        if plain is factor or plain.op != "mul":
+            continue
+        for below in (f.args[0] for f in plain.args if _power_of(f) == -1):
+            for other in product.args:
+                ratio = _ratio(other, below)
+                if ratio:
+                    rest = [f for f in product.args if f is not factor and f is not other]
+                    opened = graph.mul((graph.number(ratio), below, plain))
+                    return without_quotients(graph.mul((*rest, opened)))
+    return product
+
+
+def _ratio(a: Node, b: Node) -> Fraction | None:
+    """Return the number that a is b times, if that is easily seen."""
+    if a is b:
+        return Fraction(1)
+    sums = [dict((x, f) for f, x in map(split, e.definition.args)) for e in (a, b)]
+    if any(e.definition.op != "add" for e in (a, b)) or sums[0].keys() != sums[1].keys():
+        return None
+    ratios = {sums[0][x] / sums[1][x] for x in sums[0]}
+    return ratios.pop() if len(ratios) == 1 else None
+
+
+def _power_of(e: Node) -> Fraction:
+    """Return the exponent of a power, if it is a number; else 0."""
+    return e.args[1].value if e.op == "pow" else Fraction(0)

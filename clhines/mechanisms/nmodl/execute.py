@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clhines.mechanisms.ir.expressions import ExpressionError, Node
+from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.evaluate import Evaluation
 from clhines.mechanisms.nmodl.meaning.loops import breaks, nested
 from clhines.mechanisms.nmodl.meaning.netcons import where_true
@@ -112,7 +113,8 @@ class Run(Evaluation):
             else:
                 a, b = (self._missing(key) if x is None else x for x in (a, b))
                 name = key.split("\0")[0]
-                self.values[key] = self.graph.local(name, self.graph.where(condition, a, b))
+                chosen = without_trap(condition, a, b) or self.graph.where(condition, a, b)
+                self.values[key] = self.graph.local(name, chosen)
         for key in dict.fromkeys([*given_yes, *given_no]):
             a = given_yes.get(key) or self._special(key, s.line)
             b = given_no.get(key) or self._special(key, s.line)

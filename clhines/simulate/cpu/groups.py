@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges, starts
-from clhines.forest import Forest
+from clhines.arrays import offsets, ranges, starts, stretch_of
+from clhines.forest import Forest, Trees
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
 from clhines.simulate.cpu.pivots import class_changes, variable_nodes
 
+TOGETHER = 4096  # nodes of the cells of a block, about
 _SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are chosen
 _PAIR = 1.9  # groups of one register, over those of two, from which the latter are chosen
 _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
@@ -19,28 +21,46 @@ _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Cells by shape in blocks of lanes, and nodes in the order of elimination.
+    """Rows of cells of one shape in blocks, and nodes in the order of elimination.
+
+    Nodes of several rows follow each other by turns, so that few of them wait for the one before.
 
     Attributes
     ----------
-    cells : (num_blocks, lanes) int64
+    cells : (num_rows, lanes) int64
         -1 where a lane has no cell.
-    order : (num_nodes of all shapes,) int64
-        Node in its shape, by shape and slot.
+    first_row : (num_blocks + 1,) int64
+        First row of each block.
+    pattern : (num_blocks,) int64
+        Number of the shapes of a block's rows.
+    order, row : (slots of all patterns,) int64
+        Node in its shape, and row of the block, by pattern and slot; roots come last, row by row.
     parent : like `order`, int64
         The parent's slot.
-    shape : (num_blocks,) int64
-    first, sizes, constant : (num_shapes,) int64
+    slot : like `order`, int64
+        The slot of a node, by pattern, row and node.
+    first, sizes, constant : (num_patterns,) int64
         First entry in `order`, slots, and how many of them have constant pivots.
+    row_start : (num_rows,) int64
+        Entries of `slot` of the rows before in the block.
     """
 
     cells: np.ndarray
+    first_row: np.ndarray
+    pattern: np.ndarray
     order: np.ndarray
+    row: np.ndarray
     parent: np.ndarray
-    shape: np.ndarray
+    slot: np.ndarray
     first: np.ndarray
     sizes: np.ndarray
     constant: np.ndarray
+    row_start: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of blocks."""
+        return len(self.pattern)
 
     @property
     def window(self) -> int:
@@ -50,9 +70,19 @@ class Blocks:
         return 1 << distance.bit_length()
 
     @property
+    def largest(self) -> int:
+        """A power of two above the slots of any block."""
+        return 1 << int(self.sizes.max(initial=0)).bit_length()
+
+    @property
     def lanes(self) -> int:
-        """Cells of a block."""
+        """Cells of a row."""
         return self.cells.shape[1]
+
+    @property
+    def own(self) -> np.ndarray:
+        """(num_rows, lanes) int64: cells; where a lane has none, that of the row's first lane."""
+        return np.where(self.cells < 0, self.cells[:, :1], self.cells)
 
 
 class SlotNodes:
@@ -70,12 +100,12 @@ class SlotNodes:
     """
 
     def __init__(self, blocks: Blocks, forest: Forest) -> None:
-        sizes = blocks.sizes[blocks.shape]
+        sizes = blocks.sizes[blocks.pattern]
         self.slot, self.block = starts(sizes), np.repeat(np.arange(len(sizes)), sizes)
-        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
-        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
-        self.node = forest.cell_offsets[cells][self.block] + order[:, None]
-        kept = (blocks.cells >= 0)[self.block]
+        at = ranges(blocks.first[blocks.pattern], sizes)
+        row = blocks.first_row[self.block] + blocks.row[at]
+        self.node = forest.cell_offsets[blocks.own][row] + blocks.order[at][:, None]
+        kept = (blocks.cells >= 0)[row]
         self.place = np.empty(forest.num_nodes, np.int64)
         self.place[self.node[kept]] = np.flatnonzero(kept)
 
@@ -95,10 +125,27 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
     return lanes
 
 
+def choose_count(
+    forest: Forest, units: int, lanes: int, widest: int, variable: np.ndarray
+) -> int | None:
+    """Return the number of blocks: as many for each of the device's `units`, none too large.
+
+    None, a block for each row, where rows fill vectors, or several cells have mostly constant
+    pivots: there is then no division to wait for.
+    """
+    if lanes == widest or (lanes > 1 and variable.mean() < 0.5):
+        return None
+    return units * max(1, round(forest.num_nodes / TOGETHER / units))
+
+
 def make_blocks(
-    forest: Forest, variable: np.ndarray, lanes: int, classes: np.ndarray | None = None
+    forest: Forest,
+    variable: np.ndarray,
+    lanes: int,
+    classes: np.ndarray | None = None,
+    count: int | None = None,
 ) -> Blocks:
-    """Group cells by shape and order their nodes: children first, those of a class side by side.
+    """Put cells in rows by shape, and order their nodes: children first, classes side by side.
 
     Parameters
     ----------
@@ -108,33 +155,85 @@ def make_blocks(
     lanes : int
     classes : (num_nodes of all shapes,) int64, optional
         See `node_classes`; by default all are of one.
+    count : int, optional
+        Number of blocks, of about the same size; by default each row is one.
     """
     trees = forest.trees
-    tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
     by_class = () if classes is None else (classes, -class_changes(trees, classes))
-    order = np.lexsort((-trees.depth, *by_class, variable, tree))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    above = trees.parent[order]
-    start = trees.offsets[:-1][tree]
-    parent = np.where(above < 0, -1, place[above] - start)
+    root = trees.parent < 0
+    keys = [-trees.depth, *(np.where(root, 0, key) for key in by_class), root, variable]
     by_shape = np.argsort(forest.shape_of_cell, kind="stable")
     counts = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
-    blocks = -(-counts // lanes)
-    first = starts(blocks)
+    rows = -(-counts // lanes)
     shape = forest.shape_of_cell[by_shape]
     within = np.arange(len(by_shape)) - starts(counts)[shape]
-    cells = np.full((int(blocks.sum()), lanes), -1)
-    cells[first[shape] + within // lanes, within % lanes] = by_shape
+    cells = np.full((int(rows.sum()), lanes), -1)
+    cells[starts(rows)[shape] + within // lanes, within % lanes] = by_shape
+    of_row = np.repeat(np.arange(trees.num_trees), rows)
+    first_row = _first_rows(trees.sizes[of_row], len(cells) if count is None else count)
+    known, found = dict[tuple[int, ...], int](), list[tuple[np.ndarray, ...]]()
+    pattern = np.empty(len(first_row) - 1, np.int64)
+    for block, (a, b) in enumerate(zip(first_row[:-1], first_row[1:], strict=True)):
+        shapes = tuple(of_row[a:b].tolist())
+        if shapes not in known:
+            known[shapes] = len(found)
+            found.append(eliminated(trees, shapes, keys))
+        pattern[block] = known[shapes]
+    at, row, parent, slot = (np.concatenate(each) for each in zip(*found, strict=True))
+    sizes = np.array([len(each[0]) for each in found])
+    tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
+    before = starts(trees.sizes[of_row])
     return Blocks(
         cells=cells,
-        order=order - start,
+        first_row=first_row,
+        pattern=pattern,
+        order=at - trees.offsets[tree[at]],
+        row=row,
         parent=parent,
-        shape=np.repeat(np.arange(trees.num_trees), blocks),
-        first=trees.offsets[:-1],
-        sizes=trees.sizes,
-        constant=np.add.reduceat((~variable).astype(np.int64), trees.offsets[:-1]),
+        slot=slot,
+        first=starts(sizes),
+        sizes=sizes,
+        constant=np.add.reduceat((~variable[at]).astype(np.int64), starts(sizes)),
+        row_start=before - np.repeat(before[first_row[:-1]], np.diff(first_row)),
     )
+
+
+def _first_rows(sizes: np.ndarray, count: int) -> np.ndarray:
+    """(blocks + 1,) int64: first rows of blocks of about the same size, and the end."""
+    if count >= len(sizes):
+        return np.arange(len(sizes) + 1)
+    ends = np.cumsum(sizes)
+    cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
+    return np.unique(np.concatenate(([0], cuts, [len(sizes)])))
+
+
+def eliminated(
+    trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
+    """Order of elimination of the nodes of several trees, which follow each other by turns.
+
+    Parameters
+    ----------
+    trees : Trees
+    shapes : sequence of int
+        Tree of each row.
+    keys : sequence of (num_nodes of all shapes,) arrays
+        What nodes are sorted by, the last first; children come before their parents.
+
+    Returns
+    -------
+    tuple of (slots,) int64
+        Node in `trees`, row, and the parent's slot (-1 of roots), by slot; slot by row and node.
+    """
+    sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
+    at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((row, *(key[at] for key in keys)))
+    slot = np.empty(len(order), np.int64)
+    slot[order] = np.arange(len(order))
+    above = trees.parent[at]
+    shift = np.repeat(first - starts(sizes), sizes)
+    parent = np.where(above < 0, -1, slot[np.maximum(above - shift, 0)])
+    return at[order], row[order], parent[order], slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,20 +281,17 @@ def make_groups(
     twice : bool
         Whether a group may have twice as many, see `choose_width`.
     """
-    lanes, num_blocks = blocks.lanes, len(blocks.cells)
+    lanes, num_blocks = blocks.lanes, blocks.count
     # A lane without a cell computes what the first does, so that consecutive places stay so.
-    own = blocks.cells >= 0
-    cell = np.where(own, blocks.cells, blocks.cells[:, :1]).reshape(-1)
+    own, cell = blocks.cells >= 0, blocks.own.reshape(-1)
     cuts = np.searchsorted(kind.node, forest.cell_offsets)
     counts = np.diff(cuts)[cell]
     member = ranges(cuts[:-1][cell], counts)
-    lane = np.repeat(np.arange(len(cell)), counts)  # of all blocks
-    block, cell = lane // lanes, cell[lane]
-    slot_of = np.empty(len(blocks.order), np.int64)
-    tree = np.repeat(blocks.first, blocks.sizes)
-    slot_of[tree + blocks.order] = np.arange(len(tree)) - tree
+    lane = np.repeat(np.arange(len(cell)), counts)  # of all rows
+    row, cell = lane // lanes, cell[lane]
+    block = stretch_of(blocks.first_row, row)
     within = kind.node[member] - forest.cell_offsets[cell]
-    slot = slot_of[blocks.first[forest.shape_of_cell[cell]] + within]
+    slot = blocks.slot[blocks.first[blocks.pattern[block]] + blocks.row_start[row] + within]
     place = slot * lanes + lane % lanes
     order = np.lexsort((member, place, block))
     of_block = np.bincount(block, minlength=num_blocks)
@@ -221,18 +317,21 @@ def make_groups(
     return Groups(ends, np.where(filled, member, ~member).reshape(shape), place, run)
 
 
-def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
+def in_groups(
+    model: Model, lanes: int, most: int, count: int | None = None
+) -> dict[Mechanism, bool]:
     """For each kind, whether several instances are advanced at a time; see `choose_width`.
 
     Scalar code calls the device's exp, vector code that of `mechanisms.emit.exponentials`. Parts
     of a network must choose as the whole network would, or results differ in the last bits.
     """
-    blocks = make_blocks(model.forest, variable_nodes(model), lanes)
-    own = np.where(blocks.cells >= 0, blocks.cells, blocks.cells[:, :1])
-    counts = [np.diff(np.searchsorted(k.node, model.forest.cell_offsets)) for k in model.kinds]
+    forest = model.forest
+    blocks = make_blocks(forest, variable_nodes(model), lanes, count=count)
+    counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets)) for k in model.kinds]
+    each = [np.add.reduceat(c[blocks.own].sum(axis=1), blocks.first_row[:-1]) for c in counts]
     return {
-        kind.mechanism: choose_width(count[own].sum(axis=1), most) > 1
-        for kind, count in zip(model.kinds, counts, strict=True)
+        kind.mechanism: choose_width(numbers, most) > 1
+        for kind, numbers in zip(model.kinds, each, strict=True)
     }
 
 

@@ -39,6 +39,8 @@ def node_classes(model: Model) -> np.ndarray:
     """(num_nodes of all shapes,) int64: number of the set of kinds that cells of the shape have."""
     classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
+        if kind.mechanism.kind == "artificial":
+            continue
         there = np.zeros(len(classes), np.int64)
         there[_in_shapes(model.forest, kind.node)] = 1
         classes = np.unique(2 * classes + there, return_inverse=True)[1].reshape(-1)

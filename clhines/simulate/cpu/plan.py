@@ -10,14 +10,17 @@ import numpy as np
 from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Model
+from clhines.simulate.cpu.groups import choose_lanes
 from clhines.simulate.events.sources import Wires
 from clhines.simulate.kinds.layouts import in_vectors, is_artificial
 
+LANES = 8  # cells of one shape that are kept together, at most
+APART = 1.2  # time of a step where cells of one shape are not side by side, in that where they are
 MOST_STEPS = 1024  # of a launch
 # Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
 # and what a launch takes when others wait for it
 NODE, INSTANCE, STATEMENT, ALONE, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
-LAUNCHES = 3  # of a step by `Steps`
+LAUNCHES, STEPS = 3, 2.0  # of a step by `Steps`, and how much longer its work takes, at least
 LOOPS = 4  # times that statements of functions with loops are counted
 NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
 FAR = 1.2  # time of more, in these
@@ -30,8 +33,10 @@ class Blocks:
 
     Attributes
     ----------
+    order : (cells,) int64
+        Cells, block after block.
     cells : (blocks + 1,) int64
-        Where the cells of each begin.
+        Where the cells of each begin in that order.
     target : (t,) int64
         Block of each target of events.
     crossing : (m,) bool
@@ -42,6 +47,7 @@ class Blocks:
         Of a step of the block that takes longest, ns, as predicted.
     """
 
+    order: np.ndarray
     cells: np.ndarray
     target: np.ndarray
     crossing: np.ndarray
@@ -62,18 +68,29 @@ def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) ->
     """
     work = work_of(model)
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
-    least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
+    least, best = STEPS * work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     least = np.inf if always else least
+    lanes = choose_lanes(model.forest, LANES, units)
     for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
-        tries = (blocks_of(model, wires, work, count, tied) for tied in TIED)
-        found = next((f for f in tries if f is not None), None)
-        if found is None:
-            continue
-        cost = max(found.work, work.sum() / units) * _slower(size / found.count)
-        cost += 2 * LAUNCH / found.epoch
-        if cost < least:
-            least, best = cost, found
+        for order, slower in _orders(model):
+            tries = (blocks_of(model, wires, work, count, tied, order, lanes) for tied in TIED)
+            found = next((f for f in tries if f is not None), None)
+            if found is None:
+                continue
+            cost = max(found.work, work.sum() / units) * _slower(size / found.count)
+            cost = cost * slower + 2 * LAUNCH / found.epoch
+            if cost < least:
+                least, best = cost, found
     return best
+
+
+def _orders(model: Model) -> list[tuple[np.ndarray, float]]:
+    """Orders of cells to try, by shape and as they are, and how much longer a step then takes."""
+    cells = np.arange(model.forest.num_cells)
+    by_shape = np.argsort(model.forest.shape_of_cell, kind="stable")
+    if np.array_equal(by_shape, cells):
+        return [(cells, 1.0)]
+    return [(by_shape, 1.0), (cells, APART)]
 
 
 def _slower(size: float) -> float:
@@ -105,7 +122,13 @@ def _instance(mechanism: Mechanism) -> float:
 
 
 def blocks_of(
-    model: Model, wires: Wires, work: np.ndarray, count: int, tied: float
+    model: Model,
+    wires: Wires,
+    work: np.ndarray,
+    count: int,
+    tied: float,
+    order: np.ndarray | None = None,
+    lanes: int = 1,
 ) -> Blocks | None:
     """Return blocks of about equal work; None where cells would have to be in the same.
 
@@ -118,11 +141,19 @@ def blocks_of(
         Number of blocks.
     tied : float
         Steps: instances and those they send to with a shorter delay are in one block.
+    order : (cells,) int64, optional
+        Order of cells, of which a block has some that follow each other.
+    lanes : int
+        Cells of one shape that are kept together if they follow each other.
     """
     num_cells = len(work)
-    ends = np.cumsum(work)
-    inner = np.searchsorted(ends - work / 2, ends[-1] * np.arange(1, count) / count)
-    cells = np.unique(np.concatenate(([0], inner, [num_cells])))
+    order = np.arange(num_cells) if order is None else order
+    work = work[order]
+    tiles = _first_of_tiles(model.forest.shape_of_cell[order], lanes)
+    of_tile = np.add.reduceat(work, tiles)
+    ends = np.cumsum(of_tile)
+    inner = np.searchsorted(ends - of_tile / 2, ends[-1] * np.arange(1, count) / count)
+    cells = np.unique(np.concatenate(([0], np.append(tiles, num_cells)[inner], [num_cells])))
     count = len(cells) - 1
     own = _own(model, wires)
     sender = _senders(model, wires, own)
@@ -137,7 +168,8 @@ def blocks_of(
     a, b = (np.concatenate(ends) for ends in zip(*pairs, strict=True))
     group = _groups(num_cells + wires.num_targets, a, b)
     block_of = np.full(len(group), -1)  # of groups, by their least member
-    of_cell = stretch_of(cells, np.arange(num_cells))
+    of_cell = np.empty(num_cells, np.int64)
+    of_cell[order] = stretch_of(cells, np.arange(num_cells))
     block_of[group[:num_cells]] = of_cell
     if (block_of[group[:num_cells]] != of_cell).any():
         return None
@@ -150,7 +182,15 @@ def blocks_of(
         epoch = int(np.clip(np.floor(least + 1e-9), 0, MOST_STEPS))
     if not epoch:
         return None
-    return Blocks(cells, at[own], crossing, epoch, float(np.add.reduceat(work, cells[:-1]).max()))
+    longest = float(np.add.reduceat(work, cells[:-1]).max())
+    return Blocks(order, cells, at[own], crossing, epoch, longest)
+
+
+def _first_of_tiles(shape: np.ndarray, lanes: int) -> np.ndarray:
+    """(tiles,) int64: where runs of at most so many cells of one shape begin."""
+    begins = np.flatnonzero(np.diff(shape, prepend=-1))
+    within = np.arange(len(shape)) - np.repeat(begins, np.diff(np.append(begins, len(shape))))
+    return np.flatnonzero(within % lanes == 0)
 
 
 def _own(model: Model, wires: Wires) -> np.ndarray:

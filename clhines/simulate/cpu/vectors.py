@@ -24,6 +24,7 @@ from clhines.plan.methods import check_width
 from clhines.plan.plan import real_name
 from clhines.simulate.cpu.groups import (
     SlotNodes,
+    choose_count,
     choose_lanes,
     in_groups,
     make_blocks,
@@ -86,6 +87,7 @@ class CellEpochSpec(TemplateSpec):
     window: int  # slots whose changes of v are kept, a power of two; a parent is nearer
     samples: bool = False  # states or currents are recorded, see `sampling`
     detects: bool = False  # there are detectors besides those of the somas
+    flat: int = 0  # numbers of a vector at the end of a step, where cells share none
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel, last those of each kind and of samples."""
@@ -119,14 +121,17 @@ class CellEpochs(CellsRun):
         split, network = self.decisions.split, self.decisions.network
         whole = network if split else model
         own = nodes_in_part(model, network) if split else slice(None)
-        variable, classes = variable_nodes(whole)[own], node_classes(whole)[own]
-        self.blocks = make_blocks(model.forest, variable, lanes, classes)
+        of_all = variable_nodes(whole)
+        variable, classes = of_all[own], node_classes(whole)[own]
+        count = choose_count(model.forest, limits.compute_units, lanes, widest, of_all)
+        self.blocks = make_blocks(model.forest, variable, lanes, classes, count)
         most = limits.vector_bytes // size
         several = dict[Mechanism, bool]()
         if split:
             units = devices.limits(devices.whole_device(device)).compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
-            several = in_groups(network, lanes_of_all, most)
+            count = choose_count(network.forest, units, lanes_of_all, widest, of_all)
+            several = in_groups(network, lanes_of_all, most, count)
         twice = 2 * most <= _WIDEST and most * size == _OF_MANY
         self.groups = [
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism), twice)
@@ -137,9 +142,11 @@ class CellEpochs(CellsRun):
             for kind, groups in zip(model.kinds, self.groups, strict=True)
         )
         noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
+        flat = lanes == 1 and most > 1
+        window = self.blocks.largest if flat else self.blocks.window
         self._spec = CellEpochSpec(
-            real, lanes, kinds, model.secondorder, noise, self.blocks.window,
-            detects=model.num_extra > 0,
+            real, lanes, kinds, model.secondorder, noise, window, detects=model.num_extra > 0,
+            flat=most if flat else 0,
         )  # fmt: skip
         self.nodes = SlotNodes(self.blocks, model.forest)
         self.pivots = ConstantPivots(model, self.nodes.node, variable, self.queue, self.dtype)
@@ -155,10 +162,11 @@ class CellEpochs(CellsRun):
 
     def _block_table(self) -> np.ndarray:
         """(num_blocks, ...) int32: what each block has, in columns; of kinds, their groups."""
-        blocks, slot, shape = self.blocks, self.nodes.slot, self.blocks.shape
-        sizes, constant = blocks.sizes[shape], blocks.constant[shape]
+        blocks, slot, pattern = self.blocks, self.nodes.slot, self.blocks.pattern
+        sizes, constant = blocks.sizes[pattern], blocks.constant[pattern]
         variable, none = starts((sizes - constant).astype(np.int64)), np.zeros_like(slot)
-        columns = [slot, sizes, constant, blocks.first[shape], variable, none, none]
+        columns = [slot, sizes, constant, blocks.first[pattern], variable, none, none]
+        columns += [blocks.first_row[:-1], np.diff(blocks.first_row)]
         columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
         return np.stack(columns, axis=1).astype(np.int32)
 
@@ -167,7 +175,7 @@ class CellEpochs(CellsRun):
         model, blocks, grid, num = self.model, self.blocks, self.grid, np.int32
         real, put, by_node = self.dtype.type, self._put, self._by_node
         constant_g, constant_b, base_d, inverse = self.pivots.arrays
-        window = max(1, len(blocks.cells) * blocks.window * blocks.lanes)
+        window = max(1, blocks.count * self._spec.window * blocks.lanes)
         spikes = self.spikes
         return {
             "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),

@@ -22,10 +22,10 @@ from clhines.simulate.events.grid_run import Grid
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
+    Layout,
     add_vectors,
     check_room_for_events,
     locations,
-    num_active,
     one_of,
     owner_of,
     read_back,
@@ -118,6 +118,8 @@ class ArenaRun(DeviceRun):
     ----------
     in_vectors : bool
         Whether several instances advance at once.
+    layout : Layout
+        Where the arenas have what belongs to nodes and instances; engines may set another one.
     place : (n,) int64
         Of each node among the voltages on the device; nodes of other ranks follow.
     v : list of (places,) real
@@ -125,6 +127,7 @@ class ArenaRun(DeviceRun):
     """
 
     in_vectors = False
+    layout: Layout
     place: np.ndarray
     v: list[cla.Array]
 
@@ -181,11 +184,12 @@ class ArenaRun(DeviceRun):
         self.model, self.host = model, host
         self.taken, self._seen = False, 0
         self.grid = self._grid_of(model) if model.has_sums else None
+        self.layout = Layout(model)
         self.put_matrix()
         self.failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
         self._forget_records()
         self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
-        self.recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
+        self.recorded_at = self._recorder.begin(0, [], nothing, self.layout.count)
         self.early: Chunk | None = host.end()
         self.build(host.variables)
 
@@ -201,7 +205,7 @@ class ArenaRun(DeviceRun):
         if self.grid is not None:
             self.grid.load(variables.save())
         self.arenas = tables = self.fill(variables)
-        if self.in_vectors:
+        if self.in_vectors and type(self.layout) is Layout:
             add_vectors(self.model, tables)
         self.mem, self.clock, self.ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
@@ -259,10 +263,12 @@ class ArenaRun(DeviceRun):
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
         """Make room for rows of samples, and return where those of each of `sources` are."""
         self.want(sources)
-        owner = [owner_of(source, self.variables) for source in sources if source.kind != -1]
+        owner = [
+            owner_of(source, self.variables, self.layout) for source in sources if source.kind != -1
+        ]
         self.recorded_at = self._recorder.begin(
-            rows, locations(sources, self.variables, self.arenas, lambda: self.place),
-            np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
+            rows, self._locations(sources),
+            np.concatenate([np.zeros(0, np.int64), *owner]), self.layout.count,
         )  # fmt: skip
         self.bind()
         return self._recorder.views()
@@ -271,8 +277,12 @@ class ArenaRun(DeviceRun):
         """Wait, and return the samples of each of `sources` as they are, (1, r)."""
         self.want(sources)
         arrays = {"v": self.v[0], "mem": self.mem}
-        where = locations(sources, self.variables, self.arenas, lambda: self.place)
-        return [_values_at(arrays[name], at, self.queue) for name, at in where]
+        found = self._locations(sources)
+        return [_values_at(arrays[name], at, self.queue) for name, at in found]
+
+    def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
+        """Where the values of each of `sources` are, among voltages or in ``mem``."""
+        return locations(sources, self.variables, self.arenas, lambda: self.place, self.layout)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -323,7 +333,7 @@ class ArenaRun(DeviceRun):
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `Reference` have the same names."""
-        found = read_back(self.variables, self.arenas)
+        found = read_back(self.variables, self.arenas, self.layout)
         if self.grid is not None:
             found |= self.grid.save()
         if len(self.model.remote_v):

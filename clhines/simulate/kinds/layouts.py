@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,6 +26,50 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
 _ACTIVE: WeakKeyDictionary[Sources, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Where arenas have the values of a kind's instances: a column after another, by instance."""
+
+    count: int
+
+    def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
+        """Where instances have their values in one of so many columns."""
+        return column * self.count + np.asarray(instance)
+
+    def filled(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """Return what arenas have of columns."""
+        return np.concatenate([np.zeros(0), *values])
+
+
+class Layout:
+    """Where arenas have what belongs to nodes and instances: active nodes ascend."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """(a,) int64: nodes in the order of the arenas."""
+        return active_nodes(self._model)
+
+    @property
+    def count(self) -> int:
+        """Number of these nodes."""
+        return num_active(self._model)
+
+    def number(self, node: np.ndarray) -> np.ndarray:
+        """Return where nodes are in the order of the arenas; -1 of no node."""
+        return np.where(node < 0, -1, np.searchsorted(self.nodes, node))
+
+    def first(self, number: np.ndarray) -> np.ndarray:
+        """Return where those of each node begin in numbers that ascend, and the end."""
+        return np.searchsorted(number, np.arange(self.count + 1))
+
+    def columns(self, k: int, kind: Kind) -> Columns:
+        """Where the values of kind `k` are."""
+        return Columns(kind.count)
 
 
 def active_nodes(model: Model) -> np.ndarray:
@@ -69,6 +115,7 @@ def filled_arenas(
     dtype: np.dtype,
     place: np.ndarray,
     base_d: np.ndarray,
+    layout: Layout | None = None,
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
 
@@ -80,10 +127,12 @@ def filled_arenas(
     place : (n,) int64
         Of each node in the solver's order.
     base_d : (n,) float64, µS
+    layout : Layout, optional
     """
     mem, clock, ints = Arena(dtype), Arena(np.dtype(np.float64)), Arena(np.dtype(np.int32))
     model = variables.model
-    nodes = active_nodes(model)
+    layout = layout or Layout(model)
+    nodes = layout.nodes
     mem.add("area", model.area[nodes])
     mem.add("base_d", base_d[nodes])
     ints.add("place_of", place[nodes])
@@ -99,13 +148,12 @@ def filled_arenas(
         advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         ints.add(f"advances_{ion.name}", advances[nodes])
     for k, kind in enumerate(model.kinds):
-        _add_kind(variables, k, kind, nodes, place, (mem, ints))
-    detector = np.append(nodes, np.iinfo(np.int64).max)
-    order = detector_order(variables)
-    ints.add("first_detector", np.searchsorted(model.sources.detector_node[order], detector))
-    add_detectors(variables, (mem, ints))
+        _add_kind(variables, k, kind, layout, place, (mem, ints))
+    order = detector_order(variables, layout)
+    ints.add("first_detector", layout.first(layout.number(model.sources.detector_node[order])))
+    add_detectors(variables, (mem, ints), layout)
     add_wires(variables, (mem, clock, ints))
-    add_played(variables, active_nodes, mem, clock, ints)
+    add_played(variables, lambda _: layout, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
 
@@ -126,18 +174,18 @@ def _add_kind(
     variables: Variables,
     k: int,
     kind: Kind,
-    nodes: np.ndarray,
+    layout: Layout,
     place: np.ndarray,
     arenas: tuple[Arena, Arena],
 ) -> None:
-    mem, ints = arenas
+    (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
     given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
     single = [variables.parameters[k][n][:1] for n, single in variables.singles(k) if single]
-    mem.add(f"parameters_{k}", np.concatenate([np.zeros(0), *single, *given]))
+    mem.add(f"parameters_{k}", np.concatenate([*single, columns.filled(given)]))
     for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
         names = variables.wanted[k] if what == "outputs" else [*kept]
-        mem.add(f"{what}_{k}", np.concatenate([np.zeros(0), *(kept[n] for n in names)]))
+        mem.add(f"{what}_{k}", columns.filled([kept[n] for n in names]))
     for name, rows in variables.tables[k].items():
         mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)
@@ -147,9 +195,10 @@ def _add_kind(
         ints.add(f"drawn_{k}_{name}", variables.drawn[k, name].view(np.int32))
     if is_artificial(kind):
         return
-    first = np.searchsorted(kind.node, np.append(nodes, np.iinfo(np.int64).max))
-    ints.add(f"first_{k}", first)
-    ints.add(f"active_{k}", np.searchsorted(nodes, kind.node))
+    number = layout.number(kind.node)
+    if type(columns) is Columns:
+        ints.add(f"first_{k}", layout.first(number))
+    ints.add(f"active_{k}", number)
     for (of, name), node in variables.model.pointers.items():
         if of == k:
             ints.add(f"pointer_{k}_{name}", place[node])
@@ -165,19 +214,22 @@ def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
     ints.add("detector_at", np.searchsorted(nodes, np.sort(model.sources.detector_node)))
 
 
-def add_detectors(variables: Variables, arenas: tuple[Arena, Arena]) -> None:
+def add_detectors(
+    variables: Variables, arenas: tuple[Arena, Arena], layout: Layout | None = None
+) -> None:
     """Add detectors by node, but where those of each node begin."""
     mem, ints = arenas
     model = variables.model
-    order = detector_order(variables)
+    order = detector_order(variables, layout)
     ints.add("detector_source", model.sources.detector_source[order])
     ints.add("detector_above", variables.above[order])
     mem.add("detector_threshold", model.sources.detector_threshold[order])
 
 
-def detector_order(variables: Variables) -> np.ndarray:
-    """(d,) int64: detectors by node."""
-    return np.argsort(variables.model.sources.detector_node, kind="stable")
+def detector_order(variables: Variables, layout: Layout | None = None) -> np.ndarray:
+    """(d,) int64: detectors by node, in the order of the arenas."""
+    node = variables.model.sources.detector_node
+    return np.argsort(node if layout is None else layout.number(node), kind="stable")
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
@@ -240,7 +292,7 @@ def loose_targets(variables: Variables) -> np.ndarray:
 
 def add_played(
     variables: Variables,
-    active: Callable[[Model], np.ndarray],
+    layout_of: Callable[[Model], Layout],
     mem: Arena,
     clock: Arena,
     ints: Arena,
@@ -250,50 +302,65 @@ def add_played(
     Where nothing is, and ``first_played`` is there, that stays as it is.
     """
     kinds, given = variables.model.kinds, variables.model.played
-    nodes = active(variables.model) if given or "first_played" not in ints.offset else None
+    layout = None
+    if given or "first_played" not in ints.offset:
+        layout = layout_of(variables.model)
     owner = [
-        len(nodes)
+        layout.count
         if is_artificial(kinds[p.kind])
-        else int(np.searchsorted(nodes, kinds[p.kind].node[p.instance]))
+        else int(layout.number(kinds[p.kind].node[p.instance]))
         for p in given
-        if nodes is not None
+        if layout is not None
     ]
     order = np.argsort(np.array(owner, np.int64), kind="stable")
     played = [given[k] for k in order]
-    if nodes is not None:
-        first = np.searchsorted(np.array(owner)[order], np.arange(len(nodes) + 1))
-        ints.add("first_played", first)
+    if layout is not None:
+        ints.add("first_played", layout.first(np.array(owner, np.int64)[order]))
     clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
     clock.add("played_value", np.concatenate([np.zeros(0), *(p.y for p in played)]))
     ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
     ints.add("played_continuous", np.array([p.continuous for p in played], int))
     places = [
         mem.offset[f"parameters_{p.kind}"]
-        + variables.place_of_parameter(p.kind, p.parameter)
-        + p.instance
+        + _at_parameter(variables, layout, p.kind, p.parameter, p.instance)
         for p in played
+        if layout is not None
     ]
     ints.add("played_place", np.array(places, int))
 
 
-def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.ndarray]:
+def _at_parameter(
+    variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
+) -> np.ndarray:
+    """Where a parameter that is not single is among the parameters of a kind."""
+    known = variables.singles(k)
+    given = [n for n, single in known if not single]
+    columns = layout.columns(k, variables.model.kinds[k])
+    return len(known) - len(given) + columns.at(instance, given.index(name), len(given))
+
+
+def read_back(
+    variables: Variables, arenas: dict[str, Arena], layout: Layout | None = None
+) -> dict[str, np.ndarray]:
     """Return all that changes as it is on the device, as `Variables.save` does.
 
     What is in no arena (voltages, and ions where there is nothing active) stays as it is.
     """
     mem, clock, ints = (arenas[name] for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
-    nodes = active_nodes(model)
+    layout = layout or Layout(model)
+    nodes = layout.nodes
     for k, kind in enumerate(model.kinds):
+        columns, every = layout.columns(k, kind), np.arange(kind.count)
         for what, kept, names in (
             ("states", now.states[k], [*now.states[k]]),
             ("outputs", now.outputs[k], now.wanted[k]),
         ):
-            rows = mem.get(f"{what}_{k}").reshape(len(names), kind.count)
-            kept.update(zip(names, rows, strict=True))
+            found = mem.get(f"{what}_{k}")
+            kept.update((n, found[columns.at(every, c, len(names))]) for c, n in enumerate(names))
         for name in {p.parameter for p in now.model.played if p.kind == k}:
-            at = now.place_of_parameter(k, name)
-            now.parameters[k][name] = mem.get(f"parameters_{k}")[at : at + kind.count]
+            at = _at_parameter(now, layout, k, name, every)
+            now.parameters[k][name] = mem.get(f"parameters_{k}")[at]
     for name, values in variables.ions.items():
         now.ions[name] = values.copy()
         now.ions[name][nodes] = mem.get(f"ion_{name}")
@@ -303,7 +370,7 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
     now.weight, now.ring, now.count = mem.get("weight"), clock.get("ring"), ints.get("event_count")
     now.cursor, now.above = now.cursor.copy(), now.above.copy()
     now.cursor[order] = ints.get("cursor")
-    now.above[detector_order(variables)] = ints.get("detector_above") != 0
+    now.above[detector_order(variables, layout)] = ints.get("detector_above") != 0
     for k, queue in now.queues.items():
         queue.time, queue.sent = clock.get(f"queue_time_{k}"), clock.get(f"queue_sent_{k}")
         queue.flag = mem.get(f"queue_flag_{k}")
@@ -433,33 +500,33 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
 
 
 def location(
-    record: Record, variables: Variables, mem: Arena, place: np.ndarray
+    record: Record, variables: Variables, mem: Arena, place: np.ndarray, layout: Layout
 ) -> tuple[str, np.ndarray]:
     """Return the array that a record is in, ``v`` or ``mem``, and where in it its values are."""
     if record.kind == -1:
         return "v", place[record.index]
     if record.kind < 0:
-        number = np.searchsorted(active_nodes(variables.model), record.index)
-        return "mem", mem.offset[f"ion_{record.name}"] + number
+        return "mem", mem.offset[f"ion_{record.name}"] + layout.number(record.index)
     k, kind = record.kind, variables.model.kinds[record.kind]
     kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
     for what, names in kept.items():
         if record.name in names:
-            begin = mem.offset[f"{what}_{k}"] + names.index(record.name) * kind.count
-            return "mem", begin + record.index
-    begin = mem.offset[f"parameters_{k}"] + variables.place_of_parameter(k, record.name)
-    return "mem", begin + record.index
+            columns, column = layout.columns(k, kind), names.index(record.name)
+            at = columns.at(record.index, column, len(names))
+            return "mem", mem.offset[f"{what}_{k}"] + at
+    at = _at_parameter(variables, layout, k, record.name, record.index)
+    return "mem", mem.offset[f"parameters_{k}"] + at
 
 
-def owner_of(record: Record, variables: Variables) -> np.ndarray:
+def owner_of(record: Record, variables: Variables, layout: Layout | None = None) -> np.ndarray:
     """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
-    nodes = active_nodes(variables.model)
+    layout = layout or Layout(variables.model)
     if record.kind < 0:
-        return np.searchsorted(nodes, record.index)
+        return layout.number(record.index)
     kind = variables.model.kinds[record.kind]
     if is_artificial(kind):
-        return np.full(len(record.index), len(nodes))
-    return np.searchsorted(nodes, kind.node[record.index])
+        return np.full(len(record.index), layout.count)
+    return layout.number(kind.node[record.index])
 
 
 def locations(
@@ -467,9 +534,13 @@ def locations(
     variables: Variables,
     arenas: dict[str, Arena],
     place: Callable[[], np.ndarray],
+    layout: Layout | None = None,
 ) -> list[tuple[str, np.ndarray]]:
     """Return where each record is; see `location`. `place` is asked only if there are records."""
-    return [location(record, variables, arenas["mem"], place()) for record in records]
+    if not records:
+        return []
+    layout = layout or Layout(variables.model)
+    return [location(record, variables, arenas["mem"], place(), layout) for record in records]
 
 
 def check_room_for_events(model: Model, code: int) -> None:

@@ -25,6 +25,7 @@ from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import Wires
 from clhines.simulate.kinds.layouts import (
+    Layout,
     active_nodes,
     add_detectors,
     add_played,
@@ -266,7 +267,7 @@ def tiled_arenas(
     if not model.played:
         none = np.zeros((1, len(nodes)))
         ints.tile("first_played", none, after=np.zeros(1))
-    add_played(variables, active_nodes, mem, clock, ints)
+    add_played(variables, Layout, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.ir.forms import linear_form
+from clhines.mechanisms.ir.forms import linear_form, without_quotients
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.meaning import kinetic
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
@@ -168,6 +168,7 @@ def _cnexp(run: Run, block: Block) -> None:
         if form is None:
             raise Refused(f"{name}' is not linear", s.line)
         a, b = form.constant, form.coefficients.get(own, graph.zero)
+        a, b = without_quotients(a), without_quotients(b)
         if b is graph.zero:
             run.set(key, x + h * a)
         elif a is graph.zero:

@@ -1,0 +1,202 @@
+"""Tiles of blocks: cells side by side, and the instances of a kind in groups of these.
+
+Where a tile has L lanes, each of its slots has L places; slots are nodes in the order of
+elimination, the roots last. So a vector of L numbers is a node of L cells of one shape, and vectors
+of instances read places that follow each other:
+
+    places of a tile of 2 lanes    slot 0: a0 b0    slot 1: a1 b1    slot 2 (the roots): a2 b2
+
+A tile may have several times L cells, of several shapes: what follows each other in the order of
+elimination is then mostly of different cells, and does not wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.arrays import offsets, starts, stretch_of
+from clhines.forest import Forest
+from clhines.model.model import Kind, Model
+from clhines.simulate.cpu.groups import TOGETHER, choose_width, eliminated
+from clhines.simulate.cpu.pivots import class_changes, node_classes
+from clhines.simulate.cpu.plan import Blocks
+from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Tiles block after block, and the places of nodes in them.
+
+    Attributes
+    ----------
+    node : (n,) int64
+        At each place.
+    block_place : (blocks + 1,) int64
+        First place of each block.
+    block, width, place, slots, roots, parents : (tiles,) int64
+        Of each tile the block, the number of lanes, the first place, the numbers of slots and of
+        roots, and where its entries of `parent` begin.
+    parent : (slots of all tiles,) int64
+        The parent's slot; -1 of roots.
+    """
+
+    node: np.ndarray
+    block_place: np.ndarray
+    block: np.ndarray
+    width: np.ndarray
+    place: np.ndarray
+    slots: np.ndarray
+    roots: np.ndarray
+    parents: np.ndarray
+    parent: np.ndarray
+
+    @property
+    def widths(self) -> list[int]:
+        """Widths that there are."""
+        return np.unique(self.width).tolist()
+
+
+def make_tiles(model: Model, blocks: Blocks, widest: int) -> Tiles:
+    """Put the cells of each block into tiles of powers of two, at most `widest` lanes."""
+    forest, classes = model.forest, node_classes(model)
+    trees = forest.trees
+    keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0
+    found: list[tuple[int, int, int]] = []
+    nodes, parents = list[np.ndarray](), list[np.ndarray]()
+    for block in range(blocks.count):
+        cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
+        for width, rows in _rows(forest, cells, widest):
+            shapes = forest.shape_of_cell[rows[:, 0]].tolist()
+            at, row, parent, _ = eliminated(trees, shapes, keys)
+            within = at - trees.offsets[shapes][row]
+            nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
+            parents.append(parent)
+            found.append((block, width, len(rows)))
+    of_block, width, roots = np.array(found, np.int64).T
+    size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))
+    return Tiles(
+        node=np.concatenate(nodes),
+        block_place=offsets(np.bincount(of_block, size, blocks.count).astype(np.int64)),
+        block=of_block,
+        width=width,
+        place=starts(size),
+        slots=slots,
+        roots=roots,
+        parents=starts(slots),
+        parent=np.concatenate(parents),
+    )
+
+
+def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield widths, and cells in rows of so many of one shape."""
+    rows = dict[int, list[np.ndarray]]()
+    shape = forest.shape_of_cell[cells]
+    for s in np.unique(shape).tolist():
+        alike = cells[shape == s]
+        while len(alike):
+            width = min(widest, 1 << (len(alike).bit_length() - 1))
+            rows.setdefault(width, []).append(alike[:width])
+            alike = alike[width:]
+    for width, several in rows.items():
+        sizes = forest.sizes[[row[0] for row in several]]
+        group = starts(sizes) * width // TOGETHER
+        for g in np.unique(group):
+            yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
+
+
+@dataclass(frozen=True, eq=False)
+class Groups(Columns):
+    """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
+
+    Attributes
+    ----------
+    width : int
+    position : (count,) int64
+        Of each instance: ``group * width + lane``.
+    source : (groups, width) int64
+        Instances; the last group of a block is filled up with its last one.
+    kept : (groups, width) bool
+        Whether a lane has an instance of its own.
+    first : (blocks + 1,) int64
+        First group of each block.
+    """
+
+    width: int
+    position: np.ndarray
+    source: np.ndarray
+    kept: np.ndarray
+    first: np.ndarray
+
+    def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
+        """Where instances have their values in one of so many columns."""
+        group, lane = np.divmod(self.position[instance], self.width)
+        return (group * columns + column) * self.width + lane
+
+    def filled(self, values: list[np.ndarray]) -> np.ndarray:  # type: ignore[override]
+        """Return what arenas have of columns: lines of a group, one after another."""
+        if not values:
+            return np.zeros(0)
+        return np.stack([v[self.source] for v in values], axis=1).reshape(-1)
+
+
+def make_groups(place: np.ndarray, tiles: Tiles, most: int, twice: bool) -> Groups:
+    """Group instances by their places.
+
+    Parameters
+    ----------
+    place : (count,) int64
+    tiles : Tiles
+    most, twice
+        As of `choose_width`.
+    """
+    num_blocks = len(tiles.block_place) - 1
+    order = np.argsort(place, kind="stable")
+    of_block = np.bincount(stretch_of(tiles.block_place, place), minlength=num_blocks)
+    width = max(2, choose_width(of_block, most, twice))
+    groups = -(-of_block // width)
+    first = offsets(groups)
+    position = np.empty(len(place), np.int64)
+    within = np.arange(len(place)) - np.repeat(starts(of_block), of_block)
+    position[order] = np.repeat(first[:-1] * width, of_block) + within
+    spare = groups * width - of_block
+    source = np.full(int(first[-1]) * width, -1)
+    source[position] = np.arange(len(place))
+    kept = source >= 0
+    source[~kept] = np.repeat(order[np.cumsum(of_block) - 1], spare)
+    shape = -1, width
+    return Groups(len(place), width, position, source.reshape(shape), kept.reshape(shape), first)
+
+
+class BlockLayout(Layout):
+    """Where the arenas of blocks of cells have what belongs to nodes and instances: by place."""
+
+    def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
+        super().__init__(model)
+        self.tiles, self._place = tiles, np.empty(len(tiles.node), np.int64)
+        self._place[tiles.node] = np.arange(len(tiles.node))
+        self.groups = {
+            k: make_groups(self._place[kind.node], tiles, most, twice)
+            for k, kind in enumerate(model.kinds)
+            if not is_artificial(kind)
+        }
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """(n,) int64: nodes in the order of the arenas."""
+        return self.tiles.node
+
+    @property
+    def count(self) -> int:
+        """Number of nodes."""
+        return len(self.tiles.node)
+
+    def number(self, node: np.ndarray) -> np.ndarray:
+        """Return the places of nodes; -1 of no node."""
+        return np.where(node < 0, -1, self._place[node])
+
+    def columns(self, k: int, kind: Kind) -> Columns:
+        """Where the values of kind `k` are."""
+        return self.groups.get(k) or super().columns(k, kind)
