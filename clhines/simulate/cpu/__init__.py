@@ -1,5 +1,5 @@
 """Epochs on CPUs: one cell per lane of a vector, or blocks of cells per work-item.
 
 `vectors` launches, `groups` puts cells of a shape together, `pivots` are eliminated once. With
-ions and exact delays: `blocks`, by `plan`.
+events at exact times: `blocks`, by `plan`.
 """
