@@ -87,7 +87,7 @@ GPU_EPOCHS = [
     "kernels/common/table_rows.mako",
 ]
 CPU_EPOCHS = ["kernels/simulate/epoch_vector.mako"]
-STEPS = ["kernels/simulate/steps.mako", "kernels/simulate/currents.mako"]
+STEPS = ["kernels/simulate/steps.mako"]
 FILES = ["kernels/simulate/steps.mako", "kernels/common/exact_*", ":!*/exact_vectors.mako"]
 BLOCKS = ["kernels/simulate/blocks.mako", *FILES[:2]]
 MEASURED = {  # what a measure runs on GPUs, and on CPUs

@@ -2,7 +2,7 @@
 
 From text to kernel, each folder imports only those above it:
 
-- `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which executors see, and what each
+- `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which engines see, and what each
   of its blocks does.
 - `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.

@@ -143,7 +143,7 @@ class Mechanism:
 
     @property
     def program(self) -> Program:
-        """What executors see of it."""
+        """What engines see of it."""
         return self.compiled.program
 
     @property

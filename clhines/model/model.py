@@ -67,7 +67,7 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network as arrays in natural order; what executors take.
+    """A network as arrays in natural order; what engines take.
 
     Attributes
     ----------

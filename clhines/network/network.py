@@ -1,7 +1,7 @@
 """Network: cells with mechanisms, synapses and connections.
 
 `Network` is what the user describes, cell after cell in natural order; `clhines.model.compile`
-makes a `Model` of it, the arrays that every executor takes. Cells are rooted at their somas, so
+makes a `Model` of it, the arrays that every engine takes. Cells are rooted at their somas, so
 that a soma is eliminated last: what is active only there leaves all other factors constant.
 
 Units are NEURON's: mV, ms, nA, µS and nF at nodes and in point processes, S/cm² and mA/cm² in

@@ -2,16 +2,16 @@
 
 Words: a *step* advances voltages and states by dt. An *epoch* is as many steps as the smallest
 delay: spikes of one epoch act in the next at the earliest, so that cells do not interact within
-it. A *chunk* is a whole number of epochs between two accesses of the host. An *executor* advances
-the cells of a run: steps or epochs. A *run* is an executor with its state and
-the delivery of spikes. A *rank* is an MPI process.
+it. A *chunk* is a whole number of epochs between two accesses of the host. An *engine* is a way to
+advance a network; a *run* is what an engine makes of one: its state, its kernels and the delivery
+of events, *in whole steps* or *at exact times*. A *rank* is an MPI process.
 
 Who owns what
     `simulation`: `Simulation`, what users call, and `result`: `Result`. A simulation owns a
     `runner` with the run in use; `current`, the network as a model; `changing`, which takes values
     on the way; and `records.recording`. `engines`: the table of engines, runs, the reference in
-    NumPy, which is the oracle; `gpu` and `cpu`: epochs on the chip. `kinds`: everything a template
-    needs to know about one mechanism. `events`: spikes to targets, weights. `state`: values on the
+    NumPy, which is the oracle; `gpu` and `cpu`: epochs of whole cells. `kinds`: all that a template
+    needs to know of one mechanism. `events`: spikes to targets, weights. `state`: values on the
     device, their start, files, copies. `records`: recorded quantities. `ranks`: MPI. `population`:
     many sets of parameters. `passive`: `PassiveCells`. `known_answers`: problems for
     `clhines.device.trust`.
@@ -38,5 +38,5 @@ True
 
 To add an engine: a row of `engines.table` and a function that makes its run; to try it, give
 `Simulation` a function as `engine`, see `engines.run.Job.of_user`. To record more:
-`records.records`, `state.state`, `engines.reference`.
+`records.records`, `engines.reference`, and `record` and `sampled` of `engines.device_run`.
 """

@@ -71,8 +71,8 @@ class Simulation:
         Of the `Solver`, where one is used.
     engine : str, or callable
         One of `clhines.simulate.engines.table`. ``auto``: the first that takes the network on the
-        device; ``epochs``: that of the device among those named so. Or a function; see
-        `clhines.simulate.engines.run.Job.of_user`.
+        device; ``epochs``: that of the device among those named so. Or a function of a `Job` that
+        returns a `Run`; see `clhines.simulate.engines.run.Job.of_user`.
     v_init : float or (n,) float64, mV
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
@@ -322,8 +322,8 @@ class Simulation:
             ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
             of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
             ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
-            outward, mA/cm² in membranes and nA of points; where events act at exact times instead
-            an output, as a current, or a variable of an ion, as ``cai``. Of a group also a
+            outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
+            a current; a variable of an ion, as ``cai``. Of a group also a
             parameter, or a named expression of states, parameters and `v` as
             ``"ina = gnabar*m^3*h*(v - 50)"``, which the host computes from the rows of a chunk.
         where : (r,) integer, or Group

@@ -57,7 +57,7 @@ def noisy_network():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("build", [mixed_network, simple_network, dendrites_network])
 def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
-    """Bounds as in `test_executors_follow_the_reference`."""
+    """Bounds as in `test_engines_follow_the_reference`."""
     needs(fast_queue, dtype)
     expected, v = truth(build)
     sim = simulation(build, fast_queue, dtype)

@@ -157,7 +157,7 @@ def sized_network():
     ],
 )
 def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor, dtype):
-    """Voltages after some steps without a spike from elsewhere, on each executor."""
+    """Voltages after some steps without a spike from elsewhere, on each engine."""
     needs(fast_queue, dtype)
     whole = compile(build()[0], DT, seed=7)
     cells = whole.forest.num_cells

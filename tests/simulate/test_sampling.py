@@ -69,7 +69,7 @@ def reference(name):
     ],
 )
 def test_states_and_currents(fast_queue, needs, name, options):
-    """By the executors of CPUs and GPUs; in chunks, and in no more launches than without."""
+    """By the engines of CPUs and GPUs; in chunks, and in no more launches than without."""
     needs(fast_queue, "float64")
     engine = "epochs" if options is None else blocks(limits(fast_queue.device), **options)
     net, _ = BUILDS[name]()

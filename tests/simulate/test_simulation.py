@@ -1,4 +1,4 @@
-"""Networks in time, on every device: executors against the reference, closed forms, refusals."""
+"""Networks in time, on every device: engines against the reference, closed forms, refusals."""
 
 import numpy as np
 import pyopencl.array as cla
@@ -17,7 +17,7 @@ from clhines.network.plasticity import STDP
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
-def test_executors_follow_the_reference(fast_queue, needs, build, engine, dtype):
+def test_engines_follow_the_reference(fast_queue, needs, build, engine, dtype):
     """Errors are those of rounding, stretched where a spike rises by 300 mV/ms."""
     needs(fast_queue, dtype)
     expected, v = truth(build)
@@ -75,7 +75,7 @@ def test_a_state_goes_from_engine_to_engine(fast_queue, needs, tmp_path):
 
 
 def test_all_devices(every_queue):
-    """Simulators too: a few steps by each executor."""
+    """Simulators too: a few steps by each engine."""
     for engine in ENGINES:
         net, _ = simple_network(3, delay=0.1)
         sim = Simulation(net, 0.1, "float32", queue=every_queue, engine=engine)

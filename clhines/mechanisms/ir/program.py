@@ -1,7 +1,7 @@
-"""What executors see of a mechanism, whatever language it was written in.
+"""What engines see of a mechanism, whatever language it was written in.
 
 `Program` says which variables an instance has and which blocks there are. `Argument` describes one
-argument of a block's function, so that templates and the reference executor call by descriptor.
+argument of a block's function, so that templates and the reference call by descriptor.
 
 The function of a block is ``NAME_block(...)``, its arguments those of ``Mechanism.calls(block)`` in
 order. In OpenCL an argument of direction ``in`` is a value, ``out`` and ``inout`` are pointers. The
@@ -199,7 +199,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Program:
-    """A mechanism as executors see it.
+    """A mechanism as engines see it.
 
     Attributes
     ----------

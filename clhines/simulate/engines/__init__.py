@@ -1,9 +1,11 @@
-"""Engines that take any network, the protocol of a run, and the choice of an engine.
+"""The engines: what advances a network, and the choice of one.
 
-`table`: the engines, what each takes and what makes it. `choose` takes the first that takes all
-that a model needs. `run`: protocols, the job of making a run, the run on one device. `steps`: a few
-kernels per step, cells of any size; `steps` with events at exact times. `reference`: the same
-in NumPy, the oracle, and `reference`; `variables`: all that changes in it; `axial`: currents
-between neighbours. A new engine is a row of the table, and a function that makes its run of a
-`Job`; until then Simulation takes the function as `engine`, see `Job.of_user`.
+`table`: the engines, which networks their kernels take and what makes them. `choose` takes the
+first that takes all that a model needs. `run`: the protocols, and the job of making a run.
+`device_run`: what runs on a device share; `arena_run`, whose variables are in arenas, and
+`cells_run`, which keeps whole cells, events in whole steps. `steps`: a few kernels per step, around
+the solve, cells of any size. `reference`: the same in NumPy, the oracle; `variables`: all that
+changes in it; `axial`: currents between neighbours. A new engine is a row of the table, and a
+function that makes its run of a `Job`; until then Simulation takes the function as `engine`, see
+`Job.of_user`.
 """

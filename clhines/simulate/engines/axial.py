@@ -1,4 +1,4 @@
-"""Axial currents of a network with exact times: a step solves for changes of v, as NEURON does.
+"""Axial currents of a network: a step solves for changes of v, as NEURON does.
 
 The conductance between two short compartments is thousands of times C/dt. A right-hand side C/dt v
 would be solved with a matrix whose rows round v beside that conductance; differences of neighbours'

@@ -1,4 +1,4 @@
-"""A network with exact times advanced with NumPy in float64: the truth for executors on devices."""
+"""A network advanced with NumPy in float64: the truth for the engines on devices."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 
 
 class Reference:
-    """Advance a model with exact times on the host.
+    """Advance a model on the host.
 
     Parameters
     ----------

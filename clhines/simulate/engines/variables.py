@@ -1,7 +1,6 @@
 """Variables: all that changes in a network, in NumPy, and calls of mechanisms' blocks.
 
-The reference executor works on them; executors on devices begin with the values that `start` has
-given them.
+The reference works on them; runs in arenas begin with the values that `start` has given them.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 
 
 class Variables:
-    """All that changes in a network with exact times.
+    """All that changes in a network.
 
     Parameters
     ----------

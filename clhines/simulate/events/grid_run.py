@@ -62,7 +62,7 @@ class Grid:
     decisions : Decisions
         Of the whole network, where `model` is a part of it.
     spikes : SpikeList
-        To which executors append.
+        To which kernels append.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 `epochs` launches; `plan` and `cells` place lanes and values, `spec` is what the templates take.
 `sites`: instances, and the slots where they leave their sums. `lists`: nodes by class where cells
 have many mechanisms; `lanes`, `rates`, `tables`: lanes, rate functions and tables of these. With
-ions and exact delays: `exact_epochs`, `exact_spec`, `exact_lists`.
+events at exact times: `exact_epochs`, `exact_spec`, `exact_lists`.
 
 Each kernel has a template in ``kernels/simulate`` (`EpochSpec.templates`): ``epoch_factors`` works
 out constant factors and ``epoch_constant`` takes steps with them; otherwise mechanisms are taken

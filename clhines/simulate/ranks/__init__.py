@@ -1,6 +1,5 @@
 """One network on several MPI processes.
 
-`mpi`: collectives, errors of ranks. `partition`: which rank has which cells. `split`: advance and
-exchange; `exchange`: spikes that come. With ions and exact delays: `exact_partition`,
-`exact_split`.
+`mpi`: collectives, errors of ranks. `partition`: which rank has which cells, and its share of the
+network. `split`: advance and exchange, whole steps or exact times; `exchange`: spikes that come.
 """

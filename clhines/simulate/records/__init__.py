@@ -2,5 +2,5 @@
 
 `records`: what may be recorded; `recording`: what a simulation records; `recorder` and `sampling`:
 rows on the device; `reduced`: what is kept of values, by `features` for voltages; `streams`: rows
-of files. `membrane`: currents of membranes from voltages; `currents`: those of mechanisms.
+of files. `membrane`: currents of membranes from voltages.
 """

@@ -21,7 +21,7 @@ class Decisions:
     Attributes
     ----------
     network : Model
-        Of the whole network. What depends on the device too is chosen from it by the executors:
+        Of the whole network. What depends on the device too is chosen from it by the engines:
         lanes of a vector, most nodes of a segment, method of the solver.
     split : bool
         Whether the network is simulated in parts, which exchange their spikes.

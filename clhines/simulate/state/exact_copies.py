@@ -1,4 +1,4 @@
-"""A network with exact times of copies that are alike: started once, and repeated on the device."""
+"""A network of copies that are alike: started once, and repeated on the device."""
 
 from __future__ import annotations
 

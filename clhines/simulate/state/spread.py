@@ -1,4 +1,4 @@
-"""New values of parameters and nodes, put where an executor has them on the device."""
+"""New values of parameters and nodes, put where a run has them on the device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The start of a network with exact times: INITIAL blocks on the host, in NEURON's order."""
+"""The start of a network: INITIAL blocks on the host, in NEURON's order."""
 
 from __future__ import annotations
 
