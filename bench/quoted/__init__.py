@@ -87,9 +87,8 @@ GPU_EPOCHS = [
     "kernels/common/table_rows.mako",
 ]
 CPU_EPOCHS = ["kernels/simulate/epoch_vector.mako"]
-STEPS = ["kernels/simulate/steps.mako"]
-FILES = ["kernels/simulate/steps.mako", "kernels/common/exact_*", ":!*/exact_vectors.mako"]
-BLOCKS = ["kernels/simulate/blocks.mako", *FILES[:2]]
+STEPS = ["kernels/simulate/steps.mako", "kernels/common/arena_*", ":!*/arena_vectors.mako"]
+BLOCKS = ["kernels/simulate/blocks.mako", *STEPS[:2]]
 MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "peers": ([*METHODS, f":!{CPU[0]}"], [*METHODS, "clhines/device/pocl.py"]),
     "solve": ([*METHODS, f":!{CPU[0]}"], [*METHODS, "clhines/device/pocl.py"]),
@@ -101,12 +100,12 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "calls": ([*CONTRACTION, *CALLS], [*CPU, *CALLS]),
     "plan": (["clhines/plan"], ["clhines/plan"]),
     "ring": (GPU_EPOCHS, CPU_EPOCHS),
-    "cells": ([*GPU_EPOCHS, *STEPS, *FILES], [*CPU_EPOCHS, *BLOCKS]),
+    "cells": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *BLOCKS]),
     "cells-peers": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *STEPS]),  # texts alone
     "variants": ([*GPU_EPOCHS, "kernels/simulate/features.mako"], CPU_EPOCHS),
     "features": (["kernels/simulate/features.mako"], ["kernels/simulate/features.mako"]),
-    "models": ([*GPU_EPOCHS, *FILES], BLOCKS),
-    "random": ([*GPU_EPOCHS, *FILES], BLOCKS),
+    "models": ([*GPU_EPOCHS, *STEPS], BLOCKS),
+    "random": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
     "coverage": (["clhines/mechanisms/nmodl"], ["clhines/mechanisms/nmodl"]),
     "runtimes": (["kernels"], ["kernels"]),

@@ -262,7 +262,7 @@ def are_alike(network: CopiedNetwork, model: Model) -> bool:
     streams = {(model.instances[g][0], name) for g, name, _ in network.once.added.streams}
     return (
         len(kinds) == len(set(kinds))
-        and model.exact
+        and model.has_times
         and not model.on_grid
         and not any(
             a.role == "noise"

@@ -156,7 +156,7 @@ class Model:
     needs: frozenset[str] = frozenset()
 
     @property
-    def exact(self) -> bool:
+    def has_times(self) -> bool:
         """Whether events act at exact times."""
         return "exact_times" in self.needs
 
@@ -168,7 +168,7 @@ class Model:
     @property
     def has_sums(self) -> bool:
         """Whether a state has sums of events in whole steps."""
-        return self.on_grid or not self.exact
+        return self.on_grid or not self.has_times
 
     @property
     def num_extra(self) -> int:
@@ -244,9 +244,9 @@ class Model:
         given = self.connections
         if self.has_sums:
             yield Field("incoming", "target", "int64", rows="slot")
-        if not self.exact and self.num_extra:
+        if not self.has_times and self.num_extra:
             yield Field("above", "detector", "bool")
-        if self.exact:
+        if self.has_times:
             yield from EXACT
             if len(self.remote_v):
                 yield Field("remote_v", "remote")
@@ -260,7 +260,7 @@ class Model:
             for name in (*ion.variables, f"d{ion.variables[3]}"):
                 yield Field(name, "node", what="ion")
         for k, kind in enumerate(self.kinds):
-            if self.exact and kind.mechanism.program.net is not None:
+            if self.has_times and kind.mechanism.program.net is not None:
                 yield from queue_of(k)
         for k, name in self.random_ids:
             yield Field(name, "instance", "int64", k, "drawn")

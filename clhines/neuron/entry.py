@@ -22,7 +22,7 @@ from clhines.neuron.model import Model, read_model
 from clhines.neuron.read.counters import Counters
 from clhines.quantities import as_numbers
 from clhines.simulate.simulation import Simulation
-from clhines.simulate.state.exact_copies import CopiedSteps
+from clhines.simulate.state.arena_copies import CopiedSteps
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:

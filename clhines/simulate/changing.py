@@ -61,7 +61,7 @@ class Changing:
         checked = as_value(group, name, value)
         model = self._model.known
         k = model.instances[group.number][0]
-        if not model.exact and name in group.mechanism.begins:
+        if not model.has_times and name in group.mechanism.begins:
             raise InputError(
                 f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
             )

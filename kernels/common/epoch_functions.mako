@@ -14,18 +14,18 @@ typedef ${spec.real} real;
 //     0, column and next entry
 % endif
 
-% if any(kind.uses_noise for kind in spec.kinds) and not spec.exact:   # whose functions bring it
+% if any(kind.uses_noise for kind in spec.kinds) and not spec.arena:   # whose functions bring it
 ${spec.normal}
 % endif
 % if spec.takes_series:
 ${part("common/rates")}\
 % endif
-% if spec.exact:
+% if spec.arena:
 ${part("common/table_rows")}\
-${part("common/exact_functions")}\
+${part("common/arena_functions")}\
 typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
 
 % endif
-% for kind in spec.kinds if not spec.exact else ():
+% for kind in spec.kinds if not spec.arena else ():
 ${kind.source}
 % endfor

@@ -35,7 +35,7 @@
 % if spec.constant:
             root_v[unit] = after;
 % endif
-% if not spec.exact:
+% if not spec.arena:
             if (before <= my_threshold && after > my_threshold) {
                 const int k = atomic_inc(spike_count);
                 if (k < spike_capacity) {

@@ -58,7 +58,7 @@ static inline int in_group(const int position, const uint width, const uint line
     return (p / width * lines + line) * width + p % width;
 }
 
-${part("common/exact_functions")}\
+${part("common/arena_functions")}\
 % for w in spec.group_widths:
 // Numbers at the places of a group
 static inline real${w} at_${w}(__global const real *a, __global const int *place, const int run)

@@ -1,8 +1,8 @@
 <%page args="spec"/>\
 <%
     M = spec.segment
-    lists = "common/exact_lists" if spec.exact else "common/node_lists"
-    states = "common/exact_states" if spec.exact else "common/node_states"
+    lists = "common/arena_lists" if spec.arena else "common/node_lists"
+    states = "common/arena_states" if spec.arena else "common/node_states"
 %>\
 ## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
@@ -39,7 +39,7 @@ ${part("common/epoch_local")}\
     __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
 % endif
     const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
-% if not spec.exact:
+% if not spec.arena:
     const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${spec.at_elimination.read("round", "me.y", "NONE")}) == NONE;
     const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
 % endif

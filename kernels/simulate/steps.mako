@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-// A step of a network with exact times: events, then begin_step, the solve, finish_step.
+// A step of a network: events, then begin_step, the solve, finish_step.
 // Numbers are in three arenas; where their regions begin is in `at`, see the names below.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -9,7 +9,7 @@ typedef ${spec.real} real;
 typedef ${spec.real}${spec.width} real${spec.width};
 % endif
 
-${part("common/exact_functions")}\
+${part("common/arena_functions")}\
 <%def name="over(kind)">\
         for (int j = ints[first_${kind.number} + a]; j < ints[first_${kind.number} + a + 1]; j++) {\
 </%def>\
@@ -153,7 +153,7 @@ ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 <% W, V = spec.width, f"real{spec.width}" %>\
 % if W > 1:
 
-${part("common/exact_vectors")}\
+${part("common/arena_vectors")}\
 // One work-item per block of places, nodes and targets at no node.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {

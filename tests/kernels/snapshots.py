@@ -37,7 +37,7 @@ from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run, plasticity
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.gpu import plan as epoch_plan
-from clhines.simulate.gpu.exact_lists import with_blocks
+from clhines.simulate.gpu.arena_lists import with_blocks
 from clhines.simulate.kinds import spec as kinds
 from clhines.simulate.kinds.layouts import filled_arenas, spec_of
 from clhines.simulate.records.features import FeaturesSpec
@@ -163,7 +163,7 @@ def exact_specs(dtype):
             yield CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables)))
 
 
-def exact_epoch_specs(dtype, limits):
+def arena_epoch_specs(dtype, limits):
     """Specs of epochs of a network with exact times."""
     net = exact_cells.network()[0]
     for secondorder in (0, 1):
@@ -202,7 +202,7 @@ def specs():
         if limits.local_bytes >= GPU.local_bytes:
             yield f"{name}; {dtype}; networks", name, list(network_specs(dtype, limits))
             if not limits.is_cpu:
-                found = list(exact_epoch_specs(dtype, limits))
+                found = list(arena_epoch_specs(dtype, limits))
                 yield f"{name}; {dtype}; networks with exact times", name, found
     for dtype in ("float64", "float32"):
         yield f"any; {dtype}; others", "any", list(other_specs(dtype))

@@ -64,7 +64,7 @@ def test_short_sections_are_those_of_neuron(fast_queue, needs, engine, dtype, se
     net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # which makes it a network with exact times
     given = {"queue": fast_queue, "engine": engine, "secondorder": secondorder, "v_init": V_INIT}
     sim = Simulation(net, DT, dtype, **given)
-    assert sim.model.exact
+    assert sim.model.has_times
     number = sim.record("v", nodes)
     ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
     change, eps = np.ptp(expected), np.finfo(dtype).eps

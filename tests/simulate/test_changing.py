@@ -252,7 +252,7 @@ def test_the_model_is_that_of_a_network_with_the_values(build):
             np.testing.assert_array_equal(a.arrays()[name], values)
     for name in ("constant_d", "constant_b", "v_init", "u"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(other, name))
-    assert not ours.exact and len(ours.kinds) > 1
+    assert not ours.has_times and len(ours.kinds) > 1
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
@@ -442,7 +442,7 @@ def test_weights_are_the_same_at_exact_times(engine, fast_queue):
         if exact:
             net.added.exact = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
-        assert sim.model.exact == exact
+        assert sim.model.has_times == exact
         number = sim.record("v", net.soma)
         first = sim.run(2.0)
         sim.set(weight=np.full(3 * CELLS, 0.05))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
-from clhines.simulate.gpu import exact_epochs
+from clhines.simulate.gpu import arena_epochs
 from clhines.simulate.gpu.rates import coefficients
 from clhines.simulate.gpu.tables import terms, with_few_terms, with_rows
 
@@ -98,13 +98,13 @@ def cells(names):
 def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     """Voltages, gates and an ion's current; the same bits of voltages whatever is recorded."""
     needs(fast_queue, "float64")
-    found, spikes, specs, with_blocks = {}, {}, [], exact_epochs.with_blocks
+    found, spikes, specs, with_blocks = {}, {}, [], arena_epochs.with_blocks
 
     def kept(*given):
         specs.append(with_blocks(*given)[0])
         return with_blocks(*given)
 
-    monkeypatch.setattr(exact_epochs, "with_blocks", kept)
+    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
     for engine, more in (("reference", True), (ENGINE, True), (ENGINE, False)):
         net, groups = cells(("nata", "skv", "ih"))
         sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)

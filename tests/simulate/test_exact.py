@@ -331,7 +331,7 @@ def test_events_are_at_exact_times_only_where_something_needs_it(truth, fast_que
         Simulation(net, 0.1, queue=fast_queue, engine="epochs-gpu")
     plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
     plain.insert("hh")
-    assert not compile(plain).exact
+    assert not compile(plain).has_times
 
 
 def test_a_variable_of_all_instances_that_they_set_differently_is_refused():

@@ -12,7 +12,7 @@ from exact_cells import CELLS, NODES, network
 
 from clhines import BuildError, DeviceError, InputError, Simulation
 from clhines.device import devices
-from clhines.simulate.gpu import exact_epochs
+from clhines.simulate.gpu import arena_epochs
 
 ENGINE = "epochs-gpu"  # of any device
 DT, STOP = 0.05, 20.0  # ms
@@ -109,7 +109,7 @@ def failing(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` takes epochs
-    monkeypatch.setattr(exact_epochs.ExactEpochs, "_kernel", fail)
+    monkeypatch.setattr(arena_epochs.ArenaEpochs, "_kernel", fail)
 
 
 @pytest.mark.parametrize(

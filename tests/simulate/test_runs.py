@@ -9,14 +9,14 @@ from clhines.simulate.cpu.vectors import CellEpochs
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import PartRun, Run
 from clhines.simulate.engines.steps import Steps
+from clhines.simulate.gpu.arena_epochs import ArenaEpochs
 from clhines.simulate.gpu.epochs import BlockEpochs
-from clhines.simulate.gpu.exact_epochs import ExactEpochs
 from clhines.simulate.ranks.split import SplitRun
-from clhines.simulate.state.exact_copies import CopiedSteps
+from clhines.simulate.state.arena_copies import CopiedSteps
 
 PLAYED = [
     *((PartRun, cls) for cls in (Reference, Steps)),
-    *((Run, cls) for cls in (BlockEpochs, CellBlocks, CellEpochs, CopiedSteps, ExactEpochs)),
+    *((Run, cls) for cls in (BlockEpochs, CellBlocks, CellEpochs, CopiedSteps, ArenaEpochs)),
     (Run, SplitRun),
 ]
 

@@ -29,7 +29,7 @@ def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
         v = sim.record("v", [0, 5])
         result = sim.run(20.0)
         found.append((result[v], result.spike_time))
-        assert sim.model.exact == exact
+        assert sim.model.has_times == exact
         assert sim.weights().tolist() == [-0.001, 0.05, 0.03, 0.02]
     *ours, (v, spikes) = found
     assert len(spikes)

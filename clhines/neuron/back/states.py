@@ -18,7 +18,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes
 from clhines.simulate.simulation import Simulation
-from clhines.simulate.state.exact_copies import CopiedSteps
+from clhines.simulate.state.arena_copies import CopiedSteps
 
 Arrays = dict[str, np.ndarray]
 

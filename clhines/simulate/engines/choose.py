@@ -23,8 +23,8 @@ from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, split
 from clhines.simulate.ranks.split import SplitRun
+from clhines.simulate.state.arena_copies import CopiedSteps
 from clhines.simulate.state.decisions import Decisions, epoch_steps
-from clhines.simulate.state.exact_copies import CopiedSteps
 from clhines.solve.solver import Solver
 
 _log = logging.getLogger(__name__)

@@ -89,7 +89,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.exact_epochs:make", _TIMES | {"bins"}),
+            Kernels("gpu.arena_epochs:make", _TIMES | {"bins"}),
         ),
         "a cell fits into a work-group",
         anywhere=True,

@@ -1,4 +1,4 @@
-"""Events on the host: the same rules as in ``exact_functions.mako``, in NumPy."""
+"""Events on the host: the same rules as in ``arena_functions.mako``, in NumPy."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 from clhines.plan.plan import Limits
-from clhines.simulate.gpu.exact_spec import ExactEpochSpec
+from clhines.simulate.gpu.arena_spec import ArenaEpochSpec
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.spec import MAX_UNITS, WARP, EpochSpec
 
@@ -26,16 +26,16 @@ def choose_lanes(
     Values of cells too large for local memory are in global memory, with exact times. `spec` has
     the least lanes, `lists` get places of states; `busy`: many cells are in flight.
     """
-    exact = isinstance(spec, ExactEpochSpec)
+    in_arenas = isinstance(spec, ArenaEpochSpec)
     choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
-    for far, warps in product((False, True) if exact else (False,), choices):
+    for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
         most = 1 if far else units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS))
         for count in range(most, 0, -1):
             group = lanes * count
             full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
             registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
-            if busy and exact:
+            if busy and in_arenas:
                 registers = _more_registers(registers, group)
             registers = registers if spec.ptx else 0
             chosen = replace(spec, lanes=lanes, units=count, registers=registers, far=far)
@@ -57,11 +57,11 @@ def _more_registers(registers: int, group: int) -> int:
 
 def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpec:
     """Keep states in local memory, of as many kinds as there is room for."""
-    local, exact = [False] * len(spec.kinds), isinstance(spec, ExactEpochSpec)
+    local, in_arenas = [False] * len(spec.kinds), isinstance(spec, ArenaEpochSpec)
     for k, kind in enumerate(spec.kinds):
         more = spec.local_lines + lists.lanes.lines_of(k)
         wider = replace(spec, local_lines=more)
-        in_lines = not exact or (kind.density and not kind.takes_events)
+        in_lines = not in_arenas or (kind.density and not kind.takes_events)
         if in_lines and lists.lanes.lines_of(k) and wider.fits(limits):
             spec, local[k] = wider, True
     lists.place_states(local)

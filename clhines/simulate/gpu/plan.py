@@ -20,9 +20,9 @@ from clhines.model.model import Kind, Model
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
+from clhines.simulate.gpu.arena_lists import node_words
+from clhines.simulate.gpu.arena_spec import ArenaEpochSpec
 from clhines.simulate.gpu.cells import CellTable, PlannedCells
-from clhines.simulate.gpu.exact_lists import node_words
-from clhines.simulate.gpu.exact_spec import ExactEpochSpec
 from clhines.simulate.gpu.lanes import LISTS_FULL, choose_lanes
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.rates import side_by_side
@@ -89,7 +89,7 @@ class EpochPlan:
         model, limits, table = self.cells.model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
-        make = EpochSpec if not model.exact else ExactEpochSpec
+        make = EpochSpec if not model.has_times else ArenaEpochSpec
         spec = make(
             real=real_name(self._dtype),
             phase="advance",
@@ -139,10 +139,10 @@ class EpochPlan:
         model, limits = self.cells.model, self._limits
         self.lists = NodeLists(
             self.cells, self.table, self._decisions.inflow,
-            (model.constant_g, *((model.area, node_words(model)) if model.exact else ())),
-            natural=model.exact,
+            (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
+            natural=model.has_times,
         )  # fmt: skip
-        plain = not model.exact
+        plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
         spec = replace(
             spec,

@@ -276,7 +276,7 @@ class EpochSpec(TemplateSpec):
     slot_run: ClassVar[Word] = SLOT_RUN
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
-    exact: ClassVar[None] = None  # see `ExactEpochSpec`
+    arena: ClassVar[None] = None  # see `ArenaEpochSpec`
     real: str
     phase: str  # "factor": the constant factors, once; "advance": steps
     constant: bool  # only the roots' conductances change

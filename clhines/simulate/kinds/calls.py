@@ -284,7 +284,7 @@ class ArenaSpec(TemplateSpec):
     bins : int
         Rounds of events in bins of a step, see `events.bins`; 0 where there are none.
     by_cell : bool
-        The functions are for `ExactEpochSpec`: where regions begin is a struct, and voltages
+        The functions are for `ArenaEpochSpec`: where regions begin is a struct, and voltages
         are in local memory.
     far : bool
         As in `EpochSpec`: they are in global memory.
@@ -349,7 +349,7 @@ class ArenaSpec(TemplateSpec):
     far: bool = field(default=False, repr=False)
 
     @property
-    def exact(self) -> ArenaSpec:
+    def arena(self) -> ArenaSpec:
         """What the functions of blocks and events are printed for: itself."""
         return self
 

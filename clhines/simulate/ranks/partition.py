@@ -437,7 +437,7 @@ class Share:
     def _sources(self) -> Sources:
         whole = self.whole
         found = whole.sources.at_nodes(self.low, self.high)
-        if not whole.exact:
+        if not whole.has_times:
             return replace(found, detector_source=np.arange(len(found.detector_node)))
         emitted = {
             self.kinds.index(k): of[self.instances[k]]

@@ -223,7 +223,7 @@ class SplitRun:
         with ranks.agreed():
             self._exchange: _StepExchange | _TimeExchange = (
                 _TimeExchange(self._own, shares, mine, decisions.epoch)
-                if self.whole.exact
+                if self.whole.has_times
                 else _StepExchange(self._own, shares, decisions)
             )
         self.max_steps = self._exchange.max_steps

@@ -116,7 +116,7 @@ class Membrane:
                 f"i_membrane where {mechanism.name} is, an electrode whose current depends on the "
                 "voltage; expected nodes without it"
             )
-        if model.exact and program.electrode:
+        if model.has_times and program.electrode:
             names = program.electrode_currents
             known = [q.name for q in program.outputs if names[0] in (q.name, q.public)]
             if len(names) != 1 or not known:

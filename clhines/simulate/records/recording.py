@@ -92,7 +92,7 @@ class Recordings:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
         runner, model = self._runner, self._runner.model.known
         records = for_run(self._records, begin, steps, model.dt)
-        exchanges = runner.ranks is not None or not model.exact
+        exchanges = runner.ranks is not None or not model.has_times
         epoch = runner.run.max_steps if exchanges else 1
         return records, chunk_of(records, steps, self._dtype.itemsize, runner.made.chunk, epoch)
 

@@ -263,7 +263,7 @@ def find_record(
             nodes = _nodes(model, where)
             Membrane(model, nodes)  # rejects what it cannot
             return Record(what, MEMBRANE, nodes)
-        ions = model.ions if model.exact else ()
+        ions = model.ions if model.has_times else ()
         known = {name: ion for ion in ions for name in ion.variables}
         if isinstance(what, str) and what in known:
             return _ion_record(known[what], what, where)
@@ -287,7 +287,7 @@ def find_record(
             return _formula_record(model, where, chosen, what)
     if what == CURRENT and has_bare_current(where.mechanism):
         return _current_record(model, where, chosen)
-    if model.exact:
+    if model.has_times:
         program = where.mechanism.program
         played = [p.parameter for p in model.played]
         names = (*names, *(q.name for q in (*program.states, *program.outputs)), *played)
@@ -303,7 +303,7 @@ def find_record(
 def _is_played(model: Model, where: Group, name: str) -> bool:
     """Whether a parameter takes values in time."""
     kind = model.instances[where.number][0]
-    played = model.played if model.exact else ()
+    played = model.played if model.has_times else ()
     return any(p.kind == kind and p.parameter == name for p in played)
 
 
@@ -313,7 +313,7 @@ def _formula_record(model: Model, where: Group, chosen: np.ndarray, text: str) -
     if kind < 0:
         raise InputError(f"{mechanism.name} is part of the matrix; expected another group")
     names = [*mechanism.states, *mechanism.parameters, "v"]
-    if model.exact:
+    if model.has_times:
         program = mechanism.program
         names += [q.name for q in (*program.states, *program.outputs)]
     formula = Formula(text if "=" in text else f"{text} = {text}", names)

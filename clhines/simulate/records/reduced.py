@@ -123,7 +123,7 @@ class Reducer:
         """Sample the states and voltages that a formula needs; voltages, if it needs nothing."""
         kind = model.kinds[record.kind]
         constant = kind.arrays()
-        played = model.played if model.exact else ()
+        played = model.played if model.has_times else ()
         moving = {p.parameter for p in played if model.kinds[p.kind] is kind}
         self._constants = {
             name: constant[name][record.index]

@@ -39,7 +39,7 @@ def signature(model: Model) -> str:
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
-    if model.exact:
+    if model.has_times:
         digest.update(_described(model))
     return digest.hexdigest()
 
@@ -220,7 +220,7 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
     arrays : dict of name -> array
         Of the state.
     """
-    if not model.exact:
+    if not model.has_times:
         return
     least = (step - 1) * model.dt  # those due before the middle of the last step were delivered
     for k, kind in enumerate(model.kinds):

@@ -1,5 +1,5 @@
 <%page args="spec"/>\
-<% e = spec.exact %>\
+<% e = spec.arena %>\
 % if e.calls:
 static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
 #undef exp  // a macro in some compilers' headers

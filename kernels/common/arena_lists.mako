@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 <%
     import re
-    W, e = spec.warp, spec.exact
+    W, e = spec.warp, spec.arena
     kinds = spec.blocks
     pointer = "v[{}]"
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}

@@ -22,9 +22,9 @@ from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
+from clhines.simulate.gpu.arena_lists import first_active, node_words, with_blocks
+from clhines.simulate.gpu.arena_spec import HAS_SPECIAL, SPECIAL, ArenaEpochSpec
 from clhines.simulate.gpu.cells import CellTable
-from clhines.simulate.gpu.exact_lists import first_active, node_words, with_blocks
-from clhines.simulate.gpu.exact_spec import HAS_SPECIAL, SPECIAL, ExactEpochSpec
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.kinds.calls import ArenaSpec
@@ -42,17 +42,17 @@ class _Launch:
     plan: EpochPlan
     base: int  # of its places in the voltages of all
     given: dict[str, Any]
-    spec: ExactEpochSpec | None = None
+    spec: ArenaEpochSpec | None = None
     kernel: program.BoundKernel | None = None
 
 
-def make(job: Job) -> ExactEpochs:
+def make(job: Job) -> ArenaEpochs:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
-    return ExactEpochs(job.model, job.queue, job.dtype, job.max_spikes)
+    return ArenaEpochs(job.model, job.queue, job.dtype, job.max_spikes)
 
 
-class ExactEpochs(ArenaRun):
+class ArenaEpochs(ArenaRun):
     """Advance a model with exact times by whole cells; see `engines.run.Run`.
 
     Parameters
@@ -150,7 +150,7 @@ class ExactEpochs(ArenaRun):
         self._where = dict(zip(spec.regions, at.tolist(), strict=True))
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
-            assert lists is not None and isinstance(plan, ExactEpochSpec)
+            assert lists is not None and isinstance(plan, ArenaEpochSpec)
             launch.spec, numbers = with_blocks(plan, spec, lists, self.variables, self.epoch)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))

@@ -10,9 +10,9 @@ import numpy as np
 from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Model
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.gpu.exact_spec import (
+from clhines.simulate.gpu.arena_spec import (
     SPECIAL,
-    ExactEpochSpec,
+    ArenaEpochSpec,
     epoch_blocks,
     is_quick,
 )
@@ -49,12 +49,12 @@ def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
 
 
 def with_blocks(
-    spec: ExactEpochSpec,
+    spec: ArenaEpochSpec,
     functions: ArenaSpec,
     lists: NodeLists,
     variables: Variables,
     epoch: int,
-) -> tuple[ExactEpochSpec, list[float]]:
+) -> tuple[ArenaEpochSpec, list[float]]:
     """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
 
     Variables of ions that nothing changes are arguments where they are one number; `epoch` is the
@@ -100,7 +100,7 @@ def with_blocks(
     return spec, numbers
 
 
-def _quick(kind: KindBlocks, variables: Variables, spec: ExactEpochSpec) -> KindBlocks:
+def _quick(kind: KindBlocks, variables: Variables, spec: ArenaEpochSpec) -> KindBlocks:
     """Return a kind with functions for lanes side by side, where lists alone call them."""
     if not is_quick(kind):
         return kind

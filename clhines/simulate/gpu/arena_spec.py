@@ -86,7 +86,7 @@ class EpochBlocks(KindBlocks):
 
 
 @dataclass(frozen=True)
-class ExactEpochSpec(EpochSpec):
+class ArenaEpochSpec(EpochSpec):
     """Numbers and switches of ``epoch_by_node.mako`` for a network with exact times."""
 
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -132,7 +132,7 @@ class ExactEpochSpec(EpochSpec):
         return [*self._given(self.kernels[kernel]), *series]
 
     @property
-    def exact(self) -> ArenaSpec | None:  # type: ignore[override]
+    def arena(self) -> ArenaSpec | None:  # type: ignore[override]
         """What the functions of blocks and events are printed for."""
         return self.functions
 
@@ -176,7 +176,7 @@ class ExactEpochSpec(EpochSpec):
 class ListLoop:
     """Source of a lane's loop over its lists: pointers, times, and an instance `j` of a kind."""
 
-    spec: ExactEpochSpec
+    spec: ArenaEpochSpec
 
     def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
         """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
