@@ -11,9 +11,6 @@
 #define ${name.upper()}(place) held[${i} * CAPACITY + (place)]
 % endfor
 
-// a * b + c; fused everywhere or nowhere, as the last bits of a cell may not depend on what is recorded.
-#define FMA(a, b, c) ${"fma(a, b, c)" if spec.fused else "((a) * (b) + (c))"}
-
 // All lanes of a cell meet.
 % if spec.chip.in_warp:
 #define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")

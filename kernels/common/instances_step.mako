@@ -73,7 +73,8 @@
                 g *= factor;
 % endif
                 slot_g[${spec.site.read("slot", "site")}] = g;
-                slot_h[${spec.site.read("slot", "site")}] = ${"g * v - i" if spec.constant else "-i"};
+<% inflow = "fma(g, v, -i)" if spec.fused else "g * v - i" %>\
+                slot_h[${spec.site.read("slot", "site")}] = ${inflow if spec.constant else "-i"};
             }
 % endfor
 % endfor

@@ -9,10 +9,9 @@
 
         // segments, towards their last nodes
         // the current from the parent, which the parent loses
-        const real drop = V(tied_place) - V(top_place);
-        real sum_b = my_tie * drop, my_b = 0;
+        real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
 % if spec.by_node:
-        if (used) A(tied_place) = FMA(my_tie, drop, A(tied_place));
+        if (used) A(tied_place) += sum_b;
 % endif
         real sum_d = 0, my_d = 1, my_up = is_leaf ? (real)0 : my_tie;
         real less_d = 0;
@@ -25,7 +24,7 @@
         a${j} = A(place${j});
 % else:
         w${j} = D(place${j});
-        a${j} = ${f"FMA(-G(place{j}), V(place{j}), K(place{j})) + " if spec.inflow else ""}(tied == ${j} ? sum_b : 0);
+        a${j} = ${f"K(place{j}) - G(place{j}) * V(place{j}) + " if spec.inflow else ""}(tied == ${j} ? sum_b : 0);
 % endif
 % if spec.has_slots:
         w${j} += slot_g[${spec.slot_run.read("first", f"s{j}")}];
@@ -48,8 +47,8 @@
             const bool goes = ${j} < num_eliminated;
             const real tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if spec.by_node else f"TIE(place{j})"};
 % if j + 1 < M:   # the last node's tie is 0
-            const real drop = V(place${j}) - V(place${j + 1});
-            const real d = w${j} - less_d, b = FMA(tie, drop, a${j} - less_b);
+            const real flow = tie * (V(place${j}) - V(place${j + 1}));
+            const real d = w${j} - less_d, b = a${j} + flow - less_b;
 % else:
             const real d = w${j} - less_d, b = a${j} - less_b;
 % endif
@@ -67,11 +66,11 @@
 % endif
             const real f1 = up * inverse, f2 = tie * inverse;
             sum_d += up * f1;
-            sum_b = FMA(f1, b, sum_b);
+            sum_b += f1 * b;
 % if not (spec.ptx and spec.real == "double"):
             less_d = tie * f2;
 % endif
-            less_b = ${"FMA(f2, b, tie * drop)" if j + 1 < M else "f2 * b"};
+            less_b = f2 * b${" + flow" if j + 1 < M else ""};
             my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
             a${j} = b * inverse;
             w${j} = f1;
