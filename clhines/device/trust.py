@@ -45,7 +45,7 @@ FAMILIES = {
     "blocks": "channels from NMODL, by blocks of cells",
     "lists": "channels from NMODL, by epochs",
 }  # joined by "+": one after another in one process
-DOUBLE = frozenset({"steps", "blocks", "lists"})  # which need float64 on the device
+DOUBLE = frozenset({"steps", "blocks", "lists"})  # whose problems need float64 on the device
 PROCESSOR_SECONDS = 30  # of a problem; right ones take one to three
 MEMORY = 4 << 30  # bytes that a problem may take on a CPU
 _OF_THREAD = 128 << 20  # addresses that a thread may reserve
@@ -119,7 +119,7 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
     if switched_off() or devices.is_simulator(device):
         return own
     if family in DOUBLE and not devices.has_fp64(device):
-        return own  # it is refused, whatever its answers
+        return own  # most of what it does is refused
     whole = devices.whole_device(device)
     asked = family if family == "solve" else _after_another(whole, family)
     found = _outcome(whole, asked, np.dtype(dtype).name)

@@ -1,5 +1,6 @@
 <%page args="spec"/>\
 <% e = spec.arena %>\
+typedef ${e.instant} instant;   // ms
 % if e.calls:
 static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
 #undef exp  // a macro in some compilers' headers
@@ -37,8 +38,8 @@ ${e.static} void to_nernst_${ion}(__global real *mem, ${e.at}, const int a)
 % endfor
 % if e.played:
 // The value that a parameter of an instance takes at time t; one of those that are played.
-${e.static} void play(const int p, const double t, __global real *mem,
-    __global const double *clock, __global const int *ints, ${e.at})
+${e.static} void play(const int p, const instant t, __global real *mem,
+    __global const instant *clock, __global const int *ints, ${e.at})
 {
     int low = ints[played_first + p], high = ints[played_first + p + 1] - 1;
     const int start = low, last = high, continuous = ints[played_continuous + p];
@@ -49,12 +50,12 @@ ${e.static} void play(const int p, const double t, __global real *mem,
         if (continuous ? clock[time + middle] < t : clock[time + middle] <= t) low = middle;
         else high = middle - 1;
     }
-    double y = clock[value + low];
+    instant y = clock[value + low];
     if (continuous) {
         if (t > clock[time + start] && last > start) {  // after the end it is extrapolated
             low = min(low, last - 1);
-            const double t0 = clock[time + low], t1 = clock[time + low + 1];
-            const double share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
+            const instant t0 = clock[time + low], t1 = clock[time + low + 1];
+            const instant share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
             y = (1 - share) * clock[value + low] + share * clock[value + low + 1];
         }
     } else if (clock[time + low] > t) return;
@@ -76,15 +77,15 @@ ${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
 
 // The events of a step that come to instance j as the sum of their weights.
 ${e.static} void take_sum_${k}(
-    const int j, const int a, const double t, const real v_now, const real dt,
+    const int j, const int a, const instant t, const real v_now, const real dt,
     __global long *incoming, const real scale_of_events, ${e.v_space} const real *v,
-    __global real *mem, __global double *clock, __global int *ints, ${e.at})
+    __global real *mem, __global instant *clock, __global int *ints, ${e.at})
 {
     __global long *place = incoming + sum_${k} + j;
     if (*place == 0) return;
     const real sum = (real)*place * scale_of_events;
     *place = 0;
-    const double t_begin = t, t_end = t + dt;
+    const instant t_begin = t, t_end = t + dt;
     const real flag = 0;
     const int weight_at = -1;
 <% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]", "sum": "sum"} %>\
@@ -94,7 +95,7 @@ ${kind.call("receive", values, 4)}\
 % if e.net_kinds and e.bins:
 // An event in the bin of a step: its connection, its number among those of the source, and what
 // orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late, other events are not.
-typedef struct { int connection, number; double key; } binned_;
+typedef struct { int connection, number; instant key; } binned_;
 
 // How many events the source of a connection has sent, as far as its target may know.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
@@ -105,18 +106,18 @@ ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 
 // Whether event n of a connection's source is in the bin of the step from t_begin on. NEURON counts
 // bins from the step of the sending; its clock has been rounded in each step since.
-${e.static} int in_bin(const int c, const int n, const double t_begin, const int all,
-    __global const double *clock, __global const int *ints, ${e.at}, double *key)
+${e.static} int in_bin(const int c, const int n, const instant t_begin, const int all,
+    __global const instant *clock, __global const int *ints, ${e.at}, instant *key)
 {
     const int source = ints[connection_source + c], crossed = ${e.sending.read("crossed", "ints[connection_short + c]")};
-    const double then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
-    const double step = clock[bin_dt], t_mid = t_begin + 0.5 * step;
-    const double drift = ((t_mid + 0.5 * step) - t_begin) - step;
+    const instant then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
+    const instant step = clock[bin_dt], t_mid = t_begin + 0.5 * step;
+    const instant drift = ((t_mid + 0.5 * step) - t_begin) - step;
     *key = crossed ? then : then + 1e-10;
 % if e.bins > 1:
     if (!all && clock[delay + c] < 0.5 * step && *key > t_begin + 1e-10) return 0;  // sent after it
 % endif
-    const double end = (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
+    const instant end = (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
     return then + clock[delay + c] < end;
 }
 
@@ -134,7 +135,7 @@ ${e.static} int is_before(const binned_ one, const binned_ other, __global const
 // The first event of a bin after ${"`last`"}, or the very first one where that is of connection -1; of
 // connection -1 where none is left.
 ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
-    const double t_begin, const int all, __global const double *clock, __global int *ints,
+    const instant t_begin, const int all, __global const instant *clock, __global int *ints,
     ${e.at})
 {
     binned_ found = {-1, 0, 0};
@@ -152,12 +153,12 @@ ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int e
 }
 
 // Count all events of a bin as taken.
-${e.static} void end_bin(const int first, const int end, const double t_begin, const int all,
-    __global const double *clock, __global int *ints, ${e.at})
+${e.static} void end_bin(const int first, const int end, const instant t_begin, const int all,
+    __global const instant *clock, __global int *ints, ${e.at})
 {
     for (int c = first; c < end; c++) {
         const int count = sent_to(c, ints, ${e.regions_name});
-        double key = 0;
+        instant key = 0;
         int n = ints[cursor + c];
         while (n < count && in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &key)) n++;
         ints[cursor + c] = n;
@@ -169,9 +170,9 @@ ${e.static} void end_bin(const int first, const int end, const double t_begin, c
 // The earliest event of a target's connections that is due; -1 where none is. Instances of one
 // launch may send events meanwhile: `event_count` has those of before, `event_live` all; the latter
 // is for connections shorter than a step, whose sources are in launches before.
-${e.static} int earliest_event(const int first, const int end, const double limit,
-                          __global const double *clock, __global int *ints,
-                          ${e.at}, double *due, double *sent)
+${e.static} int earliest_event(const int first, const int end, const instant limit,
+                          __global const instant *clock, __global int *ints,
+                          ${e.at}, instant *due, instant *sent)
 {
     int found = -1;
     for (int c = first; c < end; c++) {
@@ -180,8 +181,8 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
         const int count = ints[counts + source], size = ints[ring_size + source];
         if (taken >= count) continue;
         if (count - taken > size) atomic_max(&ints[error], 1);
-        const double then = clock[ring + ints[ring_first + source] + taken % size];
-        const double time = then + clock[delay + c];
+        const instant then = clock[ring + ints[ring_first + source] + taken % size];
+        const instant time = then + clock[delay + c];
         if (time > limit) continue;
         if (found < 0 || time < *due || (time == *due && then < *sent)) {
             found = c;
@@ -195,10 +196,10 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
 
 // When the next event of a target's connections is due, of those that are known; infinite if none
 // is. A target is looked after then, or when a source has sent more, which makes it stale.
-${e.static} double next_event(const int first, const int end, __global const double *clock,
+${e.static} instant next_event(const int first, const int end, __global const instant *clock,
                          __global const int *ints, ${e.at})
 {
-    double due = INFINITY;
+    instant due = INFINITY;
     for (int c = first; c < end; c++) {
         const int source = ints[connection_source + c], taken = ints[cursor + c];
         const int counts = ${e.counts("ints[connection_short + c]")};
@@ -215,7 +216,7 @@ ${e.static} double next_event(const int first, const int end, __global const dou
 % if kind.queue:
 
 // Take self event `slot` of instance j out of its queue.
-${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __global double *clock,
+${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __global instant *clock,
                         __global int *ints, ${e.at})
 {
     const int size = --ints[queue_size_${k} + j], last = ints[queue_last_${k} + j];
@@ -233,11 +234,11 @@ ${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __
 % if kind.watches:
 
 // Values of the WATCH conditions of instance j, as bits: above 0.
-${e.static} uint above_${k}(const int j, const int a, const double t, const real dt,
+${e.static} uint above_${k}(const int j, const int a, const instant t, const real dt,
                        const real v_now, ${e.v_space} const real *v, __global real *mem,
                        __global int *ints, ${e.at})
 {
-    const double t_begin = t, t_end = t + dt;
+    const instant t_begin = t, t_end = t + dt;
     const real flag = 0;
     const int weight_at = -1;
 <% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]"} %>\
@@ -252,12 +253,12 @@ ${kind.call("watch", values, 4)}\
 
 // One event of instance j: NET_RECEIVE, and what it asks for.
 ${e.static} void receive_${k}(
-    const int j, const int a, const double t, const real flag, const int connection,
+    const int j, const int a, const instant t, const real flag, const int connection,
     ${"const int late, " if e.bins else ""}const real dt, const int capacity, ${e.v_space} const real *v, __global int *spike_count,
-    __global int *spike_source, __global double *spike_time, __global real *mem,
-    __global double *clock, __global int *ints, ${e.at})
+    __global int *spike_source, __global instant *spike_time, __global real *mem,
+    __global instant *clock, __global int *ints, ${e.at})
 {
-    const double t_begin = t, t_end = t + dt;
+    const instant t_begin = t, t_end = t + dt;
     const int weight_at = connection < 0 ? -1 : weight + ints[first_weight + connection];
     const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
 <% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]"} %>\
@@ -291,7 +292,7 @@ ${kind.call("receive", values, 4)}\
             mark_targets(source, ints, at);  // of connections shorter than a step
 % endif
 % if e.bins:  # before the crossings of thresholds at that time
-            const double sent = late ? send_${number}_time : nextafter((double)send_${number}_time, -(double)INFINITY);
+            const instant sent = late ? send_${number}_time : nextafter((instant)send_${number}_time, -(instant)INFINITY);
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;
 % else:
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = send_${number}_time;
@@ -340,9 +341,9 @@ ${kind.call("receive", values, 4)}\
 % if not e.bins or kind.queue:
 // Deliver ${"the self events that are" if e.bins else "what is"} due to instance j until a time, the earliest first.
 ${e.static} void deliver_${k}(
-    const int j, const int a, const double limit, ${"const int late, " if e.bins else ""}const real dt, const int capacity,
+    const int j, const int a, const instant limit, ${"const int late, " if e.bins else ""}const real dt, const int capacity,
     ${e.v_space} const real *v, __global int *spike_count, __global int *spike_source,
-    __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
+    __global instant *spike_time, __global real *mem, __global instant *clock, __global int *ints,
     ${e.at})
 {
 % if not e.bins:
@@ -350,14 +351,14 @@ ${e.static} void deliver_${k}(
     const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
 % endif
     for (;;) {
-        double due = 0, sent = 0;
+        instant due = 0, sent = 0;
         int connection = ${"-1" if e.bins else f"earliest_event(first, end, limit, clock, ints, {e.regions_name}, &due, &sent)"};
         real flag = 0;
 % if kind.queue:
         int slot = -1;
         for (int q = 0; q < ints[queue_size_${k} + j]; q++) {
-            const double time = clock[queue_time_${k} + q * count_${k} + j];
-            const double then = clock[queue_sent_${k} + q * count_${k} + j];
+            const instant time = clock[queue_time_${k} + q * count_${k} + j];
+            const instant then = clock[queue_sent_${k} + q * count_${k} + j];
             if (time > limit) continue;
             if (connection < 0 && slot < 0 || time < due || (slot < 0 && time == due && then < sent)) {
                 slot = q;
@@ -389,10 +390,10 @@ ${e.static} void deliver_${k}(
 
 // Deliver to instance j what is in the bin of a step.
 ${e.static} void bin_${k}(
-    const int j, const int a, const double t_begin, const int all, const real dt,
+    const int j, const int a, const instant t_begin, const int all, const real dt,
     const int capacity, ${e.v_space} const real *v, __global int *spike_count,
-    __global int *spike_source, __global double *spike_time, __global real *mem,
-    __global double *clock, __global int *ints, ${e.at})
+    __global int *spike_source, __global instant *spike_time, __global real *mem,
+    __global instant *clock, __global int *ints, ${e.at})
 {
     const int target = target_${k} + j;
     const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
@@ -401,7 +402,7 @@ ${e.static} void bin_${k}(
     for (;; any = 1) {
         next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
         if (next.connection < 0) break;
-        double t = t_begin;
+        instant t = t_begin;
 % if e.bins > 1:   # NEURON's t is then that of the last self event before
         const int source = ints[connection_source + next.connection];
         const int entry = ints[ring_first + source] + next.number % ints[ring_size + source];
@@ -416,10 +417,10 @@ ${e.static} void bin_${k}(
 
 // Events of instance j that are due until the middle of the step.
 ${e.static} void events_of_${k}(
-    const int j, const int a, const double t_begin, const double t_mid, const real dt,
+    const int j, const int a, const instant t_begin, const instant t_mid, const real dt,
     const int capacity, ${e.v_space} const real *v, __global int *spike_count,
-    __global int *spike_source, __global double *spike_time, __global real *mem,
-    __global double *clock, __global int *ints, ${e.at})
+    __global int *spike_source, __global instant *spike_time, __global real *mem,
+    __global instant *clock, __global int *ints, ${e.at})
 {
 % if e.skips and not kind.watches:
     ints[stale + target_${k} + j] = 0;
@@ -469,7 +470,7 @@ ${e.static} void events_of_${k}(
     bin_${k}(j, a, t_begin, 1, ${rest}
 % endif
 % if e.skips and not kind.watches:
-    double due = next_event(ints[first_connection + target_${k} + j],
+    instant due = next_event(ints[first_connection + target_${k} + j],
                             ints[first_connection + target_${k} + j + 1], clock, ints, at);
 % if kind.queue:
     for (int q = 0; q < ints[queue_size_${k} + j]; q++)

@@ -121,22 +121,22 @@ static real passive(
 // Events until the middle of the step, then currents there: d and b of the system to solve for the
 // change of v. Of nodes from one to another; places without instances have only their own b.
 static void begin_block(
-    const int from, const int to, const int first_place, const int end_place, const double t_begin,
-    const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
+    const int from, const int to, const int first_place, const int end_place, const instant t_begin,
+    const instant half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
     __global const int *active, __global const int *above, __global const int *below,
     __global const int *beside, __global const real *u,
 % if spec.constant:
     __global const real *constant_g, __global const real *constant_b,
 % endif
     __global const real *v, __global real *d, __global real *b, __global int *spike_count,
-    __global int *spike_source, __global double *spike_time,
+    __global int *spike_source, __global instant *spike_time,
 % if spec.grid:
     const int slots, const int num_targets, const real scale_of_events, __global long *incoming,
 % endif
     __global real *mem,
-    __global double *clock, __global int *ints, __global const int *at)
+    __global instant *clock, __global int *ints, __global const int *at)
 {
-    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
     for (int i = first_place; i < end_place; i++) {
         if (active[i] >= 0) continue;
         b[i] = ${right.format("i")};
@@ -244,19 +244,19 @@ ${kind.call("current", values, 8)}\
 
 // From x, the change of v, to the end of the step: voltages, states, spikes, recorded states.
 static void finish_block(
-    const int from, const int to, const int first_place, const int end_place, const double t_begin,
-    const double half_dt, const int done, const size_t row, const real dt, const int capacity,
+    const int from, const int to, const int first_place, const int end_place, const instant t_begin,
+    const instant half_dt, const int done, const size_t row, const real dt, const int capacity,
     const int num_mem, __global const real *x, __global const real *v_old, __global real *v_new,
     __global int *failed, __global int *spike_count, __global int *spike_source,
-    __global double *spike_time,
+    __global instant *spike_time,
 % if spec.grid:
     __global int *grid_count, __global int *grid_source, __global int *grid_step,
 % endif
     __global const int *mem_first, __global const int *mem_column, __global const int *mem_index,
     __global real *mem_rows, __global real *mem,
-    __global double *clock, __global int *ints, __global const int *at)
+    __global instant *clock, __global int *ints, __global const int *at)
 {
-    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    const instant t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
     for (int a = from; a < to; a++) {  // their places may be those of another work-item
         const int p = ints[place_of + a];

@@ -2,7 +2,9 @@
 // A step of a network: events, then begin_step, the solve, finish_step.
 // Numbers are in three arenas; where their regions begin is in `at`, see the names below.
 // spec: ${spec.real}, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
+% if "double" in (spec.real, spec.instant):
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
 
 typedef ${spec.real} real;
 % if spec.width > 1:
@@ -47,8 +49,8 @@ __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
     const int now = step_state[2];
-    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
-    const double t_end = t_mid + half_dt;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
     const ulong step = (ulong)(step_state[0] + now);
     if (i == 0) step_state[3] = now;  // for finish_step
     if (i >= num_places) {
@@ -159,7 +161,7 @@ __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0), now = step_state[2];
     if (i >= num_items) return;
-    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
     if (i == 0) step_state[3] = now;  // for finish_step
     const long item = i, next = item + 1;
 % if spec.loose_kinds and not spec.layered:
@@ -180,8 +182,8 @@ __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
     if (i >= num_items) return;
-    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
-    const double t_end = t_mid + half_dt;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
     const size_t row = step_state[1] + now;
     const long item = i, next = item + 1;
     for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
@@ -210,8 +212,8 @@ ${loose("        ")}\
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
-    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
-    const double t_end = t_mid + half_dt;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_end = t_mid + half_dt;
     const size_t row = step_state[1] + now;
     if (i == 0) step_state[2] = now + 1;  // for the kernels of the next step
     if (i >= num_places) {
@@ -272,7 +274,7 @@ __kernel void events(${signature(spec, "events")})
     const int item = get_global_id(0);
     if (item >= num_items) return;
     const int now = step_state[2];
-    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const instant t_begin = step_begin[now], t_mid = t_begin + half_dt;
     const int target = ints[targets + first_item + item];
 ${at_target(spec.net_kinds, "target", "    ")}\
 }

@@ -4,9 +4,12 @@ import exact_cells
 import mod_files
 import numpy as np
 import pytest
+from networks import DT as STEP
+from networks import mixed_network
 
 from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
+from clhines.device.templates import render
 from clhines.model import compile
 from clhines.model.needs import EXACT, NEEDS
 from clhines.simulate.engines.choose import described, engines_for
@@ -226,6 +229,23 @@ def test_engines_of_a_users_own(fast_queue, needs):
             assert (sim.engine == "custom") == (sim is not sims[0]) and sim.device_label
         for values in found[1:]:
             np.testing.assert_allclose(values, found[0], 0, 1e-9)
+
+
+def test_steps_where_a_device_has_no_float64(fast_queue, monkeypatch):
+    """Times are single there: in whole steps, so that spikes are in the same ones."""
+    truth = Simulation(mixed_network()[0], STEP, engine="reference", seed=7)
+    expected = truth.run(20.0)
+    monkeypatch.setattr(devices, "has_fp64", lambda device: False)
+    sim = Simulation(mixed_network()[0], STEP, "float32", queue=fast_queue, engine="steps", seed=7)
+    assert "double" not in render(sim.runner._built[1])
+    found = sim.run(20.0)
+    assert len(found.spike_time) > 3
+    np.testing.assert_array_equal(found.spike_cell, expected.spike_cell)
+    np.testing.assert_array_equal(found.spike_time, expected.spike_time)
+    # 400 steps, each of which rounds about ten numbers of up to 100 mV by half of 2**-23
+    np.testing.assert_allclose(sim.voltages(), truth.voltages(), atol=400 * 10 * 100 * 2.0**-24)
+    with pytest.raises(InputError, match="has no float64, in which exact times of events are kept"):
+        Simulation(with_ions(), DT, "float32", queue=fast_queue, engine="steps")
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])

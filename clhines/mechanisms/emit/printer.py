@@ -22,9 +22,10 @@ from clhines.mechanisms.ir.expressions import Node
 # words of OpenCL C that may be names in a text; functions may not, for locals would hide them
 _WORDS = set(
     """auto bool break case char const constant continue default do double else enum extern float
-    for global goto half if image1d_t image2d_t image3d_t inline int kernel local long main private
-    real register restrict return sampler_t short signed size_t sizeof static struct switch typedef
-    uchar uint ulong union unsigned ushort void volatile while event_t true false NULL
+    for global goto half if image1d_t image2d_t image3d_t inline instant int kernel local long main
+    private real register restrict return sampler_t short signed size_t sizeof static struct
+    switch typedef uchar uint ulong union unsigned ushort void volatile while event_t true false
+    NULL
     complex imaginary pipe generic NAN INFINITY HUGE_VAL HUGE_VALF MAXFLOAT CHAR_BIT linux unix
     i386 fabs exp log pow sqrt sin cos tan sinh cosh tanh sign any np range""".split()
 ) | set(kwlist)

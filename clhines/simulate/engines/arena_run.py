@@ -58,10 +58,11 @@ class StepTimes:
     ----------
     queue : pyopencl.CommandQueue
     dt : float, ms
+    instant : float64 or float32
 
     Attributes
     ----------
-    begin : (MOST_STEPS,) float64 on the device, ms
+    begin : (MOST_STEPS,) `instant` on the device, ms
     state : (4,) int32 on the device
         The first step whose time is on the device, the row of that step, and how many steps after
         it the next one is, twice: kernels before the solve read the one and set the other, and the
@@ -70,9 +71,9 @@ class StepTimes:
         Whose times these are.
     """
 
-    def __init__(self, queue: cl.CommandQueue, dt: float) -> None:
+    def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
         self._queue, self._dt, self._clock = queue, dt, Clock(dt)
-        self.begin = cla.zeros(queue, MOST_STEPS, np.float64)
+        self.begin = cla.zeros(queue, MOST_STEPS, instant)
         self.state = cla.zeros(queue, 4, np.int32)
         self.forget()
 
@@ -86,7 +87,7 @@ class StepTimes:
             return
         half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
         half[0] = self._clock.at(first)
-        self.begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self._queue)
+        self.begin.set(np.cumsum(half)[::2].astype(self.begin.dtype), self._queue)
         self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
 
     def count_from(self, first: int, row: int, count: int) -> None:
@@ -116,6 +117,8 @@ class ArenaRun(DeviceRun):
 
     Attributes
     ----------
+    instant : float64 or float32
+        Of times: float64, but in networks with events in whole steps where the device has none.
     in_vectors : bool
         Whether several instances advance at once.
     layout : Layout
@@ -139,16 +142,18 @@ class ArenaRun(DeviceRun):
         max_spikes: int | None = None,
         decisions: Decisions | None = None,
     ) -> None:
-        if "cl_khr_fp64" not in queue.device.extensions:
+        double = devices.has_fp64(queue.device)
+        if not double and model.has_times:
             raise InputError(
                 f"{devices.label(queue.device)} has no float64, in which exact times of events are "
                 "kept; expected another device"
             )
         super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
         self.max_steps = MOST_STEPS
-        self.wires, self.times = wires_of(model), StepTimes(queue, model.dt)
-        room = self.max_spikes
-        self.events = [cla.zeros(queue, n, t) for n, t in ((1, "i4"), (room, "i4"), (room, "f8"))]
+        self.instant = np.dtype(np.float64 if double else np.float32)
+        self.wires, self.times = wires_of(model), StepTimes(queue, model.dt, self.instant)
+        sizes = (1, np.int32), (self.max_spikes, np.int32), (self.max_spikes, self.instant)
+        self.events = [cla.zeros(queue, *size) for size in sizes]
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self._start(model, Reference(one_of(model), decisions=decisions))
 
@@ -229,7 +234,7 @@ class ArenaRun(DeviceRun):
         num, model = np.int32, self.model
         given: dict[str, Any] = {
             "capacity": num(self.max_spikes), "seed": np.uint64(model.seed & (1 << 64) - 1),
-            "dt": self.dtype.type(model.dt), "half_dt": np.float64(0.5 * model.dt),
+            "dt": self.dtype.type(model.dt), "half_dt": self.instant.type(0.5 * model.dt),
             "step_begin": self.times.begin, "failed": self.failed,
             "mem": self.mem, "clock": self.clock, "ints": self.ints,
             **dict(zip(("spike_count", "spike_source", "spike_time"), self.events, strict=True)),
@@ -298,14 +303,17 @@ class ArenaRun(DeviceRun):
         source, t = self._events_to(min(count, self.max_spikes))
         if count > self.max_spikes:
             check_room(count, self.max_spikes, int(t.max() / self.model.dt))
-        return Chunk.of(t, source, self.model.dt, failed, values)
+        if self.instant == np.float64:
+            return Chunk.of(t, source, self.model.dt, failed, values)
+        step = np.ceil(t / self.model.dt - 0.5).astype(np.int64) - 1
+        return Chunk.of_steps(step, source, self.model.dt, failed, values)
 
     def _events_to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return sources and times of some events, and of those of the start."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
             own, t = (array[begin:end].get(self.queue) for array in self.events[1:])
-            source = own.astype(np.int64)
+            source, t = own.astype(np.int64), t.astype(np.float64)
         early, self.early = self.early, None
         if early is None:
             return source, t

@@ -187,7 +187,7 @@ class Steps(ArenaRun):
         """Put the voltages on the device, and return the arenas."""
         packed = self.solver.pack(variables.v).get(self.queue)
         self.v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
-        return filled_arenas(variables, self.dtype, self.place, self.base_d)
+        return filled_arenas(variables, self.dtype, self.place, self.base_d, instant=self.instant)
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""

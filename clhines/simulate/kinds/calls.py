@@ -1,6 +1,6 @@
 """``steps.mako``: everything that it needs to know, and the text of calls of blocks.
 
-All numbers of a network are in three arenas: ``mem`` of reals, ``clock`` of doubles and ``ints``.
+All numbers of a network are in three arenas: ``mem`` of reals, ``clock`` of times and ``ints``.
 Where the regions begin is in ``at``, by the numbers of `ArenaSpec.regions`; the template names
 them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 """
@@ -256,8 +256,8 @@ class ArenaSpec(TemplateSpec):
 
     Attributes
     ----------
-    real : str
-        ``double`` or ``float``.
+    real, instant : str
+        ``double`` or ``float``: type of values, and of times.
     kinds : tuple of KindBlocks
     ions : tuple of str
     regions : tuple of str
@@ -293,38 +293,38 @@ class ArenaSpec(TemplateSpec):
     template: ClassVar[str] = "simulate/steps"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "begin_step": (
-            "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
+            "int num_places, int capacity, ulong seed, real dt, instant half_dt, int *step_state",
             "int num_items if wide",
-            "const double *restrict step_begin, const int *restrict active",
+            "const instant *restrict step_begin, const int *restrict active",
             "const int *restrict above, const int *restrict below, const int *restrict beside",
             "const real *restrict u, const real *restrict constant_g if constant",
             "const real *restrict constant_b if constant, const real *restrict v",
             "real *restrict d, real *restrict b",
-            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "int slots if grid, int num_targets if grid, real scale_of_events if grid",
             "long *restrict incoming if grid",
-            "real *mem, double *clock, int *ints, const int *at",
+            "real *mem, instant *clock, int *ints, const int *at",
         ),
         "finish_step": (
             "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
-            "double half_dt, int *step_state, const double *restrict step_begin, int num_items",
+            "instant half_dt, int *step_state, const instant *restrict step_begin, int num_items",
             "const int *restrict active, const real *restrict x, const real *restrict v_old",
             "real *restrict v_new, int *restrict failed, int *restrict spike_count",
-            "int *restrict spike_source, double *restrict spike_time",
+            "int *restrict spike_source, instant *restrict spike_time",
             "int *restrict grid_count if grid, int *restrict grid_source if grid",
             "int *restrict grid_step if grid",
             "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
             "const int *restrict mem_column, const int *restrict mem_index",
-            "real *restrict mem_rows, real *mem, double *clock, int *ints, const int *at",
+            "real *restrict mem_rows, real *mem, instant *clock, int *ints, const int *at",
         ),
         "events": (
-            "int first_item, int num_items, int capacity, real dt, double half_dt",
-            "const int *step_state, const double *restrict step_begin, const real *restrict v",
-            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
-            "real *mem, double *clock, int *ints, const int *at",
+            "int first_item, int num_items, int capacity, real dt, instant half_dt",
+            "const int *step_state, const instant *restrict step_begin, const real *restrict v",
+            "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
+            "real *mem, instant *clock, int *ints, const int *at",
         ),
         "take_events": (
-            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            "int num_taken, const int *source, const instant *time, instant *clock, int *ints",
             "const int *at",
         ),
     }
@@ -347,6 +347,7 @@ class ArenaSpec(TemplateSpec):
     bins: int = field(default=0, repr=False)
     by_cell: bool = field(default=False, repr=False)
     far: bool = field(default=False, repr=False)
+    instant: str = "double"
 
     @property
     def arena(self) -> ArenaSpec:

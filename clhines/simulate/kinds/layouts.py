@@ -18,6 +18,7 @@ from clhines.model.copied import CopiedModel
 from clhines.model.ions import ADVANCE_REVERSAL, IonNodes
 from clhines.model.model import Kind, Model
 from clhines.model.sources import Sources
+from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
 from clhines.simulate.events import bins
 from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
@@ -25,6 +26,7 @@ from clhines.simulate.kinds.spec import check_parameters
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
 
+_DOUBLE = np.dtype(np.float64)
 _ACTIVE: WeakKeyDictionary[Sources, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
 
 
@@ -116,6 +118,7 @@ def filled_arenas(
     place: np.ndarray,
     base_d: np.ndarray,
     layout: Layout | None = None,
+    instant: np.dtype = _DOUBLE,
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
 
@@ -128,8 +131,10 @@ def filled_arenas(
         Of each node in the solver's order.
     base_d : (n,) float64, µS
     layout : Layout, optional
+    instant : float64 or float32
+        Of ``clock``.
     """
-    mem, clock, ints = Arena(dtype), Arena(np.dtype(np.float64)), Arena(np.dtype(np.int32))
+    mem, clock, ints = Arena(dtype), Arena(instant), Arena(np.dtype(np.int32))
     model = variables.model
     layout = layout or Layout(model)
     nodes = layout.nodes
@@ -411,6 +416,7 @@ def spec_of(
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
     spec = ArenaSpec(
         real=real,
+        instant=real_name(arenas["clock"].dtype),
         kinds=kinds,
         ions=ions,
         regions=tuple(regions),
