@@ -7,9 +7,11 @@ import pytest
 from clhines import Forest, Network, Simulation
 from clhines.cells.shapes import random_binary_tree
 from clhines.simulate.engines.axial import axial_currents, neighbours, placed_neighbours
+from clhines.simulate.gpu.epochs import BlockEpochs
 
 DT, STOP, V_INIT, AMP = 0.025, 2.0, -61.3, 1e-3  # ms, ms, mV, nA
 PARENT = [-1, 0, 1, 1, 0, 4, 4]
+CHAIN, TAU, LONG = 40, 10.0, 25.0  # compartments; the membrane's time constant; ms
 
 
 def in_neuron(h, secondorder):
@@ -72,6 +74,57 @@ def test_short_sections_are_those_of_neuron(fast_queue, needs, engine, dtype, se
     assert ratio > 1000 and change > 0.1
     most = 4 * eps * (ratio * change + len(expected) * np.abs(expected).max())
     np.testing.assert_allclose(found, expected, 0, most)
+
+
+def chain(at):
+    """One cell, a chain of short compartments: a clamp is at compartment `at`, events are on steps.
+
+    Only compartment 0 is of the soma: all factors are constants if the clamp is there.
+    """
+    parent, area = np.arange(CHAIN) - 1, np.full(CHAIN, 3.0)
+    g_axial = np.append(0, np.random.default_rng(7).uniform(2, 3, CHAIN - 1))
+    net = Network.from_arrays(parent, [0, CHAIN], area, g_axial, TAU * 1e-6 * area)
+    net.insert("pas", np.arange(CHAIN), g=1e-4, e=np.linspace(-70, -60, CHAIN))
+    net.add("iclamp", at=[at], delay=1.0, dur=2 * LONG, amp=AMP / 10)
+    return net
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("engine", "at", "template", "roundings"),
+    [
+        ("steps", 0, None, 1),
+        ("epochs-cpu", 0, None, 1),
+        (BlockEpochs.of, 0, "epoch_constant", 8),
+        (lambda job: BlockEpochs.of(job, by_node=False), CHAIN - 1, "epoch_by_instance", 1),
+        (lambda job: BlockEpochs.of(job, by_node=True), CHAIN - 1, "epoch_by_node", 1),
+    ],
+    ids=["steps", "epochs-cpu", "constant", "by_instance", "by_node"],
+)
+def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template, roundings, dtype):
+    """A step rounds v by eps/2 |v| if it solves for the change of v, else `roundings` times that.
+
+    A step multiplies errors of v by a matrix of positive numbers whose rows sum up to
+    1 / (1 + dt / TAU), so TAU / dt steps of them add up. Where v itself is solved for, every sum is
+    of numbers of one sign: a compartment rounds three constants, three products and two sums. The
+    change of v has the relative error of a row of the matrix, eps times the axial conductance over
+    C/dt. If the axial conductance were in the error of v, that would be `ratio` times as large.
+    """
+    needs(fast_queue, dtype)
+    nodes, found = np.arange(CHAIN), []
+    for given in ({"engine": "reference"}, {"engine": engine, "dtype": dtype}):
+        sim = Simulation(chain(at), DT, queue=fast_queue, **given)
+        number = sim.record("v", nodes)
+        found.append(sim.run(LONG)[number])
+    if template:
+        assert sim.runner.launches[0].spec.template.endswith(template)
+    assert not sim.model.has_times
+    ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
+    expected, eps = found[0], np.finfo(dtype).eps
+    change, highest = np.ptp(expected), np.abs(expected).max()
+    most = eps * (roundings / 2 * TAU / DT * highest + ratio * change)
+    assert ratio > 4000 and change > 40 * most
+    np.testing.assert_allclose(found[1], expected, 0, most)
 
 
 def test_neighbours_and_currents():

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from clhines.mechanisms.emit.functions import Functions
-from clhines.mechanisms.emit.printer import wrapped
 from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.simulate.cpu.tiles import Groups
-from clhines.simulate.kinds.calls import KindBlocks, Values
+from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, result_of
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,7 @@ class GroupedKind(KindBlocks):
         """Return the call that works the constants out."""
         values = ["dt", *(self.parameter(n) for n in self.singles)]
         values += [f"constants_{self.number} + {c}" for c in range(len(self.constants))]
-        head = f"    {self.name}_constants("
-        return head + wrapped([*values[:-1], values[-1] + ");"], len(head))
+        return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
 
     def places(self) -> str:
         """Return declarations of where the values of its groups are; stores may change `at`."""
@@ -141,18 +139,14 @@ class GroupedKind(KindBlocks):
             if a.direction == "in":
                 given.append(value)
                 continue
-            new = "" if a.role in ("i", "g") else "new_"
-            local = f"{new}{a.role}_{a.name}"
-            start = f" = {value}" if a.direction == "inout" else ""
-            before.append(f"{space}{self.vector} {local}{start};\n")
+            local, line = result_of(a, self.vector, value)
+            before.append(f"{space}{line}\n")
             given.append(f"&{local}")
             if where:
                 after.append(f"{space}{where} = {local};\n")
             elif a.role in ("ion", "ion_current"):
                 after.append(f"{space}{self._keep(a, block, local, always)}\n")
-        name = dict(self.vectors)[block]
-        text = wrapped([*given[:-1], given[-1] + ");"], indent + len(name) + 1)
-        return "".join(before) + f"{space}{name}({text}\n" + "".join(after)
+        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
 
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument is; empty if it is none."""

@@ -20,6 +20,18 @@ from clhines.simulate.records.records import CURRENT
 Values = dict[str, str]  # role, or role and name -> expression
 
 
+def result_of(a: Argument, real: str, value: str) -> tuple[str, str]:
+    """Return the local variable of a result of several instances, and its declaration."""
+    local = f"{'' if a.role in ('i', 'g') else 'new_'}{a.role}_{a.name}"
+    return local, f"{real} {local}{f' = {value}' if a.direction == 'inout' else ''};"
+
+
+def call_of(function: str, given: list[str], indent: int) -> str:
+    """Return the lines of a call; later ones begin below its first argument."""
+    text = wrapped([*given[:-1], given[-1] + ");"], indent + len(function) + 1)
+    return f"{' ' * indent}{function}({text}\n"
+
+
 @dataclass(frozen=True)
 class KindBlocks:
     """Everything a template needs to know about one kind.
@@ -168,10 +180,8 @@ class KindBlocks:
             if a.direction == "in":
                 given.append(value)
                 continue
-            new = "" if a.role in ("i", "g") else "new_"
-            local = f"{new}{a.role}_{a.name}"
-            start = f" = {value}" if a.direction == "inout" else ""
-            before.append(f"{space}real{width} {local}{start};\n")
+            local, line = result_of(a, f"real{width}", value)
+            before.append(f"{space}{line}\n")
             given.append(f"&{local}")
             keep = f"keep({local}, {where}, n);"
             if not known:
@@ -179,9 +189,7 @@ class KindBlocks:
             after += [f"{space}{keep}\n"] if keep else []
         if self._bare_current(block):
             after.append(f"{space}keep(i_i, &{self._bare_current(block)}, n);\n")
-        name = dict(self.vectors)[block]
-        text = wrapped([*given[:-1], given[-1] + ");"], indent + len(name) + 1)
-        return "".join(before) + f"{space}{name}({text}\n" + "".join(after)
+        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
 
     def _keep_vector(self, a: Argument, block: str, local: str) -> str:
         """Return the statement that puts a result of `n` instances where it belongs."""
