@@ -64,17 +64,16 @@
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
                 ${calls.current}
-% if spec.samples:
-                ${spec.sampled_current(kind, calls.current)}
-% endif
 % if kind.density:
                 const real factor = ${calls.factor};
-                i *= factor;
-                g *= factor;
 % endif
-                slot_g[${spec.site.read("slot", "site")}] = g;
-<% inflow = "fma(g, v, -i)" if spec.fused else "g * v - i" %>\
-                slot_h[${spec.site.read("slot", "site")}] = ${inflow if spec.constant else "-i"};
+<% all_g, all_i = (f"factor * {x}" if kind.density else x for x in "gi") %>\
+                const real all_g = ${all_g}, all_i = ${all_i};
+                slot_g[${spec.site.read("slot", "site")}] = all_g;
+                slot_h[${spec.site.read("slot", "site")}] = ${"all_g * v - all_i" if spec.constant else "-all_i"};
+% if spec.samples:   # last: between current and slots it would keep a compiler from fusing what it fuses without
+                ${spec.sampled_current(kind, calls.current)}
+% endif
             }
 % endfor
 % endfor

@@ -81,14 +81,14 @@
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
                 ${current}
-% if spec.samples:
-                if (!closes) ${spec.sampled_current(kind, current)}
-% endif
                 ${total}_i += i;
                 ${total}_g += g;
 % for s, name in enumerate(kind.states):
                 ${state}[${s * W}] = s_${name};
 % endfor
+% if spec.samples:   # last, as in instances_step
+                if (!closes) ${spec.sampled_current(kind, current)}
+% endif
 % if always:
                 }
 % endif
