@@ -48,6 +48,6 @@ def run_devices(_: argparse.Namespace) -> int:
     print("\nengines, of which auto takes the first that takes the network:")
     for name, on, about, lacks, limits in described():
         text = f"{name:<16}  {on:<4}  {about}" + f"; {limits}" * bool(limits)
-        text += f"; without {lacks}" * bool(lacks)
+        text += f"; not {lacks}" * bool(lacks)
         print(textwrap.fill(text, 100, subsequent_indent=" " * 24))
     return 0
