@@ -225,9 +225,9 @@ ${restart("i")}
 
 // The end of a step, and what the next begins with, from one place to another.
 static void move(
-    int i, const int end, __global const real *restrict base,
+    int i, const int end, __global const real *base,
 % if spec.constant:
-    __global const real *restrict constant_g, __global const real *restrict constant_b,
+    __global const real *constant_g, __global const real *constant_b,
 % endif
     __global real *v, __global real *d, __global real *b, __global const real *x)
 {

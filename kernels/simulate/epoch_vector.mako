@@ -63,9 +63,9 @@ ${spec.noise}
 % endif
 % if flat:
 // The end of a step, and right-hand sides of the next, of n numbers of a block.
-static void end_step(const int n, __global const real *restrict constant_g,
-    __global const real *restrict constant_b, __global const real *restrict x,
-    __global real *restrict v, __global real *restrict b)
+static void end_step(const int n, __global const real *constant_g,
+    __global const real *constant_b, __global const real *x,
+    __global real *v, __global real *b)
 {
 <% many, one = f"*(__global loose_real{flat} *)(", "*(" %>\
 % for first, end, step, at in (("int i = 0", f"i <= n - {flat}", f"i += {flat}", many), ("int i = n - n % " + str(flat), "i < n", "i++", one)):
@@ -80,10 +80,10 @@ static void end_step(const int n, __global const real *restrict constant_g,
 % endif
 // What crosses the threshold, and where a voltage is no number, of the cells of a row.
 static void spikes(
-    const lanes before, const lanes after, __global const int *restrict cell, const int step,
-    __global const real *restrict threshold, __global int *restrict failed, const int capacity,
-    __global int *restrict spike_source, __global int *restrict spike_step,
-    __global int *restrict spike_count)
+    const lanes before, const lanes after, __global const int *cell, const int step,
+    __global const real *threshold, __global int *failed, const int capacity,
+    __global int *spike_source, __global int *spike_step,
+    __global int *spike_count)
 {
     for (int lane = 0; lane < ${w}; lane++) {
         const int c = cell[lane];

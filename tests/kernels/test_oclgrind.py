@@ -145,7 +145,7 @@ def test_every_template_is_covered():
     }
     taken_in = {
         "common/epoch": ("functions", "lane", "local", "macros", "records", "title"),
-        "common/exact": ("functions", "lists", "states", "vectors"),
+        "common/arena": ("functions", "lists", "states", "vectors"),
         "common/instances": ("begin", "end", "step"),
         "common/node": ("lists", "states"),
         "common/segment": ("back", "lane", "places", "registers", "root", "rounds", "sweep"),
