@@ -10,6 +10,7 @@ from solvers import skip_too_wide
 from clhines import Network, Simulation
 from clhines.device.devices import limits
 from clhines.model import compile
+from clhines.simulate.cpu import groups
 from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.groups import choose_width, make_blocks, make_groups
 from clhines.simulate.cpu.pivots import variable_nodes
@@ -75,7 +76,7 @@ def test_groups_of_two_registers_change_no_bit(fast_queue, needs, monkeypatch):
     skip_too_wide(fast_queue, 2 * most, "float64")
     found, widths = [], []
     for of_many in (8 * most, 0):
-        monkeypatch.setattr(epoch_vector, "_OF_MANY", of_many)
+        monkeypatch.setattr(groups, "_OF_MANY", of_many)
         engine = partial(CellEpochs.of, lanes=4)
         sim = Simulation(crowded_network(), DT, "float64", queue=fast_queue, engine=engine)
         widths.append({groups.member.shape[1] for groups in sim.runner.groups})

@@ -20,6 +20,7 @@ from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Model
+from clhines.simulate.cpu.groups import takes_twice
 from clhines.simulate.cpu.kinds import GroupedKind
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
 from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
@@ -36,8 +37,6 @@ from clhines.simulate.kinds.layouts import (
 from clhines.simulate.state.arena import Arena
 
 _log = logging.getLogger(__name__)
-WIDEST = 16  # numbers of OpenCL's vectors
-OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
 _CHANGES = ("first_step", "num_steps", "first_time", "first_row")
 
 
@@ -195,7 +194,7 @@ class CellBlocks(ArenaRun):
         """Put what does not change on the device, by place."""
         model, most = self.model, self.limits.vector_bytes // self.dtype.itemsize
         self.base_d = model.capacitance_over_dt + model.constant_d
-        twice = 2 * most <= WIDEST and most * self.dtype.itemsize == OF_MANY
+        twice = takes_twice(most, self.dtype.itemsize)
         self.layout = BlockLayout(model, make_tiles(model, self.blocks, most), most, twice)
         self._node = self.layout.nodes
         self.places = len(self._node)

@@ -13,6 +13,8 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
 from clhines.simulate.cpu.pivots import class_changes, variable_nodes
 
+_WIDEST = 16  # numbers of OpenCL's vectors
+_OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
 TOGETHER = 4096  # nodes of the cells of a block, about
 _SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are chosen
 _PAIR = 1.9  # groups of one register, over those of two, from which the latter are chosen
@@ -333,6 +335,11 @@ def in_groups(
         kind.mechanism: choose_width(numbers, most) > 1
         for kind, numbers in zip(model.kinds, each, strict=True)
     }
+
+
+def takes_twice(most: int, itemsize: int) -> bool:
+    """Whether a group may take two registers, of `most` numbers each; see `choose_width`."""
+    return 2 * most <= _WIDEST and most * itemsize == _OF_MANY
 
 
 def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:

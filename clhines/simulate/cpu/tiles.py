@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -124,6 +125,7 @@ class Groups(Columns):
         First group of each block.
     """
 
+    by_node: ClassVar[bool] = False
     width: int
     position: np.ndarray
     source: np.ndarray

@@ -29,6 +29,7 @@ from clhines.simulate.cpu.groups import (
     in_groups,
     make_blocks,
     make_groups,
+    takes_twice,
 )
 from clhines.simulate.cpu.pivots import (
     ConstantPivots,
@@ -46,8 +47,6 @@ _RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
 _CHANGES = ("first_step", "steps", "row", *_RECORDS)  # arguments of each launch
 _DETECTORS = ("above", "detector_threshold", "detector_source")
 _LANES_BYTES = 64  # of the cells of a block, at most
-_WIDEST = 16  # numbers of OpenCL's vectors
-_OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class CellEpochs(CellsRun):
             lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
             count = choose_count(network.forest, units, lanes_of_all, widest, of_all)
             several = in_groups(network, lanes_of_all, most, count)
-        twice = 2 * most <= _WIDEST and most * size == _OF_MANY
+        twice = takes_twice(most, size)
         self.groups = [
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism), twice)
             for k in model.kinds

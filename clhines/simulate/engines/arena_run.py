@@ -23,7 +23,6 @@ from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     Layout,
-    add_vectors,
     check_room_for_events,
     locations,
     one_of,
@@ -36,7 +35,7 @@ from clhines.simulate.records.recorder import Recorder
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
-from clhines.simulate.state.chunk import Chunk, check_room
+from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 from clhines.simulate.state.decisions import Decisions
 
 MOST_STEPS = 1024  # whose times are on the device at once
@@ -210,8 +209,6 @@ class ArenaRun(DeviceRun):
         if self.grid is not None:
             self.grid.load(variables.save())
         self.arenas = tables = self.fill(variables)
-        if self.in_vectors and type(self.layout) is Layout:
-            add_vectors(self.model, tables)
         self.mem, self.clock, self.ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
@@ -305,7 +302,7 @@ class ArenaRun(DeviceRun):
             check_room(count, self.max_spikes, int(t.max() / self.model.dt))
         if self.instant == np.float64:
             return Chunk.of(t, source, self.model.dt, failed, values)
-        step = np.ceil(t / self.model.dt - 0.5).astype(np.int64) - 1
+        step = steps_to(t, self.model.dt)
         return Chunk.of_steps(step, source, self.model.dt, failed, values)
 
     def _events_to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:

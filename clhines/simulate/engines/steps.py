@@ -21,7 +21,13 @@ from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.axial import placed_neighbours
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds.calls import ArenaSpec
-from clhines.simulate.kinds.layouts import filled_arenas, loose_targets, node_numbers, num_active
+from clhines.simulate.kinds.layouts import (
+    add_vectors,
+    filled_arenas,
+    loose_targets,
+    node_numbers,
+    num_active,
+)
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
 from clhines.solve.solver import Solver
@@ -187,7 +193,15 @@ class Steps(ArenaRun):
         """Put the voltages on the device, and return the arenas."""
         packed = self.solver.pack(variables.v).get(self.queue)
         self.v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
-        return filled_arenas(variables, self.dtype, self.place, self.base_d, instant=self.instant)
+        return self.with_lists(
+            filled_arenas(variables, self.dtype, self.place, self.base_d, instant=self.instant)
+        )
+
+    def with_lists(self, arenas: dict[str, Arena]) -> dict[str, Arena]:
+        """Return the arenas with what kernels for several instances at once take, too."""
+        if self.in_vectors:
+            add_vectors(self.model, arenas)
+        return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""

@@ -209,13 +209,6 @@ class Variables:
             self._singles[k] = [(n, kind.is_single(n) and n not in played) for n in names]
         return self._singles[k]
 
-    def place_of_parameter(self, k: int, name: str) -> int:
-        """Where a parameter that is not single begins in the array of all parameters."""
-        known = self.singles(k)
-        before = [n for n, single in known if not single]
-        ones = sum(single for _, single in known)
-        return ones + before.index(name) * self.model.kinds[k].count
-
     def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
         """Work out other outputs of each kind from now on."""
         self.wanted = list(wanted)

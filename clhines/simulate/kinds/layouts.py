@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -32,8 +33,12 @@ _ACTIVE: WeakKeyDictionary[Sources, np.ndarray] = WeakKeyDictionary()  # of `act
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Where arenas have the values of a kind's instances: a column after another, by instance."""
+    """Where arenas have the values of a kind's instances: a column after another, by instance.
 
+    `by_node`: those of a node follow each other.
+    """
+
+    by_node: ClassVar[bool] = True
     count: int
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
@@ -201,7 +206,7 @@ def _add_kind(
     if is_artificial(kind):
         return
     number = layout.number(kind.node)
-    if type(columns) is Columns:
+    if columns.by_node:
         ints.add(f"first_{k}", layout.first(number))
     ints.add(f"active_{k}", number)
     for (of, name), node in variables.model.pointers.items():

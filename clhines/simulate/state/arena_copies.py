@@ -106,7 +106,8 @@ class CopiedSteps(Steps):
         """Put the voltages on the device, and return the arenas."""
         if self._tiled is not None:
             self.v[0] = self._tiler.packed(variables.v, self._gather)
-            return tiled_arenas(self._tiled, self._tiler, self.base_d, lambda: self.place)
+            tables = tiled_arenas(self._tiled, self._tiler, self.base_d, lambda: self.place)
+            return self.with_lists(tables)
         self.base_d, once = np.tile(self.base_d, self.model.copies), self.base_d
         try:
             return super().fill(variables)

@@ -44,7 +44,7 @@ class Chunk:
         """Return a chunk of events at any time, in any order."""
         order = np.lexsort((source, t))
         t, source = t[order], source[order].astype(np.int64)
-        return cls(np.ceil(t / dt - 0.5).astype(np.int64) - 1, source, failed, values, t)
+        return cls(steps_to(t, dt), source, failed, values, t)
 
     @classmethod
     def of_steps(
@@ -64,6 +64,11 @@ class Chunk:
         step = key >> 32
         t = np.where(step < 0, 0.0, ends_of(np.maximum(step, 0), dt))
         return cls(step, key & 0xFFFFFFFF, failed, values, t)
+
+
+def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
+    """Return the steps at whose ends times are, the nearest ones, int64: -1 at t = 0."""
+    return np.ceil(t / dt - 0.5).astype(np.int64) - 1
 
 
 def check_room(count: int, room: int, last: int) -> None:
