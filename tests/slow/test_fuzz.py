@@ -74,13 +74,12 @@ def planted(tmp_path, monkeypatch):
     """A worker whose cases are the faults planted above."""
     (tmp_path / "fuzz_planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(worker, "KILL_SECONDS", 1.0)
     found = worker.Worker("fuzz_planted", tmp_path)
     yield found
     found.close()
 
 
-def test_planted_faults_are_found(planted):
+def test_planted_faults_are_found(planted, monkeypatch):
     for case in (
         "accepted",
         "refused",
@@ -91,7 +90,10 @@ def test_planted_faults_are_found(planted):
         "memory",
         "accepted",
     ):
-        verdict = planted.run(case)
+        with monkeypatch.context() as patch:
+            if case == "hang":  # the others take their time on a busy machine
+                patch.setattr(worker, "KILL_SECONDS", 1.0)
+            verdict = planted.run(case)
         assert verdict.outcome == case
         assert verdict.failed == (case not in ("accepted", "refused"))
     assert "KeyError" in planted.run("traceback").signature
