@@ -98,24 +98,25 @@ class At:
         if hasattr(thing, "sec"):
             return tree.at(thing) + copy * tree.num_nodes
         if hasattr(thing, "parentseg"):
-            if thing not in tree.first:
+            if thing not in tree:
                 raise InputError(f"{thing} is no section of the model")
             return tree.nodes(thing) + copy * tree.num_nodes
         if hasattr(thing, "wcnt"):
             return self._netcon(thing, copy)
-        address = model.memory.object_of(thing)
-        for name, group in self.imported.groups.items():
-            if str(thing).startswith(f"{name}["):
-                for k, other in enumerate(model.every[name].things):
-                    if model.memory.object_of(other) == address:
-                        return group, k + copy * (len(group) // self.imported.copies)
+        senders = model.wires.senders
+        number = int(senders.of_objects(np.array([model.memory.object_of(thing)]))[0])
+        if number >= 0:
+            name, k = senders[number]
+            if name in self.imported.groups:
+                group = self.imported.groups[name]
+                return group, k + copy * (len(group) // self.imported.copies)
         raise InputError(f"{thing} is nothing of the model; expected a segment or point process")
 
     def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
         model = self.imported.model
-        address = model.memory.inside(thing)
-        for k, netcon in enumerate(model.wires.netcons):
-            if model.memory.inside(netcon) == address and model.wires.origin[k] >= 0:
+        found = np.flatnonzero(model.wires.read.address == model.memory.inside(thing))
+        for k in found.tolist():
+            if model.wires.origin[k] >= 0:
                 source, number = self.imported.sources[model.wires.origin[k]]
                 connection = int(np.flatnonzero(self.imported.connections == k)[copy])
                 number += copy * (len(source) // self.imported.copies)

@@ -9,7 +9,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.back.bins import Bins, check_bins
 from clhines.neuron.back.queue import Pending, read_pending
 from clhines.neuron.convert import Rejected, RejectedError, converted
-from clhines.neuron.memory.columns import Columns
+from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.session import Hoc
@@ -19,10 +19,9 @@ from clhines.neuron.read.contents import Contents, Instances, read_contents
 from clhines.neuron.read.gaps import Gap, read_gaps
 from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import PlayReader
-from clhines.neuron.read.styles import read_styles
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
-from clhines.neuron.read.wiring import WireReader, Wires
+from clhines.neuron.read.wiring import Wires, read_wires
 
 
 @dataclass(eq=False)
@@ -33,6 +32,7 @@ class Model:
     ----------
     h : Hoc
     memory : Memory
+    fields : Fields
     tree : Tree
     contents : Contents
     wires : Wires
@@ -53,6 +53,7 @@ class Model:
 
     h: Hoc
     memory: Memory
+    fields: Fields
     tree: Tree
     contents: Contents
     places: Places
@@ -102,34 +103,33 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     if hiding:
         what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
         raise RejectedError([Rejected(n, what.format(n, v), "", 0, "rename it") for n, v in hiding])
-    tree = read_tree(h)
-    contents = read_contents(h, tree, catalogue)
+    if first is None and lone is None:
+        raise InputError("NEURON has no sections; expected a model in its memory")
     try:
         memory = Memory(h)
         memory.settle()
+        fields = find_fields(h, memory)
+        tree, data = read_tree(h, memory, fields)
+        contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = read_hooks(h, memory, tree)
         slots = Slots(memory)
-        read_styles(h, memory, contents)
         binned = int(h.CVode().queue_mode()) & 1
         bins = Bins(memory, float(h.t), float(h.dt)) if binned else None
+        places = Places(memory, fields, tree, contents)
+        wires, unwired = read_wires(h, memory, places, contents)
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
         ) from None
-    ions = (ion.instances for ion in contents.ions.values())
-    for instances in (*contents.density.values(), *contents.points.values(), *ions):
-        instances.columns = Columns(memory, instances.things)
-    places = Places(memory, tree, contents)
-    reader = WireReader(h, memory, places, contents)
-    wires = reader.read()
-    pending = read_pending(memory, wires, reader.senders)
+    pending = read_pending(memory, wires)
     plays = PlayReader(h, memory, places)
-    gaps = read_gaps(h, memory, tree, contents)
+    gaps = read_gaps(memory, fields, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
-    model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains, slots)
+    parts = wires, pending, plays, gaps, trains, slots
+    model = Model(h, memory, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
-    model.rejected += [*_settings(h), *_structure(contents), *hooks]
-    for part in (reader, pending, plays, trains):
+    model.rejected += [*_settings(h), *_structure(contents), *hooks, *unwired]
+    for part in (pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)
     if bins is not None:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import (
@@ -21,6 +24,7 @@ from clhines.neuron.memory.raw import (
     Queued,
     Readable,
     Source,
+    gather,
     halves,
     ref,
     run_in,
@@ -30,9 +34,38 @@ from clhines.neuron.memory.raw import (
 from clhines.neuron.memory.session import Hoc, library_path
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
+_REBUILT = {  # flags, and what NEURON does where they are set
+    "tree_changed": "_Z14setup_topologyv",
+    "v_structure_change": "_Z15v_setup_vectorsv",
+    "diam_changed": "_Z11recalc_diamv",
+}
 _EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a statement, or 0
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
-_MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
+_MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
+NETCON_WORDS = 7
+_SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
+
+
+class NetCons(NamedTuple):
+    """What NetCons are told by their memory.
+
+    Attributes
+    ----------
+    address : (m,) int64
+    source, target : (m,) int64
+        Addresses of the source (PreSyn) and of the point process; 0 for none.
+    active : (m,) bool
+    delay : (m,) float64, ms
+    weight : (m,) int64
+        Address of the first weight; 0 of one without.
+    """
+
+    address: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    active: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray
 
 
 class Memory(Objects):
@@ -158,11 +191,10 @@ class Memory(Objects):
             vector.play_remove()
 
     def settle(self) -> None:
-        """Let NEURON rebuild its lists after sections or point processes have changed."""
-        if ctypes.c_int.from_address(self.address("v_structure_change")).value:
-            rebuild = self.symbol("_Z15v_setup_vectorsv")
-            rebuild.argtypes, rebuild.restype = [], None
-            rebuild()
+        """Let NEURON rebuild lists, areas and resistances after a change of the model."""
+        for name, rebuild in _REBUILT.items():
+            if ctypes.c_int.from_address(self.address(name)).value:
+                self.function(rebuild, None)()
 
     # -- vectors that record and play ------------------------------------------------------------
 
@@ -207,9 +239,57 @@ class Memory(Objects):
         at = self._source_fields["threshold"]
         return float(ctypes.c_double.from_address(address + 8 * at).value)
 
-    def source_of(self, netcon: Hoc) -> int:
-        """Address of the source of a NetCon; 0 where it has none."""
-        return words_at(self.inside(netcon), 8)[self._source_fields["of_netcon"]]
+    def netcons(self, things: Sequence[Hoc]) -> NetCons:
+        """Return what all NetCons are told by their memory.
+
+        Raises
+        ------
+        OSError
+            It is not as expected.
+        """
+        address, f = self.insides_of(things), self._source_fields
+        words = gather(address, NETCON_WORDS)
+        delay = words[:, f["delay"]].copy().view(np.float64)
+        source = words[:, f["of_netcon"]].astype(np.int64)
+        targets = next((t for t in things if t.syn() is not None), None)
+        target = weight = np.zeros(len(things), np.int64)
+        active = np.zeros(len(things), np.uint8)
+        try:
+            if targets is not None:
+                own = words_at(self.inside(targets), NETCON_WORDS)
+                target = words[:, own.index(self.inside(targets.syn()))].astype(np.int64)
+                active = words.view(np.uint8)[:, self._active_byte(targets)]
+            weighted = next((t for t in things if t.wcnt()), None)
+            if weighted is not None:
+                own = words_at(self.inside(weighted), NETCON_WORDS)
+                weight = words[:, own.index(self.weight_address(weighted))].astype(np.int64)
+        except ValueError:
+            raise OSError("a NetCon is not as expected") from None
+        found = NetCons(address, source, target, active != 0, delay, weight)
+        for k in range(0, len(things), max(len(things) // _SAMPLES, 1)):
+            self._check_netcon(things[k], found, k)
+        return found
+
+    def _active_byte(self, thing: Hoc) -> int:
+        """Return which byte of a NetCon says whether it is active; one that has a target."""
+        was = bool(thing.active())
+        found = []
+        for active in (not was, was):
+            thing.active(active)
+            found.append(np.array(words_at(self.inside(thing), NETCON_WORDS), np.uint64))
+        return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in found)))[0])
+
+    def _check_netcon(self, thing: Hoc, found: NetCons, k: int) -> None:
+        """Compare with what hoc says."""
+        syn = thing.syn()
+        same = (
+            found.target[k] == (0 if syn is None else self.inside(syn))
+            and found.active[k] == bool(thing.active())
+            and found.delay[k] == thing.delay
+            and (not thing.wcnt() or found.weight[k] == self.weight_address(thing))
+        )
+        if not same:
+            raise OSError(f"{thing} is not as expected")
 
     def _calibrate_sources(self) -> None:
         """Find where a source keeps its variable, its threshold and its vectors."""
@@ -217,16 +297,20 @@ class Memory(Objects):
         reference, netcon, own = self._new_source()
         times, numbers = h.Vector(), h.Vector()
         netcon.record(times, numbers, _MARK)
-        netcon.threshold = _THRESHOLD
+        netcon.threshold, netcon.delay = _THRESHOLD, _DELAY
+        at = self.inside(netcon)
         try:
-            of_netcon = words_at(self.inside(netcon), 8).index(own)
+            found = words_at(at, NETCON_WORDS)
             words = words_at(own)
             place = words_at(id(reference), self._reference + 4)[self._reference :]
             pair = [self.inside(times), self.inside(numbers)]
-            level = struct.unpack("<Q", struct.pack("<d", _THRESHOLD))[0]
+            level, delay = (
+                struct.unpack("<Q", struct.pack("<d", x))[0] for x in (_THRESHOLD, _DELAY)
+            )
             rank = words.index(pair[0]) + 2
             self._source_fields = {
-                "of_netcon": of_netcon,
+                "of_netcon": found.index(own),
+                "delay": found.index(delay),
                 "place": run_in(words, place),
                 "threshold": words.index(level),
                 "times": run_in(words, pair),
@@ -255,13 +339,12 @@ class Memory(Objects):
     @property
     def queue_address(self) -> int:
         """Address of NEURON's queue of events, 0 where it has none."""
-        queue = self.symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
-        queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
+        queue = self.function(name, pointer, pointer)
         return queue(WORD.in_dll(self._library, "nrn_threads").value) or 0
 
     def events(self) -> list[Queued]:
         """Return the events on their way, by time."""
-        each = self.symbol("_ZN6TQueue15forall_callbackEPFvPK6TQItemiE")
         found: list[Queued] = []
 
         def take(item: int, _: int) -> None:
@@ -275,7 +358,8 @@ class Memory(Objects):
             found.append(Queued(what, time, data, item, flag, words[2], words[3], words[4], order))
 
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
-        each.argtypes, each.restype = [ctypes.c_void_p, kind], None
+        name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
+        each = self.function(name, None, ctypes.c_void_p, kind)
         at = self.queue_address
         if at:
             each(at, kind(take))
@@ -283,15 +367,13 @@ class Memory(Objects):
 
     def remove_event(self, item: int) -> None:
         """Take an event out of the queue; `item` as in `Queued`."""
-        remove = self.symbol("_ZN6TQueue6removeEP6TQItem")
-        remove.argtypes, remove.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+        remove = self.function("_ZN6TQueue6removeEP6TQItem", None, ctypes.c_void_p, ctypes.c_void_p)
         remove(self.queue_address, item)
 
     def move_event(self, item: int, time: float) -> None:
         """Let an event in the queue come at another time."""
-        move = self.symbol("_ZN6TQueue4moveEP6TQItemd")
-        move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double]
-        move.restype = None
+        pointer = ctypes.c_void_p
+        move = self.function("_ZN6TQueue4moveEP6TQItemd", None, pointer, pointer, ctypes.c_double)
         move(self.queue_address, item, time)
 
     def send_self(
@@ -311,9 +393,8 @@ class Memory(Objects):
             Where the instance keeps its event for net_move; 0 where it is not known.
         """
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
-        send = self.symbol(name)
         pointers = [ctypes.c_void_p] * 3
-        send.argtypes, send.restype = [*pointers, ctypes.c_double, ctypes.c_double], None
+        send = self.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
         if not movable:
             room = (ctypes.c_uint64 * 8)()
             self._kept.append(room)
@@ -322,9 +403,8 @@ class Memory(Objects):
 
     def deliver_events(self, t: float) -> None:
         """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
-        deliver = self.symbol("_ZN8NetCvode14deliver_eventsEdP9NrnThread")
-        deliver.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
-        deliver.restype = None
+        name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
+        deliver = self.function(name, None, pointer, ctypes.c_double, pointer)
         events, threads = (
             WORD.in_dll(self._library, name).value for name in ("net_cvode_instance", "nrn_threads")
         )
@@ -356,10 +436,15 @@ class Memory(Objects):
         threads = WORD.in_dll(self._library, "nrn_threads").value
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(scatter)(threads)
 
-    # -- order of mechanisms -----------------------------------------------------------------------
+    # -- mechanisms -----------------------------------------------------------------------
 
     def order(self) -> list[int]:
         """Types of mechanisms in the order in which NEURON calls them."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
+
+    def are_points(self) -> np.ndarray:
+        """Return of each mechanism whether it is a point process or artificial cell, bool."""
+        count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
+        return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
