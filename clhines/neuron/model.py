@@ -10,6 +10,7 @@ from clhines.neuron.back.bins import Bins, check_bins
 from clhines.neuron.back.queue import Pending, read_pending
 from clhines.neuron.convert import Rejected, RejectedError, converted
 from clhines.neuron.memory.fields import Fields, find_fields
+from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.session import Hoc
@@ -47,6 +48,10 @@ class Model:
         Of each mechanism with WATCH: instance, condition and whether it is true, of those armed.
     bins : Bins, optional
         NEURON's bins of events, with ``CVode.queue_mode(1, 0)``.
+    hidden : dict of str -> Hidden
+        Variables that hoc does not see, of the mechanisms that have such states.
+    point_names : tuple of str
+        Point processes and artificial cells that NEURON knows.
     lone : Hoc, optional
         The section of a model that has only artificial cells, as long as it is held here.
     """
@@ -67,7 +72,44 @@ class Model:
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     bins: Bins | None = None
+    hidden: dict[str, Hidden] = field(default_factory=dict)
+    point_names: tuple[str, ...] = ()
     lone: Hoc | None = None
+
+    def refresh(self) -> None:
+        """Read again what changes in a run.
+
+        Raises
+        ------
+        RejectedError
+            Of that, something is not simulated.
+        """
+        h, memory = self.h, self.memory
+        for instances in (
+            *self.every.values(),
+            *(i.instances for i in self.contents.ions.values()),
+        ):
+            instances.columns.refresh()
+        self.wires.refresh()
+        self.pending = read_pending(memory, self.wires)
+        self.plays = PlayReader(h, memory, self.places)
+        if self.trains.names:
+            self.trains = read_trains(h, memory, self.contents, self.pending, {})
+        for name in self.watched:
+            self.watched[name] = self.slots.watched(self.every[name])
+        if self.bins is not None:
+            self.bins = Bins(memory, float(h.t), float(h.dt))
+        rejected = [*self.pending.rejected, *self.plays.rejected, *self.trains.rejected]
+        if rejected:
+            raise RejectedError(rejected)
+
+    def forget(self) -> None:
+        """Hold nothing of NEURON's any more: what is held lives on."""
+        self.tree.forget()
+        self.plays.forget()
+        ions = (ion.instances for ion in self.contents.ions.values())
+        for instances in (*self.contents.density.values(), *self.contents.points.values(), *ions):
+            instances.things.forget()
 
     @property
     def every(self) -> dict[str, Instances]:
@@ -111,7 +153,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
         fields = find_fields(h, memory)
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
-        hooks = read_hooks(h, memory, tree)
+        hooks = read_hooks(h, memory, tree.sections)
         slots = Slots(memory)
         binned = int(h.CVode().queue_mode()) & 1
         bins = Bins(memory, float(h.t), float(h.dt)) if binned else None
@@ -128,7 +170,8 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     parts = wires, pending, plays, gaps, trains, slots
     model = Model(h, memory, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
-    model.rejected += [*_settings(h), *_structure(contents), *hooks, *unwired]
+    model.point_names = tuple(catalogue.names(points=True))
+    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
     for part in (pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)
@@ -137,7 +180,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     return model
 
 
-def _settings(h: Hoc) -> list[Rejected]:
+def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
     found = []
     if h.CVode().active():
         found.append(Rejected("", "CVode: variable time steps", "", 0, "h.CVode().active(0)"))
@@ -147,6 +190,9 @@ def _settings(h: Hoc) -> list[Rejected]:
         )
     if int(h.secondorder) not in (0, 1, 2):
         found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
+    elif not memory.has_order(float(h.secondorder), float(h.dt)):
+        what = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
+        found.append(Rejected("", what, "", 0, "call h.finitialize()"))
     if h.nrn_netrec_state_adjust:
         what = "nrn_netrec_state_adjust, which moves what events set"
         found.append(Rejected("", what, "", 0, "set it to 0"))
@@ -155,6 +201,14 @@ def _settings(h: Hoc) -> list[Rejected]:
             Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")
         )
     return found
+
+
+def settings_of(h: Hoc, memory: Memory) -> list[object]:
+    """Return NEURON's settings that a simulation takes, and what of them is rejected."""
+    cvode = h.CVode()
+    numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
+    index = h.Random().Random123_globalindex()
+    return [*map(float, numbers), int(index), memory.transfers, *map(str, _settings(h, memory))]
 
 
 def _structure(contents: Contents) -> list[Rejected]:

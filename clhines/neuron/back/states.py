@@ -14,7 +14,7 @@ from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.hidden import Hidden
-from clhines.neuron.memory.raw import put_numbers, ref
+from clhines.neuron.memory.raw import put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Instances
@@ -82,15 +82,16 @@ def _variables(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str
 ) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden]]:
     """Array, hoc's name, element, places and owner of the states of a mechanism."""
-    instances, hidden = imported.model.every[name], None
+    instances, hidden = imported.model.every[name], imported.model.hidden
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif element is None:
-            hidden = hidden or Hidden(imported.model.memory, instances)
-            if base in hidden.columns:
-                yield values, base, element, place, hidden
+            if name not in hidden:
+                hidden[name] = Hidden(imported.model.memory, instances)
+            if base in hidden[name].columns:
+                yield values, base, element, place, hidden[name]
 
 
 def _states(
@@ -182,8 +183,7 @@ def _voltages(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     tree = model.tree
     nodes = np.concatenate([tree.addresses, tree.inner])
-    column = model.memory.place(ref(tree.sections[0](0.5), "v")).column
-    values, rows = model.fields.rows(column, nodes)
+    values, rows = model.fields.rows(tree.v, nodes)
     return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
 
 
@@ -287,9 +287,12 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
             armed[watch, at], above[watch, at] = True, is_above
 
 
-def put_values(sim: Simulation, imported: Imported) -> None:
-    """Write a simulation's values into NEURON's memory; events and records are written apart."""
-    model, arrays = imported.model, sim.arrays()
+def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Write a simulation's values into NEURON's memory; events and records are written apart.
+
+    `arrays` are those of the simulation.
+    """
+    model = imported.model
     ions = (ion.instances for ion in model.contents.ions.values())
     for instances in (*model.every.values(), *ions):
         instances.columns.refresh()

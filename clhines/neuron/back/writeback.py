@@ -11,18 +11,20 @@ from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.simulation import Simulation
 
 
-def put_events(sim: Simulation, imported: Imported, last: float) -> None:
+def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
     """Replace the events on their way by those of a simulation; NEURON's t is that of its end.
 
     Parameters
     ----------
     sim : Simulation
     imported : Imported
+    arrays : dict of str -> array
+        Of the simulation.
     last : float, ms
         Up to when events of given times have been sent, as `records.last_delivery` has it.
     """
     model = imported.model
-    memory, arrays, t = model.memory, sim.arrays(), float(model.h.t)
+    memory, t = model.memory, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
     movable = _movable(imported)
     events, senders = memory.events(), model.wires.senders
@@ -92,6 +94,7 @@ def _put_netcons(
 ) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
+    memory = model.memory
     first, size = rings_of(sim)
     trains = _train_numbers(imported)
     rank = connection_ranks(sim.model) if model.bins is not None else None
@@ -109,7 +112,7 @@ def _put_netcons(
             number = number if number >= 0 else -1 - number
             time = sent + float(netcons.delay[c])
             if rank is None:
-                model.wires.netcons[number].event(max(time, t))
+                memory.send(int(model.wires.read.address[number]), max(time, t))
                 continue
             key = sent if source in crossed else sent + SPIKE_LATE
             binned.append((key, int(rank[c]), event, time, int(model.wires.read.address[number])))

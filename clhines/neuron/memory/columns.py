@@ -39,10 +39,16 @@ class Columns:
     def __init__(self, memory: Memory, things: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._things, self.rows = memory, things, rows
         self._numbers: np.ndarray | None = None
+        self._places: dict[tuple[str, int | None], Place | None] = {}
 
     def refresh(self) -> None:
         """Read the numbers of rows again: NEURON sorts its columns when a model changes."""
         self._numbers = None
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all that was asked for so far is in columns."""
+        return None not in self._places.values()
 
     def values(self, name: str, place: int | None) -> np.ndarray | None:
         """(count,) float64: a variable of all instances; None where it is not in a column."""
@@ -59,6 +65,16 @@ class Columns:
 
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Return a column and the places of the instances in it, where hoc sees the same there."""
+        key = name, place
+        if key not in self._places:
+            self._places[key] = self._look_up(name, place)
+        at = self._places[key]
+        if at is None:
+            return None
+        number = self.numbers() * at.size + (at.place if place is None else place)
+        return column_at(at.column, number), number
+
+    def _look_up(self, name: str, place: int | None) -> Place | None:
         if not len(self.rows):
             return None
         try:
@@ -74,7 +90,7 @@ class Columns:
             seen = seen if place is None else seen[place]
             if not np.array_equal(column[number[k]], seen, equal_nan=True):
                 return None
-        return column, number
+        return at
 
     def numbers(self) -> np.ndarray:
         """(count,) int64: rows of the instances."""

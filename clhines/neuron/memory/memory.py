@@ -26,6 +26,7 @@ from clhines.neuron.memory.raw import (
     Source,
     gather,
     halves,
+    is_address,
     ref,
     run_in,
     vector_at,
@@ -42,6 +43,7 @@ _REBUILT = {  # flags, and what NEURON does where they are set
 _EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a statement, or 0
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
 _MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
+_LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
 NETCON_WORDS = 7
 _SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
 
@@ -109,6 +111,7 @@ class Memory(Objects):
         self._reference = 0
         self._kept: list[ctypes.Array[ctypes.c_uint64]] = []
         self._source_fields: dict[str, int] = {}
+        self._vector_word = 0
         self._calibrate()
         self._calibrate_sources()
 
@@ -201,10 +204,22 @@ class Memory(Objects):
     def _entries(self) -> list[int]:
         return vector_at(self._lists["play"]())
 
+    def acting(self) -> list[int]:
+        """Addresses of what records and plays: what came after h.finitialize() does not yet."""
+        entries = self._entries()
+        known, found = {*entries}, set[int]()
+        for word in words_at(self.variable("net_cvode_instance"), _LISTS):
+            if word != self._lists["play"]() and is_address(word):
+                begin, end, room = words_at(word, 3)
+                if begin < end <= room and end - begin <= 8 * len(entries):
+                    inside = {*vector_at(word)}
+                    found |= inside if inside <= known else set()
+        return [entry for entry in entries if entry in found]
+
     def played(self) -> list[Played]:
         """Return what records and plays."""
         found = []
-        for address in self._entries():
+        for address in self.acting():
             words = words_at(address, 16)
             what, calls = self._classes.get(words[0], "unknown"), False
             if what in _EVENT:
@@ -214,6 +229,22 @@ class Memory(Objects):
                 calls = bool(statement)
             found.append(Played(what, self._place(words[1:5]), tuple(words[8:]), calls))
         return found
+
+    def play_words(self) -> list[list[int]]:
+        """Return the words of all that records or plays."""
+        return [[address, *words_at(address, 16)] for address in self.acting()]
+
+    def new_vector(self) -> Hoc:
+        """Make a Vector."""
+        return self._h.Vector(1)
+
+    def vector_data(self, address: int) -> np.ndarray:
+        """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
+        if not self._vector_word:
+            vector = self.new_vector()
+            begin = self.place(ref(vector, "x")[0]).column
+            self._vector_word = words_at(self.inside(vector), 8).index(begin)
+        return np.array(vector_at(address + 8 * self._vector_word), np.uint64)
 
     # -- sources of events -----------------------------------------------------------------------
 
@@ -233,6 +264,16 @@ class Memory(Objects):
             address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
             signed[at], signed[at + 2], bool(words[f["rank"]]),
         )  # fmt: skip
+
+    def source_words(self) -> np.ndarray:
+        """(s, 10) uint64: addresses of all sources, and what `sources` and `threshold` take."""
+        list_, f = self._lists["sources"](), self._source_fields
+        address = np.array(vector_at(list_) if list_ else [], np.int64)
+        first, rank = f["place"], f["rank"]
+        chosen = [*range(first, first + 5), f["times"], f["times"] + 1, rank, f["threshold"]]
+        words = gather(address, max(*chosen, rank + f["odd"] // 2 + 1) + 1)
+        halves_ = words.view(np.uint32)[:, [2 * rank + f["odd"], 2 * rank + f["odd"] + 2]]
+        return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
 
     def threshold(self, address: int) -> float:
         """Threshold of a source, mV."""
@@ -376,6 +417,12 @@ class Memory(Objects):
         move = self.function("_ZN6TQueue4moveEP6TQItemd", None, pointer, pointer, ctypes.c_double)
         move(self.queue_address, item, time)
 
+    def send(self, netcon: int, time: float) -> None:
+        """Put an event of a NetCon into the queue, by its address, as ``NetCon.event(time)``."""
+        name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
+        send = self.function(name, None, pointer, ctypes.c_double, pointer, pointer)
+        send(self.variable("net_cvode_instance"), time, netcon, self.variable("nrn_threads"))
+
     def send_self(
         self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
     ) -> None:
@@ -405,10 +452,7 @@ class Memory(Objects):
         """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
         name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
         deliver = self.function(name, None, pointer, ctypes.c_double, pointer)
-        events, threads = (
-            WORD.in_dll(self._library, name).value for name in ("net_cvode_instance", "nrn_threads")
-        )
-        deliver(events, t, threads)
+        deliver(self.variable("net_cvode_instance"), t, self.variable("nrn_threads"))
 
     def above(self, source: int) -> bool:
         """Return whether NEURON has seen the voltage of a source above the threshold."""
@@ -448,3 +492,22 @@ class Memory(Objects):
         """Return of each mechanism whether it is a point process or artificial cell, bool."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
+
+    def num_places(self, type_: int) -> int:
+        """Return how many places an instance of a mechanism has that are no variables."""
+        sizes = words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
+        return ctypes.c_int.from_address(sizes + 4 * type_).value
+
+    def template(self, name: str) -> int:
+        """Address of what hoc knows of a class."""
+        look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
+        symbol = look(name.encode())
+        if not symbol:
+            raise OSError(f"hoc knows no {name}")
+        return words_at(symbol, 3)[2]
+
+    def has_order(self, order: float, dt: float) -> bool:
+        """Whether NEURON's steps are of the order of time, as it sets them for dt."""
+        at = self.variable("nrn_threads")
+        _, own_dt, factor = (ctypes.c_double * 3).from_address(at)
+        return own_dt != dt or factor == (2.0 if order else 1.0) / dt

@@ -62,6 +62,10 @@ class Objects:
         kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
         return kinds[0] == kinds[1] and self._code(name) == self._code(example)
 
+    def procedure(self, name: str) -> list[int]:
+        """Return where the code of a procedure is, and its size."""
+        return words_at(words_at(self._symbol_of(name), 4)[_PROC], 2)
+
     def _code(self, name: str) -> list[object]:
         """Return the code of a procedure that hoc knows: equal for two with the same text."""
         proc = words_at(self._symbol_of(name), 4)[_PROC]

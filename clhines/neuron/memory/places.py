@@ -55,8 +55,7 @@ class Places:
         self._rows: dict[str, dict[int, int]] = {}
         self._every = {**contents.density, **contents.points}
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
-        place = memory.place(ref(tree.sections[0](0.5), "v"))
-        self._voltage = place.column
+        self._voltage = tree.v
         rows = fields.rows_at(tree.addresses)
         sorted_ = np.argsort(rows)
         self._row, self._number = rows[sorted_], tree.numbers[sorted_]

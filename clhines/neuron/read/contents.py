@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -21,23 +21,25 @@ _SAMPLES = 20  # of what is read at once, so many are compared with what hoc say
 
 
 class Things(Sequence[Hoc]):
-    """What variables of instances in membranes are attributes of, made when asked for.
+    """What variables of instances are attributes of, made when asked for.
 
     Parameters
     ----------
     count : int
-    thing : callable
-        Returns the k-th.
+    load : callable
+        Returns a function from an instance to what its variables are attributes of.
     """
 
-    def __init__(self, count: int, thing: Callable[[int], Hoc]) -> None:
-        self._count, self._thing = count, thing
+    def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
+        self._count, self._load = count, load
+        self._thing: Callable[[int], Hoc] | None = None
+
+    def forget(self) -> None:
+        """Hold nothing of NEURON's any more: what is held lives on."""
+        self._thing = None
 
     def __len__(self) -> int:
         return self._count
-
-    def __iter__(self) -> Iterator[Hoc]:
-        return map(self._thing, range(self._count))
 
     @overload
     def __getitem__(self, k: int) -> Hoc: ...
@@ -46,6 +48,8 @@ class Things(Sequence[Hoc]):
     def __getitem__(self, k: slice) -> list[Hoc]: ...
 
     def __getitem__(self, k: int | slice) -> Hoc | list[Hoc]:
+        if self._thing is None:
+            self._thing = self._load()
         if isinstance(k, slice):
             return [self._thing(j) for j in range(*k.indices(self._count))]
         return self._thing(range(self._count)[k])
@@ -58,18 +62,21 @@ class Instances:
     Attributes
     ----------
     entry : Entry
-    things : sequence of Hoc
+    things : Things
         What their variables are attributes of.
     nodes : (k,) int64
         -1 for artificial cells.
     columns : Columns
         Where their variables can be read all at once.
+    places : (k,) int64
+        Addresses of what is no variable.
     """
 
     entry: Entry
-    things: Sequence[Hoc]
+    things: Things
     nodes: np.ndarray
     columns: Columns
+    places: np.ndarray
 
     def __len__(self) -> int:
         return len(self.things)
@@ -159,7 +166,7 @@ def read_contents(
         if every and name in without_text:
             found.structural[name] = ""
         elif every:
-            _add_points(memory, fields, tree, found, catalogue[name], every)
+            _add_points(h, memory, fields, tree, found, catalogue[name], every)
     return found
 
 
@@ -178,9 +185,9 @@ def _add_membranes(
         segment = tree.segment(int(at[k]))
         return segment if is_ion else getattr(segment, entry.name)
 
-    things = Things(len(at), thing)
+    things = Things(len(at), lambda: thing)
     columns = Columns(memory, things, data.row)
-    instances = Instances(entry, things, tree.inner_numbers[at], columns)
+    instances = Instances(entry, things, tree.inner_numbers[at], columns, data.places)
     if not is_ion:
         found.density[entry.name] = instances
         return
@@ -201,7 +208,13 @@ def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:
 
 
 def _add_points(
-    memory: Memory, fields: Fields, tree: Tree, found: Contents, entry: Entry, every: list[Hoc]
+    h: Hoc,
+    memory: Memory,
+    fields: Fields,
+    tree: Tree,
+    found: Contents,
+    entry: Entry,
+    every: list[Hoc],
 ) -> None:
     data = fields.data_of_points(memory.insides_of(every))
     nodes, chosen = np.full(len(every), -1), np.ones(len(every), bool)
@@ -212,7 +225,15 @@ def _add_points(
         for k in np.flatnonzero(chosen)[:: max(int(chosen.sum()) // _SAMPLES, 1)].tolist():
             if tree.at(every[k].get_segment()) != nodes[k]:
                 raise OSError(f"{every[k]} is not where it was expected")
-    things = [every[k] for k in np.flatnonzero(chosen).tolist()]
-    if things:
+    places = np.flatnonzero(chosen).tolist()
+
+    def load() -> Callable[[int], Hoc]:
+        listed = list(h.List(entry.name))
+        return lambda k: listed[places[k]]
+
+    if places:
+        things = Things(len(places), load)
         columns = Columns(memory, things, data.row[chosen])
-        found.points[entry.name] = Instances(entry, things, nodes[chosen], columns)
+        found.points[entry.name] = Instances(
+            entry, things, nodes[chosen], columns, data.places[chosen]
+        )

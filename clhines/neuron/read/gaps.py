@@ -12,7 +12,6 @@ import numpy as np
 
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.raw import ref
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.tree import Tree
 
@@ -41,8 +40,7 @@ def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) ->
     """Return what `target_var` sets."""
     if not memory.transfers:
         return []
-    column = memory.place(ref(tree.sections[0](0.5), "v")).column
-    v, rows = fields.rows(column, tree.addresses)
+    v, rows = fields.rows(tree.v, tree.addresses)
     candidates, voltages = {**contents.points, **contents.density}, v[rows]
     asked = [
         (owner, name, instances, instances.values(name))

@@ -27,14 +27,17 @@ _EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Tree:
     """All nodes of a model, cell after cell.
 
     Attributes
     ----------
+    h : Hoc
+    order : (s,) int64
+        Of each section, which of ``h.allsec()`` it is.
     sections : tuple of Section
-        Parents before children, cell after cell.
+        Parents before children, cell after cell; listed again after `forget`.
     nseg : (s,) int64
         Segments of each section.
     turned : (s,) bool
@@ -53,11 +56,14 @@ class Tree:
         end 0 to its end 1.
     inner_numbers : (k,) int64
         The nodes that these are here.
+    v : int
+        Address of NEURON's column of voltages.
     addresses, numbers : (m,) int64
         All of NEURON's nodes, ascending, and the nodes that have their voltages here.
     """
 
-    sections: tuple[Section, ...]
+    h: Hoc
+    order: np.ndarray
     nseg: np.ndarray
     turned: np.ndarray
     first: np.ndarray
@@ -71,6 +77,7 @@ class Tree:
     diam: np.ndarray
     inner: np.ndarray
     inner_numbers: np.ndarray
+    v: int
     addresses: np.ndarray
     numbers: np.ndarray
 
@@ -80,12 +87,22 @@ class Tree:
         return len(self.parent)
 
     @cached_property
+    def sections(self) -> tuple[Section, ...]:  # noqa: D102
+        every = list(self.h.allsec())
+        return tuple(every[k] for k in self.order.tolist())
+
+    @cached_property
     def _index(self) -> dict[Section, int]:
         return {section: k for k, section in enumerate(self.sections)}
 
     @cached_property
     def _first_inner(self) -> np.ndarray:
         return starts(self.nseg)
+
+    def forget(self) -> None:
+        """Hold no section any more."""
+        for name in ("sections", "_index"):
+            self.__dict__.pop(name, None)
 
     def __contains__(self, section: object) -> bool:
         return section in self._index
@@ -120,9 +137,8 @@ class Tree:
         return np.where(self.addresses[at] == addresses, self.numbers[at], -1)
 
 
-def _order(h: Hoc, memory: Memory, fields: Fields) -> tuple[list[Section], np.ndarray]:
-    """Return the sections, parents before children, cell after cell, and which are roots, bool."""
-    every = list(h.allsec())
+def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[int], np.ndarray]:
+    """Return the order, parents before children, cell after cell, and which are roots, bool."""
     address = memory.objects_of(every)
     sorted_ = np.argsort(address)
     parent = fields.parents_of(address)
@@ -139,19 +155,22 @@ def _order(h: Hoc, memory: Memory, fields: Fields) -> tuple[list[Section], np.nd
             k = todo.pop()
             order.append(k)
             todo += reversed(children[k])
-    return [every[k] for k in order], is_root
+    return order, is_root
 
 
 def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
     """Return the compartments of all sections, and the data of mechanisms in `Tree.inner`."""
-    sections, is_root = _order(h, memory, fields)
+    every_section = list(h.allsec())
+    order, is_root = _order(every_section, memory, fields)
+    sections = [every_section[k] for k in order]
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))
     nseg, first_node = count - 1, starts(count)
     far = first_node + nseg  # among `nodes`
     is_inner = np.ones(len(nodes), bool)
     is_inner[far] = False
     segment = sections[0](0.5)
-    bare = _Bare(h, fields, memory.place(ref(segment, "v")).column)
+    v = memory.place(ref(segment, "v")).column
+    bare = _Bare(h, fields, v)
     keeps = ~bare.are((nodes[far], nodes[far - 1]), start)
     has_root = np.zeros(len(sections), bool)
     roots = start[is_root], nodes[first_node[is_root]]
@@ -189,7 +208,8 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
     g_axial[numbers[with_node]] = fields.g_axial(nodes[with_node])
     g_axial[parent < 0] = 0.0
     tree = Tree(
-        tuple(sections),
+        h,
+        np.array(order, np.int64),
         nseg,
         turned,
         first,
@@ -203,6 +223,7 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
         diam,
         inner,
         inner_numbers,
+        v,
         every,
         number_of_every,
     )

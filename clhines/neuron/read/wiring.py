@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,8 +31,8 @@ class Origin:
         Whose voltage is compared; -1 where it is a sender.
     threshold : float, mV
     sender : Sender or None
-    times, numbers : Hoc or None
-        Vectors that record it.
+    times, numbers : int
+        Addresses of the vectors that record it; 0 for none.
     record_as : int
     gid : int
     address : int
@@ -44,8 +44,8 @@ class Origin:
     node: int
     threshold: float
     sender: Sender | None
-    times: Hoc | None = None
-    numbers: Hoc | None = None
+    times: int = 0
+    numbers: int = 0
     record_as: int = -1
     gid: int = -1
     address: int = 0
@@ -77,7 +77,7 @@ class Senders:
         self.names = tuple(contents.points)
         self.name = np.repeat(np.arange(len(counts)), counts)
         self.instance = np.arange(sum(counts)) - np.repeat(starts(np.array(counts, int)), counts)
-        things = [thing for instances in every for thing in instances.things]
+        things = [thing for instances in every for thing in instances.things[:]]
         self.objects, self.points = memory.objects_of(things), memory.insides_of(things)
         self._object_order, self._point_order = np.argsort(self.objects), np.argsort(self.points)
 
@@ -113,10 +113,8 @@ class Wires:
     ----------
     senders : Senders
     origins : list of Origin
-    netcons : list of Hoc
-        Those that are active and have a target.
     read : NetCons
-        What their memory says.
+        Those that are active and have a target.
     origin : (m,) int64
         Of each NetCon, -1 of one without a source.
     target : (m,) int64
@@ -124,17 +122,31 @@ class Wires:
     width : (m,) int64
         How many weights each has.
     weights : (m, most) float64
-        Zeros behind them.
+        As they are now; zeros behind them.
     """
 
     senders: Senders
     origins: list[Origin]
-    netcons: list[Hoc]
     read: NetCons
     origin: np.ndarray
     target: np.ndarray
     width: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the weights again."""
+        self.weights = self.present_weights()
+
+    def present_weights(self) -> np.ndarray:
+        """Return `weights` as they are now."""
+        found = np.zeros((len(self.width), int(self.width.max(initial=0))))
+        for place in range(found.shape[1]):
+            some = self.width > place
+            found[some, place] = numbers_at(self.read.weight[some] + 8 * place)
+        return found
 
     def target_of(self, k: int) -> Sender:
         """Return the target of a NetCon."""
@@ -161,17 +173,12 @@ def read_wires(
     chosen = np.flatnonzero((target >= 0) & read.active)
     read, target = NetCons(*(column[chosen] for column in read)), target[chosen]
     address = np.array([origin.address for origin in origins], np.int64)
-    netcons = [every[k] for k in chosen.tolist()]
     name, first = np.unique(senders.name[target], return_index=True)
     widths = np.zeros(len(senders.names), np.int64)
-    widths[name] = [int(netcons[k].wcnt()) for k in first.tolist()]
+    widths[name] = [int(every[k].wcnt()) for k in chosen[first].tolist()]
     width = widths[senders.name[target]]
-    weights = np.zeros((len(netcons), int(width.max(initial=0))))
-    for place in range(weights.shape[1]):
-        some = width > place
-        weights[some, place] = numbers_at(read.weight[some] + 8 * place)
     origin = place_of(address, np.argsort(address), read.source)
-    return Wires(senders, origins, netcons, read, origin, target, width, weights), rejected
+    return Wires(senders, origins, read, origin, target, width), rejected
 
 
 def _read_origins(
@@ -183,7 +190,6 @@ def _read_origins(
     rejected: list[Rejected],
 ) -> list[Origin]:
     """Return all sources of events that have something to send."""
-    vectors = {memory.inside(v): v for v in h.List("Vector")}
     texts = {name: instances.entry.text for name, instances in contents.points.items()}
     silent = {  # NEURON takes any point process for a source
         name for name, text in texts.items() if text and not re.search(_SENDS, text)
@@ -217,8 +223,8 @@ def _read_origins(
                 node,
                 memory.threshold(source.address),
                 sender if node < 0 else None,
-                vectors.get(source.times),
-                vectors.get(source.numbers),
+                source.times,
+                source.numbers,
                 source.record_as,
                 source.gid,
                 source.address,

@@ -356,7 +356,7 @@ def read_back(
 
     What is in no arena (voltages, and ions where there is nothing active) stays as it is.
     """
-    mem, clock, ints = (arenas[name] for name in ("mem", "clock", "ints"))
+    mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     layout = layout or Layout(model)
     nodes = layout.nodes

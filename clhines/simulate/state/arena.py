@@ -8,6 +8,8 @@ import pyopencl.array as cla
 
 from clhines.errors import DeviceMemoryError
 
+_FETCHED = 1 << 20  # numbers: up to here one transfer is faster than one for each region
+
 
 class Arena:
     """Arrays one after another in one array on a device.
@@ -56,6 +58,15 @@ class Arena:
         if self._parts:  # on the host so far
             return self._joined()[begin : begin + size].reshape(shape).copy()
         return self.array[begin : begin + size].get(self._queue).reshape(shape)
+
+    def fetched(self) -> Arena:
+        """Return a copy on the host, by one transfer; where that is much, this one itself."""
+        if self._parts or self._size > _FETCHED:
+            return self
+        found = Arena(self.dtype)
+        found.offset, found._shape, found._size = self.offset, self._shape, self._size
+        found._parts = [self.array.get(self._queue)]
+        return found
 
     def set(self, name: str, values: np.ndarray) -> None:
         """Replace the values of a region."""
