@@ -158,7 +158,7 @@ class DeviceRun(ABC):
         self._empty()
         # Markers take longer than a short launch: the host's clock times what it waits for at once.
         at_once = rows <= self.max_steps and (self.grid is None or not self.grid.delivers)
-        self._by_host = self._near and at_once
+        self._by_host = self._near and at_once and self._decisions is None  # of one process
         same = rows == self._rows and len(records) == len(self._records)
         if same and all(a is b for a, b in zip(records, self._records, strict=True)):
             return
