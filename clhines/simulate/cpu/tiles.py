@@ -179,7 +179,7 @@ class BlockLayout(Layout):
         super().__init__(model)
         self.tiles, self._place = tiles, np.empty(len(tiles.node), np.int64)
         self._place[tiles.node] = np.arange(len(tiles.node))
-        self.groups = {
+        self.groups: dict[int, Groups] = {
             k: make_groups(self._place[kind.node], tiles, most, twice)
             for k, kind in enumerate(model.kinds)
             if not is_artificial(kind)

@@ -16,6 +16,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import starts
 from clhines.device import devices, program
+from clhines.device.arrays import within_reach
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind
@@ -200,7 +201,9 @@ class CellEpochs(CellsRun):
         given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
             np.zeros(instance.shape)
         ]
-        ones, others = put(np.array(single, dtype)), put(np.stack(given, axis=1).astype(dtype))
+        ones = within_reach(self.queue, (len(single),), dtype)
+        ones.set(np.array(single, dtype), self.queue)
+        others = put(np.stack(given, axis=1).astype(dtype))
         self._parameters.append((ones, others))
         length = max(1, len(kind.mechanism.states)) * instance.size
         return {

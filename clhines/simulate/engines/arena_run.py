@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
-from clhines.device.arrays import set_zero
+from clhines.device.arrays import part_of, set_zero, values_of, within_reach
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
@@ -23,6 +23,7 @@ from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     Layout,
+    at_parameter,
     check_room_for_events,
     locations,
     one_of,
@@ -37,6 +38,7 @@ from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.spread import Storage
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
@@ -47,7 +49,7 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
-    return array[first:end].get(queue)[at - first][None]
+    return values_of(part_of(array, first, end), queue)[at - first][None]
 
 
 class StepTimes:
@@ -128,7 +130,7 @@ class ArenaRun(DeviceRun):
         Voltages, mV: those at the begin of the next step first.
     """
 
-    in_vectors = False
+    in_vectors, in_place = False, True
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
@@ -151,8 +153,9 @@ class ArenaRun(DeviceRun):
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
         self.wires, self.times = wires_of(model), StepTimes(queue, model.dt, self.instant)
-        sizes = (1, np.int32), (self.max_spikes, np.int32), (self.max_spikes, self.instant)
-        self.events = [cla.zeros(queue, *size) for size in sizes]
+        sizes = (self.max_spikes, np.int32), (self.max_spikes, self.instant)
+        count = within_reach(queue, (1,), np.dtype(np.int32))
+        self.events = [count, *(cla.zeros(queue, *size) for size in sizes)]
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self._start(model, Reference(one_of(model), decisions=decisions))
 
@@ -187,15 +190,37 @@ class ArenaRun(DeviceRun):
         """Go to the start of a model; `host` is there, with it or one of its copies."""
         self.model, self.host = model, host
         self.taken, self._seen = False, 0
+        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = self._grid_of(model) if model.has_sums else None
         self.layout = Layout(model)
         self.put_matrix()
-        self.failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
+        self.failed = within_reach(self.queue, (model.forest.num_cells,), np.dtype(np.int32))
         self._forget_records()
         self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
         self.recorded_at = self._recorder.begin(0, [], nothing, self.layout.count)
         self.early: Chunk | None = host.end()
         self.build(host.variables)
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where the start depends on it."""
+        kind, known = self.model.kinds[k], self.variables.singles(k)
+        program, names = kind.mechanism.program, [n for n, single in known if single]
+        if not self.taken or program.tables or name in program.begins:
+            return []
+        first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
+        if name in names:
+            return [Storage(self.mem, first + names.index(name))]
+
+        def places() -> tuple[np.ndarray, np.ndarray]:
+            return at_parameter(self.variables, self.layout, k, name, every), every
+
+        return [Storage(self.mem, first, (k, name), places)]
+
+    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
+        """Note that instances of kind `k` have other values of a parameter where they lie."""
+        known = self.host.variables.parameters[k]
+        known[name][own] = values
+        self._changed[k, name] = known[name]
 
     def _grid_of(self, model: Model) -> Grid:
         """Return the events in whole steps, which are delivered after as many as come at once."""
@@ -212,8 +237,11 @@ class ArenaRun(DeviceRun):
         self.mem, self.clock, self.ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
+        self._error = tables["ints"].view("error")
         width = self.limits.vector_bytes if self.in_vectors else 0
-        spec, at = spec_of(variables, tables, real_name(self.dtype), self.wanted, width)
+        spec, at = spec_of(
+            variables, tables, real_name(self.dtype), self.wanted, width, self.layout.groups
+        )
         self.compile(spec, at)
         self.bind()
 
@@ -257,6 +285,8 @@ class ArenaRun(DeviceRun):
         saved = self.save() if self.taken else None
         self.wanted = wanted
         self.host.want(sources)
+        for (k, name), values in self._changed.items():
+            self.host.variables.parameters[k][name] = values
         if saved is not None:
             known = {**self.host.variables.save(), **saved}
             self.host.variables.load(known)
@@ -293,10 +323,17 @@ class ArenaRun(DeviceRun):
         set_zero(self.events[0], self.queue)
         self._seen = 0
 
+    @property
+    def counts(self) -> list[cla.Array]:
+        """Small arrays that `found` reads by `reads`."""
+        return [self.events[0], self._error]
+
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-        check_room_for_events(self.model, int(self.arenas["ints"].get("error")[0]))
-        count = int(self.events[0].get(self.queue)[0])
+        check_room_for_events(self.model, int(self.reads.get(self._error)[0]))
+        count = int(self.reads.get(self.events[0])[0])
+        if not count and self.early is None:
+            return Chunk.of_none(failed, values)
         source, t = self._events_to(min(count, self.max_spikes))
         if count > self.max_spikes:
             check_room(count, self.max_spikes, int(t.max() / self.model.dt))
@@ -345,7 +382,7 @@ class ArenaRun(DeviceRun):
             found["remote_v"] = self.v[0][len(self.v[0]) - len(self.model.remote_v) :].get(
                 self.queue
             )
-        return {**found, "v": self.voltages(), "failed": self.failed.get(self.queue)}
+        return {**found, "v": self.voltages(), "failed": values_of(self.failed, self.queue)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import within_reach
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Kind, Model
 from clhines.simulate.engines.device_run import DeviceRun, room_for_spikes
@@ -81,7 +82,7 @@ class CellsRun(DeviceRun):
         ]
         self.spikes = SpikeList.on(queue, self.max_spikes)
         self.grid = Grid(model, queue, self.decisions, self.spikes)
-        self.failed = cla.zeros(queue, model.forest.num_cells, np.int32)
+        self.failed = within_reach(queue, (model.forest.num_cells,), np.dtype(np.int32))
         self._put_detectors()
         self._make_room(0, [])
         self._begin_at_start()
@@ -176,7 +177,7 @@ class CellsRun(DeviceRun):
     ) -> tuple[list[View], list[Sample], cla.Array]:
         width = [sum(len(r.index) for r in sources if (r.kind < 0) == of_v) for of_v in (1, 0)]
         self.record_v, sampled = (
-            cla.zeros(self.queue, (max(rows, 1), max(w, 1)), self.dtype) for w in width
+            within_reach(self.queue, (max(rows, 1), max(w, 1)), self.dtype) for w in width
         )
         views, samples, column = list[View](), list[Sample](), {True: 0, False: 0}
         for r in sources:
@@ -196,9 +197,16 @@ class CellsRun(DeviceRun):
         self.grid.add_events(first, count)
         self.launch(first, count, row)
 
+    @property
+    def counts(self) -> list[cla.Array]:
+        """Small arrays that `found` reads by `reads`."""
+        return [self.spikes.count]
+
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the spikes since `begin`."""
-        count = int(self.spikes.count.get(self.queue)[0])
+        count = int(self.reads.get(self.spikes.count)[0])
+        if not count and not len(self.early):
+            return Chunk.of_none(failed, values)
         kept = min(count, self.max_spikes)
         step, cell = (
             a[:kept].get(self.queue) if kept else np.zeros(0, np.int32)

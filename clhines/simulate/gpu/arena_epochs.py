@@ -69,7 +69,7 @@ class ArenaEpochs(ArenaRun):
         A cell is too large for a work-group.
     """
 
-    family = "lists"
+    family, in_place = "lists", False
 
     def restart(self, model: Model) -> bool:
         """Return False: another plan is made for other values."""

@@ -6,6 +6,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import part_of, set_soon, values_of, within_reach
 from clhines.errors import DeviceMemoryError
 
 _FETCHED = 1 << 20  # numbers: up to here one transfer is faster than one for each region
@@ -46,8 +47,14 @@ class Arena:
             )
         whole = np.concatenate([*self._parts, np.zeros(1, self.dtype)])
         self._parts = []
-        self._queue, self.array = queue, cla.to_device(queue, whole)
+        self._queue, self.array = queue, within_reach(queue, whole.shape, self.dtype)
+        set_soon(self.array, 0, whole, queue)
         return self.array
+
+    def view(self, name: str) -> cla.Array:
+        """Return a region that is on the device, as an array of one dimension."""
+        begin = self.offset[name]
+        return part_of(self.array, begin, begin + int(np.prod(self._shape[name])))
 
     def get(self, name: str) -> np.ndarray:
         """Return the values of a region as they are now."""
@@ -57,7 +64,7 @@ class Arena:
             return np.zeros(shape, self.dtype)
         if self._parts:  # on the host so far
             return self._joined()[begin : begin + size].reshape(shape).copy()
-        return self.array[begin : begin + size].get(self._queue).reshape(shape)
+        return values_of(self.view(name), self._queue).reshape(shape)
 
     def fetched(self) -> Arena:
         """Return a copy on the host, by one transfer; where that is much, this one itself."""
@@ -75,7 +82,7 @@ class Arena:
         if self._parts:
             self._joined()[begin : begin + len(array)] = array
         elif len(array):
-            self.array[begin : begin + len(array)].set(array, self._queue)
+            set_soon(self.array, begin, array, self._queue)
 
     def _joined(self) -> np.ndarray:
         """All regions, before they are on the device."""

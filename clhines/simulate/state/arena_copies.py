@@ -38,6 +38,7 @@ class CopiedSteps(Steps):
         As of `Steps`.
     """
 
+    in_place = False
     model: CopiedModel
 
     def __init__(
