@@ -125,7 +125,7 @@ class Fingerprint:
         ]
         moving: list[Part] = [
             Value(lambda: float(model.h.t)),
-            Value(memory.events),
+            Value(memory.queue_words),
             Value(model.wires.present_weights),
         ]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1

@@ -54,7 +54,7 @@ class Kept:
         if not self._print.structure_is_same():
             return False
         same = self._print.values_are_same()
-        self.model.refresh()
+        self.model.refresh(not same)
         if not same and self.sim is not None:
             self._take()
         return True

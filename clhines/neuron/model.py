@@ -76,8 +76,8 @@ class Model:
     point_names: tuple[str, ...] = ()
     lone: Hoc | None = None
 
-    def refresh(self) -> None:
-        """Read again what changes in a run.
+    def refresh(self, values: bool) -> None:
+        """Read again what changes in a run: vectors, and values where they are not as they were.
 
         Raises
         ------
@@ -85,23 +85,26 @@ class Model:
             Of that, something is not simulated.
         """
         h, memory = self.h, self.memory
-        for instances in (
-            *self.every.values(),
-            *(i.instances for i in self.contents.ions.values()),
-        ):
-            instances.columns.refresh()
-        self.wires.refresh()
-        self.pending = read_pending(memory, self.wires)
         self.plays = PlayReader(h, memory, self.places)
+        if values or self.trains.names:
+            self.wires.refresh()
+            self.pending = read_pending(memory, self.wires)
         if self.trains.names:
             self.trains = read_trains(h, memory, self.contents, self.pending, {})
-        for name in self.watched:
-            self.watched[name] = self.slots.watched(self.every[name])
-        if self.bins is not None:
-            self.bins = Bins(memory, float(h.t), float(h.dt))
+        if values:
+            self._refresh_values()
         rejected = [*self.pending.rejected, *self.plays.rejected, *self.trains.rejected]
         if rejected:
             raise RejectedError(rejected)
+
+    def _refresh_values(self) -> None:
+        ions = (ion.instances for ion in self.contents.ions.values())
+        for instances in (*self.every.values(), *ions):
+            instances.columns.refresh()
+        for name in self.watched:
+            self.watched[name] = self.slots.watched(self.every[name])
+        if self.bins is not None:
+            self.bins = Bins(self.memory, float(self.h.t), float(self.h.dt))
 
     def forget(self) -> None:
         """Hold nothing of NEURON's any more: what is held lives on."""

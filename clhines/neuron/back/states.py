@@ -319,8 +319,9 @@ def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> Non
         some = np.flatnonzero(place < width)
         now, before = weight[first[own[some]] + place], wires.weights[number[some], place]
         changed = np.flatnonzero(now != before.astype(now.dtype))  # float32 would round the others
-        at = wires.read.weight[number[some[changed]]] + 8 * place
-        put_numbers(at, now[changed].astype(np.float64))
+        chosen = number[some[changed]]
+        wires.weights[chosen, place] = now[changed]
+        put_numbers(wires.read.weight[chosen] + 8 * place, wires.weights[chosen, place])
 
 
 def _put_voltages(imported: Imported, v: np.ndarray) -> None:

@@ -44,6 +44,7 @@ _EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
 _MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
+_QUEUE_WORDS = 16
 NETCON_WORDS = 7
 _SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
 
@@ -99,6 +100,7 @@ class Memory(Objects):
         if path is None:
             raise OSError("no library")
         self._h, self._library = h, ctypes.CDLL(path)
+        self._functions = {}
         self._lists: dict[str, Any] = {}
         for name, symbol in (
             ("play", "_Z22net_cvode_instance_prlv"),
@@ -383,6 +385,11 @@ class Memory(Objects):
         name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
         queue = self.function(name, pointer, pointer)
         return queue(WORD.in_dll(self._library, "nrn_threads").value) or 0
+
+    def queue_words(self) -> list[int]:
+        """Return the words of NEURON's queue, which counts what is put in and taken out."""
+        at = self.queue_address
+        return words_at(at, _QUEUE_WORDS) if at else []
 
     def events(self) -> list[Queued]:
         """Return the events on their way, by time."""

@@ -30,6 +30,7 @@ class Objects:
     _h: Hoc
     _library: ctypes.CDLL
     _reference: int
+    _functions: dict[str, Any]
 
     def symbol(self, name: str) -> Any:
         """Return a function of NEURON's library; OSError where it has none of this name."""
@@ -40,9 +41,10 @@ class Objects:
 
     def function(self, name: str, result: Any, *arguments: Any) -> Any:
         """Return a function with the ctypes of its result and arguments, likewise."""
-        found = self.symbol(name)
-        found.argtypes, found.restype = arguments, result
-        return found
+        if name not in self._functions:
+            found = self._functions[name] = self.symbol(name)
+            found.argtypes, found.restype = arguments, result
+        return self._functions[name]
 
     def address(self, name: str) -> int:
         """Return the address of a variable of NEURON's library, likewise."""

@@ -72,7 +72,7 @@ class Arena:
             return self
         found = Arena(self.dtype)
         found.offset, found._shape, found._size = self.offset, self._shape, self._size
-        found._parts = [self.array.get(self._queue)]
+        found._parts = [values_of(self.array, self._queue)]
         return found
 
     def set(self, name: str, values: np.ndarray) -> None:
