@@ -27,7 +27,9 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     memory, t = model.memory, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
     movable = _movable(imported)
-    events, senders = memory.events(), model.wires.senders
+    # in the order of NEURON's bins, in which the first is found at once
+    events = sorted(memory.events(), key=lambda event: event.bin_order)
+    senders = model.wires.senders
     points = senders.of_points(np.array([event.target for event in events], np.uint64))
     stims = {}
     for event, number in zip(events, points.tolist(), strict=True):

@@ -70,9 +70,10 @@ class Arena:
         """Return a copy on the host, by one transfer; where that is much, this one itself."""
         if self._parts or self._size > _FETCHED:
             return self
-        found = Arena(self.dtype)
-        found.offset, found._shape, found._size = self.offset, self._shape, self._size
-        found._parts = [values_of(self.array, self._queue)]
+        found, whole = Arena(self.dtype), values_of(self.array, self._queue)
+        for name, begin in self.offset.items():
+            size = int(np.prod(self._shape[name]))
+            found.add(name, whole[begin : begin + size].reshape(self._shape[name]))
         return found
 
     def set(self, name: str, values: np.ndarray) -> None:
