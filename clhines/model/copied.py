@@ -154,21 +154,16 @@ class CopiedModel(Model):
         Of one copy.
     secondorder : bool or int
         As given.
-
-    Attributes
-    ----------
-    once : Model
-    copies : int
     """
 
-    once: Model
-    copies: int
+    _once: Model
+    _copies: int
     _network: CopiedNetwork
     _order: object
 
     def __init__(self, network: CopiedNetwork, once: Model, secondorder: object) -> None:
         own, copies, n = vars(self), network.copies, once.forest.num_nodes
-        own["once"], own["copies"], own["_network"], own["_order"] = (
+        own["_once"], own["_copies"], own["_network"], own["_order"] = (
             once, copies, network, secondorder,
         )  # fmt: skip
         own["forest"], own["soma"] = network.forest, network.soma
@@ -185,6 +180,16 @@ class CopiedModel(Model):
             nothing, network.added, once.dt, 0, first, ()
         )
         own["events"] = compiled_events(nothing, network.added, once.dt, first, ())
+
+    @property
+    def once(self) -> Model:
+        """The model of one copy."""
+        return self._once
+
+    @property
+    def copies(self) -> int:
+        """Number of copies."""
+        return self._copies
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
         """Return the numbers of sources of one copy in all copies, copy after copy."""

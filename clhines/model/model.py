@@ -156,6 +156,16 @@ class Model:
     needs: frozenset[str] = frozenset()
 
     @property
+    def once(self) -> Model:
+        """The model of one copy, where this is that of copies which are alike."""
+        return self
+
+    @property
+    def copies(self) -> int:
+        """Number of copies that are alike."""
+        return 1
+
+    @property
     def has_times(self) -> bool:
         """Whether events act at exact times."""
         return "exact_times" in self.needs

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from clhines.checks import as_whole_number
 from clhines.errors import InputError, shown
+from clhines.model.copied import CopiedModel
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.records import Records, clock, last_delivery
@@ -22,7 +23,6 @@ from clhines.neuron.model import Model, read_model
 from clhines.neuron.read.counters import Counters
 from clhines.quantities import as_numbers
 from clhines.simulate.simulation import Simulation
-from clhines.simulate.state.arena_copies import CopiedSteps
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
@@ -190,11 +190,9 @@ def _simulation(
         v_init=v_init,
         **given,  # type: ignore[arg-type]
     )
-    if isinstance(sim.runner, CopiedSteps):
-        one = OneCopy(sim, sim.runner)
-        take_values(one, once)
-        crossed = np.array(once.crossed, np.int64)
-        imported.crossed += sim.runner.model.sources_of(crossed).tolist()
+    if isinstance(sim.model, CopiedModel):
+        take_values(OneCopy(sim, sim.model), once)
+        imported.crossed += sim.model.sources_of(np.array(once.crossed, np.int64)).tolist()
     else:
         take_values(sim, imported)
     return sim, At(imported)

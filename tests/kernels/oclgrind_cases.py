@@ -373,7 +373,7 @@ def blocks_case(queue, dtype):
 
 def tiled_case(queue, dtype):
     """Values and numbers of three copies; the last of seven places is empty."""
-    tiler = Tiler(queue, np.dtype(dtype), 3)
+    tiler = Tiler(queue, np.dtype(dtype), 3, np.array([5, 4, 3, 2, 1, 0, -1]))
     values, whole = np.arange(4, dtype=dtype).reshape(2, 2), cla.zeros(queue, 13, dtype)
     tiler.tile(values, whole, 1, 0)
     tiled = [np.tile(row, 3) for row in values]
@@ -381,16 +381,14 @@ def tiled_case(queue, dtype):
     numbers = cla.zeros(queue, 7, np.int32)
     tiler.tile(np.array([[1, -1]], np.int32), numbers, 1, 10)
     np.testing.assert_array_equal(numbers.get()[1:], [1, -1, 11, -1, 21, -1])
-    gather = cla.to_device(queue, np.array([5, 4, 3, 2, 1, 0, -1], np.int32))
-    found = tiler.packed(np.array([7.0, 9.0]), gather).get()
+    found = tiler.pack(np.array([7.0, 9.0])).get()
     np.testing.assert_array_equal(found[:6], [9, 7, 9, 7, 9, 7])
-    np.testing.assert_array_equal(tiler.places(gather, 6), [5, 4, 3, 2, 1, 0])
     tree = np.array([[-1, 0], [1, -1], [-1, -1]])
-    above, below, _ = (some.get() for some in tiler.neighbours(gather, tree))
+    above, below, _ = (some.get() for some in tiler.neighbours(tree))
     np.testing.assert_array_equal(above, [1, -1, 3, -1, 5, -1, -1])
     np.testing.assert_array_equal(below, [-1, 0, -1, 2, -1, 4, -1])
     active, ints = cla.zeros(queue, 7, np.int32), cla.zeros(queue, 4, np.int32)
-    tiler.find_places(gather, np.array([-1, 0], np.int32), active, ints, 1)
+    tiler.find_places(np.array([-1, 0], np.int32), active, ints, 1)
     np.testing.assert_array_equal(active.get(), [2, -1, 1, -1, 0, -1, -1])
     np.testing.assert_array_equal(ints.get()[1:], [4, 2, 0])
 

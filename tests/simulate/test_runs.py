@@ -12,11 +12,10 @@ from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.arena_epochs import ArenaEpochs
 from clhines.simulate.gpu.epochs import BlockEpochs
 from clhines.simulate.ranks.split import SplitRun
-from clhines.simulate.state.arena_copies import CopiedSteps
 
 PLAYED = [
     *((PartRun, cls) for cls in (Reference, Steps)),
-    *((Run, cls) for cls in (BlockEpochs, CellBlocks, CellEpochs, CopiedSteps, ArenaEpochs)),
+    *((Run, cls) for cls in (BlockEpochs, CellBlocks, CellEpochs, ArenaEpochs)),
     (Run, SplitRun),
 ]
 

@@ -10,15 +10,16 @@ from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123
 from clhines.mechanisms.ir.program import Quantity
+from clhines.model.copied import CopiedModel
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
-from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes
+from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.simulation import Simulation
-from clhines.simulate.state.arena_copies import CopiedSteps
+from clhines.simulate.state.start import started
 
 Arrays = dict[str, np.ndarray]
 
@@ -29,8 +30,8 @@ class OneCopy:
     Parameters
     ----------
     sim : Simulation
-    steps : CopiedSteps
-        Its run.
+    whole : CopiedModel
+        Of all copies.
 
     Attributes
     ----------
@@ -38,13 +39,12 @@ class OneCopy:
         Of one copy.
     """
 
-    def __init__(self, sim: Simulation, steps: CopiedSteps) -> None:
-        self.model = steps.model.once
-        self._sim, self._steps = sim, steps
+    def __init__(self, sim: Simulation, whole: CopiedModel) -> None:
+        self.model, self._sim = whole.once, sim
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what `Simulation.arrays` would be of one copy."""
-        return self._steps.save_once()
+        """Return what `Simulation.arrays` would be of one copy at the start."""
+        return started(self.model, wires_of(self.model))[0].save(self._sim.dtype)
 
     def take_state(self, step: int, arrays: Arrays, unit: float) -> None:
         """Let all copies go on from these."""

@@ -12,7 +12,7 @@ elimination is then mostly of different cells, and does not wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,6 +25,7 @@ from clhines.simulate.cpu.groups import TOGETHER, choose_width, eliminated
 from clhines.simulate.cpu.pivots import class_changes, node_classes
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
+from clhines.simulate.state.arena import NONE, Arena
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,11 +138,12 @@ class Groups(Columns):
         group, lane = np.divmod(self.position[instance], self.width)
         return (group * columns + column) * self.width + lane
 
-    def filled(self, values: list[np.ndarray]) -> np.ndarray:  # type: ignore[override]
-        """Return what arenas have of columns: lines of a group, one after another."""
-        if not values:
-            return np.zeros(0)
-        return np.stack([v[self.source] for v in values], axis=1).reshape(-1)
+    def put(
+        self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
+    ) -> None:
+        """Add a region to an arena: some numbers, then the lines of a group, one after another."""
+        lines = np.stack([v[self.source] for v in values], axis=1) if values else NONE
+        mem.add(name, np.concatenate([before, lines.reshape(-1)]))
 
 
 def make_groups(place: np.ndarray, tiles: Tiles, most: int, twice: bool) -> Groups:

@@ -25,7 +25,6 @@ from clhines.simulate.kinds.layouts import (
     Layout,
     check_room_for_events,
     locations,
-    one_of,
     owner_of,
     read_back,
     spec_of,
@@ -36,6 +35,7 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
+from clhines.simulate.state.copies import chunk_of_all, whole, with_wires
 from clhines.simulate.state.decisions import Decisions
 
 MOST_STEPS = 1024  # whose times are on the device at once
@@ -102,7 +102,9 @@ class StepTimes:
 class ArenaRun(DeviceRun):
     """Advance a model whose variables are in arenas; see `kinds.layouts`.
 
-    The start is worked out on the host, where INITIAL blocks run.
+    The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
+    alike are put on the device when they are needed: until then they are of one copy, and a state
+    of one may be loaded.
 
     Parameters
     ----------
@@ -154,7 +156,7 @@ class ArenaRun(DeviceRun):
         sizes = (1, np.int32), (self.max_spikes, np.int32), (self.max_spikes, self.instant)
         self.events = [cla.zeros(queue, *size) for size in sizes]
         self.wanted: Wanted = tuple(() for _ in model.kinds)
-        self._start(model, Reference(one_of(model), decisions=decisions))
+        self._start(model, Reference(model.once, decisions=decisions))
 
     # -- what engines say ----------------------------------------------------------------------
 
@@ -178,23 +180,23 @@ class ArenaRun(DeviceRun):
 
     def restart(self, model: Model) -> bool:
         """Go to the start of the model with other parameters or `v_init`."""
-        if type(model) is not type(self.model):
+        if max(model.copies, self.model.copies) > 1:  # another network of copies is made
             return False
         self._start(model, Reference(model, self.wires, self.wanted, self._decisions))
         return True
 
     def _start(self, model: Model, host: Reference) -> None:
-        """Go to the start of a model; `host` is there, with it or one of its copies."""
+        """Go to the start of a model; `host` is there, with one of its copies."""
         self.model, self.host = model, host
         self.taken, self._seen = False, 0
         self.grid = self._grid_of(model) if model.has_sums else None
         self.layout = Layout(model)
         self.put_matrix()
-        self.failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
+        self.failed = cla.empty(self.queue, model.forest.num_cells, np.int32)
         self._forget_records()
         self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
         self.recorded_at = self._recorder.begin(0, [], nothing, self.layout.count)
-        self.early: Chunk | None = host.end()
+        self.early: Chunk | None = chunk_of_all(host.end(), model)
         self.build(host.variables)
 
     def _grid_of(self, model: Model) -> Grid:
@@ -204,8 +206,21 @@ class ArenaRun(DeviceRun):
         return Grid(model, self.queue, self.decisions, spikes)
 
     def build(self, variables: Variables) -> None:
-        """Build the kernels, and put all variables on the device."""
+        """Go on from variables, of one copy or of all."""
+        self._waiting: Variables | None = variables
+        if self.model.copies == 1:
+            self.ready()
+
+    def ready(self) -> None:
+        """Build the kernels, and put all variables on the device, if they are not there yet."""
+        if self._waiting is None:
+            return
+        variables, self._waiting = self._waiting, None
+        if variables.model is not self.model:
+            variables = with_wires(variables, self.model, self.wires)
         self.variables = variables
+        copies = self.model.copies if variables.once is not self.model else 1
+        self.failed.set(np.tile(variables.failed, copies).astype(np.int32), self.queue)
         if self.grid is not None:
             self.grid.load(variables.save())
         self.arenas = tables = self.fill(variables)
@@ -252,15 +267,19 @@ class ArenaRun(DeviceRun):
     def want(self, sources: Sequence[Record]) -> None:
         """Have the outputs that are recorded worked out, which takes other kernels."""
         wanted = wanted_outputs(self.model, sources)
-        if wanted == self.wanted:
-            return
-        saved = self.save() if self.taken else None
-        self.wanted = wanted
-        self.host.want(sources)
-        if saved is not None:
-            known = {**self.host.variables.save(), **saved}
-            self.host.variables.load(known)
-        self.build(self.host.variables)
+        if wanted != self.wanted:
+            waiting, saved = self._waiting, None
+            if self.taken:
+                saved = self.save() if waiting is None else waiting.save()
+            self.wanted = wanted
+            self.host.want(sources)
+            self.build(self.host.variables if saved is None else self._with(saved))
+        self.ready()
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps; make room for rows of records."""
+        super().begin(rows, records)
+        self.ready()
 
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
         """Make room for rows of samples, and return where those of each of `sources` are."""
@@ -330,14 +349,18 @@ class ArenaRun(DeviceRun):
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""
+        self.ready()
         return self.v[0].get(self.queue)[self.place[: self.model.forest.num_nodes]]
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        self.ready()
         return np.append(super().weights(), self.arenas["mem"].get("weight").astype(np.float64))
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `Reference` have the same names."""
+        self.ready()
+        self.variables = whole(self.variables)
         found = read_back(self.variables, self.arenas, self.layout)
         if self.grid is not None:
             found |= self.grid.save()
@@ -348,8 +371,15 @@ class ArenaRun(DeviceRun):
         return {**found, "v": self.voltages(), "failed": self.failed.get(self.queue)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
+        """Go on from what `save` gave, or from such arrays of one copy."""
         self.taken, self.early = True, None
-        self.failed.set(saved["failed"].astype(np.int32), self.queue)
-        self.host.load(saved)
-        self.build(self.host.variables)
+        self.host.taken = True
+        self.build(self._with(saved))
+
+    def _with(self, saved: dict[str, np.ndarray]) -> Variables:
+        """Return variables with the values of a state, of one copy or of all."""
+        variables = self.host.variables
+        if len(saved["v"]) != len(variables.v):
+            variables = whole(with_wires(variables, self.model, self.wires))
+        variables.load(saved)
+        return variables

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
-from clhines.model.copied import CopiedModel
 from clhines.model.model import Model
 from clhines.model.needs import EXACT, listed, phrases
 from clhines.plan.methods import METHODS
@@ -23,7 +22,6 @@ from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, split
 from clhines.simulate.ranks.split import SplitRun
-from clhines.simulate.state.arena_copies import CopiedSteps
 from clhines.simulate.state.decisions import Decisions, epoch_steps
 from clhines.solve.solver import Solver
 
@@ -185,8 +183,6 @@ def make_steps(job: Job) -> Steps:
     """Make a run by steps; see `Job`."""
     request, model = job.request, job.model
     options = cast("dict[str, Any]", {**request.options, "method": request.method})
-    if isinstance(model, CopiedModel):
-        return CopiedSteps(model, job.queue, job.dtype, max_spikes=job.max_spikes, **options)
     return Steps(model, job.queue, job.dtype, job.max_spikes, job.decisions, **options)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from clhines.model.model import Model
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits
 from clhines.simulate.engines.arena_run import ArenaRun
-from clhines.simulate.engines.axial import placed_neighbours
+from clhines.simulate.engines.axial import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
@@ -30,6 +31,7 @@ from clhines.simulate.kinds.layouts import (
 )
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.tiled import Tiler
 from clhines.solve.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
@@ -158,53 +160,80 @@ class Steps(ArenaRun):
         self.in_vectors = devices.is_cpu(queue.device)
         whole = decisions.network.forest if decisions is not None else None
         self.solver = _solver_of(model, queue, np.dtype(dtype), method, whole, options)
+        self._tiler = None
+        if model.copies > 1:
+            self._tiler = Tiler(queue, np.dtype(dtype), model.copies, self.solver.plan.gather)
         super().__init__(model, queue, dtype, max_spikes, decisions)
+
+    @cached_property
+    def place(self) -> np.ndarray:  # type: ignore[override]
+        """(n,) int64: of each node among the voltages; nodes of other ranks follow."""
+        gather, n, remote = self.solver.plan.gather, self.model.forest.num_nodes, self._remote
+        found = np.empty(n + remote, np.int64)
+        at = np.flatnonzero(gather >= 0)
+        found[gather[at]], found[n:] = at, len(gather) + np.arange(remote)
+        return found
 
     def put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
-        model, solver = self.model, self.solver
-        self.base_d = model.capacitance_over_dt + model.constant_d
-        d = solver.pack(self.base_d)
-        remote = len(self.model.remote_v)
-        packed = solver.pack(model.v_init).get(self.queue)
-        v = np.append(packed, np.zeros(remote, self.dtype))
-        self.v = [cla.to_device(self.queue, v) for _ in range(2)]
-        gather = solver.plan.gather
+        once, solver, tiler = self.model.once, self.solver, self._tiler
+        self._remote = len(self.model.remote_v)
+        self.base_d = once.capacitance_over_dt + once.constant_d
+        pack = solver.pack if tiler is None else tiler.pack
+        d, gather = pack(self.base_d), solver.plan.gather
         self.places = len(gather)
-        self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
-        self.place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
-        self.place[model.forest.num_nodes :] = self.places + np.arange(remote)
-        places = placed_neighbours(model.forest, gather, self.place)
-        active = np.where(gather < 0, -1, node_numbers(model)[gather]).astype(np.int32)
+        self.v = [self._packed(pack, once.v_init, np.zeros(self._remote)) for _ in range(2)]
+        if tiler is not None:  # which finds the active nodes when the arenas are there
+            beside = tiler.neighbours(neighbours(once.forest))
+            active = cla.empty(self.queue, self.places, np.int32)
+        else:
+            placed = placed_neighbours(once.forest, gather, self.place)
+            beside = [cla.to_device(self.queue, a) for a in placed]
+            number = np.where(gather < 0, -1, node_numbers(once)[gather]).astype(np.int32)
+            active = cla.to_device(self.queue, number)
         self.matrix = Matrix(
-            constant_g=solver.pack(model.constant_g),
-            constant_b=solver.pack(model.constant_b),
-            u=solver.pack(model.u),
+            constant_g=pack(once.constant_g),
+            constant_b=pack(once.constant_b),
+            u=pack(once.u),
             d=d,
             b=cla.zeros_like(d),
             x=cla.zeros_like(d),
-            neighbours={
-                n: cla.to_device(self.queue, a) for n, a in zip(NEIGHBOURS, places, strict=True)
-            },
-            active=cla.to_device(self.queue, active),
+            neighbours=dict(zip(NEIGHBOURS, beside, strict=True)),
+            active=active,
+        )
+
+    def _packed(
+        self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
+    ) -> cla.Array:
+        """Voltages by place, those of nodes of other ranks after them."""
+        packed = pack(v)
+        if not len(remote):
+            return packed
+        return cla.to_device(
+            self.queue, np.append(packed.get(self.queue), remote).astype(self.dtype)
         )
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
-        packed = self.solver.pack(variables.v).get(self.queue)
-        self.v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
-        return self.with_lists(
-            filled_arenas(variables, self.dtype, self.place, self.base_d, instant=self.instant)
+        of_one = variables.once is not self.model
+        tiler, base_d = (self._tiler if of_one else None), self.base_d
+        pack = self.solver.pack if tiler is None else tiler.pack
+        self.v[0] = self._packed(pack, variables.v, variables.remote_v)
+        if not of_one and self.model.copies > 1:
+            base_d = np.tile(base_d, self.model.copies)
+        place = self.place if tiler is None or self.model.pointers else None
+        arenas = filled_arenas(
+            variables, self.dtype, place, base_d, self.layout, self.instant, tiler
         )
-
-    def with_lists(self, arenas: dict[str, Arena]) -> dict[str, Arena]:
-        """Return the arenas with what kernels for several instances at once take, too."""
         if self.in_vectors:
             add_vectors(self.model, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""
+        if self._tiler is not None:
+            number, begin = node_numbers(self.model.once), self.arenas["ints"].offset["place_of"]
+            self._tiler.find_places(number, self.matrix.active, self.ints, begin)
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 

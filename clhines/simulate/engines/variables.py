@@ -101,6 +101,8 @@ class Variables:
 
     Attributes
     ----------
+    once : Model
+        That of nodes and instances: `model`, or one of its copies that are alike.
     v : (n,) float64, mV
     failed : (num_cells,) int32
         1 + the first step after which a voltage was not finite, or 0.
@@ -125,7 +127,7 @@ class Variables:
     """
 
     def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
-        self.model, self.wires = model, wires
+        self.model, self.once, self.wires = model, model, wires
         n = model.forest.num_nodes
         self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
         self.failed = np.zeros(model.forest.num_cells, np.int32)
