@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+Made = Mapping[str, Callable[[], object]]  # attributes that are made when asked for
 _ROUND = 1 << 13  # entries that are worth a copy of their own
 _CHUNK = 1 << 18  # entries that stay in the cache
+
+
+class Deferred:
+    """Base of a class, some of whose attributes are made when they are first asked for.
+
+    Parameters
+    ----------
+    made : mapping of str -> callable without arguments
+        What makes these.
+    **known
+        All other attributes.
+    """
+
+    def __init__(self, made: Made, **known: object) -> None:
+        vars(self).update(known, _made=made)
+
+    def __getattr__(self, name: str) -> Any:
+        made = vars(self).get("_made", {})
+        if name not in made:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        vars(self)[name] = found = made[name]()
+        return found
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:

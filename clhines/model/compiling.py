@@ -12,7 +12,7 @@ from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.model.additions import fields_of
 from clhines.model.constant import ConstantSums
-from clhines.model.copied import CopiedModel, are_alike
+from clhines.model.copied import are_alike, copied_model
 from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
 from clhines.model.model import Model
 from clhines.model.needs import GRID, of_model, of_network
@@ -69,7 +69,7 @@ def compile(
         if np.ndim(v_init) == 0:
             once = compile(network.once, dt, v_init, secondorder, seed)
             if are_alike(network, once):
-                return CopiedModel(network, once, secondorder)
+                return copied_model(network, once, secondorder)
     return _compiled(network, changes, (dt, v_init, secondorder, seed))
 
 

@@ -130,6 +130,12 @@ class Group:
     def __len__(self) -> int:
         return len(self.nodes)
 
+    def freeze(self) -> None:
+        """Let no value of a parameter be changed any more."""
+        for array in self.parameters.values():
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
 
 def values_of(
     network: Owner,

@@ -20,7 +20,7 @@ from clhines.checks import as_array, as_finite, as_indices
 from clhines.errors import InputError
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.additions import Additions, Sources
+from clhines.network.additions import Added, Additions, Sources
 from clhines.network.changes import Changes
 from clhines.network.groups import (
     Group,
@@ -149,10 +149,10 @@ class Network(Additions):
     def freeze(self) -> None:
         """Refuse all changes from now on; done when a `Simulation` has been made."""
         self._frozen = True
-        parameters = [v for group in self._groups for v in group.parameters.values()]
-        for array in (self._threshold, *parameters):
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
+        if isinstance(self._threshold, np.ndarray):
+            self._threshold.setflags(write=False)
+        for group in self._groups:
+            group.freeze()
 
     @property
     def frozen(self) -> bool:
@@ -351,6 +351,10 @@ class Network(Additions):
         self.check_not_frozen("event()")
         self._wiring.check_target(target)
         self._wiring.event(target, index, time, weight)
+
+    def take_all(self, groups: Sequence[Group], added: Added, wiring: Wiring) -> None:
+        """Have these groups and all else in place of what was given."""
+        self._groups, self._added, self._wiring = list(groups), added, wiring
 
     def wiring(self, changes: Changes) -> Wiring:
         """Return the connections and events with what a simulation has changed."""

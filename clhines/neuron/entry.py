@@ -10,7 +10,6 @@ from numpy.typing import DTypeLike
 
 from clhines.checks import as_whole_number
 from clhines.errors import InputError, shown
-from clhines.model.copied import CopiedModel
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.records import Records, clock, last_delivery
@@ -190,9 +189,10 @@ def _simulation(
         v_init=v_init,
         **given,  # type: ignore[arg-type]
     )
-    if isinstance(sim.model, CopiedModel):
-        take_values(OneCopy(sim, sim.model), once)
-        imported.crossed += sim.model.sources_of(np.array(once.crossed, np.int64)).tolist()
+    alike = sim.model.alike
+    if alike is not None:
+        take_values(OneCopy(sim), once)
+        imported.crossed += alike.sources_of(np.array(once.crossed, np.int64)).tolist()
     else:
         take_values(sim, imported)
     return sim, At(imported)

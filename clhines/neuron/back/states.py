@@ -10,7 +10,6 @@ from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123
 from clhines.mechanisms.ir.program import Quantity
-from clhines.model.copied import CopiedModel
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
@@ -30,8 +29,6 @@ class OneCopy:
     Parameters
     ----------
     sim : Simulation
-    whole : CopiedModel
-        Of all copies.
 
     Attributes
     ----------
@@ -39,8 +36,8 @@ class OneCopy:
         Of one copy.
     """
 
-    def __init__(self, sim: Simulation, whole: CopiedModel) -> None:
-        self.model, self._sim = whole.once, sim
+    def __init__(self, sim: Simulation) -> None:
+        self.model, self._sim = sim.model.once, sim
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what `Simulation.arrays` would be of one copy at the start."""

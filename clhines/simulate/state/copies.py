@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from clhines.arrays import in_blocks, offsets, shifted, starts
-from clhines.model.copied import CopiedModel
 from clhines.model.model import Model
 from clhines.model.schema import Field
 from clhines.network.changes import Changes
@@ -138,8 +137,8 @@ def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
 
 def alike(model: Model) -> Copies:
     """Return where the things of one copy are among those of copies that are alike."""
-    assert isinstance(model, CopiedModel)
-    return Copies(model.once, model, model.sources_of_each(), model.connections_of())
+    assert model.alike is not None
+    return Copies(model.once, model, model.alike.sources, model.alike.connections)
 
 
 def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -179,9 +178,8 @@ def whole(variables: Variables) -> Variables:
 
 def chunk_of_all(early: Chunk, model: Model) -> Chunk:
     """Return what was found at the start in all copies, of what was found in one."""
-    if model.copies == 1:
+    if model.alike is None:
         return early
-    assert isinstance(model, CopiedModel)
-    source, failed = model.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
+    source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
     time = np.tile(early.spike_time, model.copies)
     return Chunk.of(time, source, model.dt, failed, early.values)
