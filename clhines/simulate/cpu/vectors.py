@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -39,7 +40,7 @@ from clhines.simulate.cpu.pivots import (
     nodes_in_part,
     variable_nodes,
 )
-from clhines.simulate.engines.cells_run import CellsRun
+from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
 from clhines.simulate.records.sampling import REST, TABLES, Sample, arguments
@@ -104,10 +105,10 @@ class CellEpochSpec(TemplateSpec):
         return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
 
 
-def make(job: Job) -> CellEpochs:
-    """Make a run of epochs; see `Job`."""
+def make(job: Job, lanes: int | None = None) -> CellsRun:
+    """Make a run of epochs, with `lanes` as of `plan_vectors`; see `Job`."""
     job.check("epochs")
-    return CellEpochs.of(job)
+    return CellsRun.of(job, partial(CellEpochs, lanes=lanes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,22 +179,150 @@ def plan_vectors(
     return VectorPlan(blocks, nodes, variable, groups, spec)
 
 
-class CellEpochs(CellsRun):
-    """Advance a model in epochs on a CPU; `lanes` as of `plan_vectors`."""
+class CellEpochs(Cells):
+    """Epochs of cells in vectors, `lanes` as of `plan_vectors`; each block has a work-item."""
 
-    def __init__(self, *given: Any, lanes: int | None = None) -> None:
-        super().__init__(*given)
-        model, device = self.model, self.queue.device
-        self.plan = plan_vectors(model, self.decisions, device, self.limits, self.dtype, lanes)
-        node, variable = self.plan.nodes.node, self.plan.variable
-        self.pivots = ConstantPivots(model, node, variable, self.queue, self.dtype)
-        self._launch = _Launch(self, self.plan, self.pivots)
+    def __init__(self, run: CellsRun, lanes: int | None = None) -> None:
+        model, queue, dtype = run.model, run.queue, run.dtype
+        decided = run.decisions, queue.device, run.limits
+        self.plan = plan = plan_vectors(model, *decided, dtype, lanes)
+        self._run, self._spec = run, plan.spec
+        self.pivots = ConstantPivots(model, plan.nodes.node, plan.variable, queue, dtype)
+        self._parameters = list[tuple[cla.Array, cla.Array]]()  # of all instances, and of each
+        self._v = self._by_node(model.v_init)
+        self._table, none = self._block_table(), self._put(np.zeros(1, np.int32))
+        self._recorded: list[program.Argument]
+        self._recorded = [self._put(self._table), np.int32(0), none, none, none]
+        recorded = dict(zip(_RECORDS, self._recorded, strict=True))
+        self._given = {**self._of_nodes(), **self._of_events(), **recorded}
+        for k, kind in enumerate(model.kinds):
+            self._given |= {f"{name}_{k}": a for name, a in self._of_kind(k, kind).items()}
+        self._kernel = self._bound([])
+
+    # -- device --------------------------------------------------------------------------------
+
+    def _block_table(self) -> np.ndarray:
+        """(num_blocks, ...) int32: what each block has, in columns; of kinds, their groups."""
+        blocks, pattern = self.plan.blocks, self.plan.blocks.pattern
+        slot = self.plan.nodes.block_place[:-1] // blocks.lanes
+        sizes, constant = blocks.sizes[pattern], blocks.constant[pattern]
+        variable, none = starts((sizes - constant).astype(np.int64)), np.zeros_like(slot)
+        columns = [slot, sizes, constant, blocks.first[pattern], variable, none, none]
+        columns += [blocks.first_row[:-1], np.diff(blocks.first_row)]
+        columns += [c for g in self.plan.groups for c in (g.first[:-1], g.first[1:])]
+        return np.stack(columns, axis=1).astype(np.int32)
+
+    def _of_nodes(self) -> dict[str, program.Argument]:
+        """Put all numbers of nodes into blocks on the device."""
+        run, model, blocks, by_node = self._run, self._run.model, self.plan.blocks, self._by_node
+        constant_g, constant_b, base_d, inverse = self.pivots.arrays
+        window = max(1, blocks.count * self._spec.window * blocks.lanes)
+        return {
+            "parents": self._put(blocks.parent.astype(np.int32)),
+            "constant_gs": constant_g, "constant_bs": constant_b, "inverses": inverse,
+            "vs": self._v, "bs": by_node(np.zeros(model.forest.num_nodes)),
+            "xs": cla.zeros(run.queue, window, run.dtype), "us": by_node(model.u),
+            "base_ds": base_d, "ds": base_d.copy(), "fs": cla.zeros_like(base_d),
+        }  # fmt: skip
+
+    def _of_events(self) -> dict[str, program.Argument]:
+        """Return arguments of time, cells and events."""
+        run, model, num, real = self._run, self._run.model, np.int32, self._run.dtype.type
+        spikes, grid = run.grid.spikes, run.grid
+        return {
+            "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
+            "cells": self._put(self.plan.blocks.cells.astype(num)),
+            "threshold": self._put(model.threshold.astype(real)),
+            "failed": run.failed, "capacity": num(run.max_spikes),
+            "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
+            "num_targets": num(model.num_targets), "slots": num(grid.slots),
+            "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
+            "incoming": grid.incoming, **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
+        }  # fmt: skip
+
+    def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
+        """Put a kind into groups on the device; names are without the kind's number."""
+        dtype, put, groups, num = self._run.dtype, self._put, self.plan.groups[k], np.int32
+        parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
+        single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
+        instance = groups.source
+        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
+            np.zeros(instance.shape)
+        ]
+        ones, others = put(np.array(single, dtype)), put(np.stack(given, axis=1).astype(dtype))
+        self._parameters.append((ones, others))
+        length = max(1, len(kind.mechanism.states)) * instance.size
+        first = self.plan.nodes.block_place[:-1].repeat(np.diff(groups.first))
+        place = groups.place - first[:, None]
+        return {
+            "count": num(kind.count), "target": num(kind.first_target),
+            "number": num(kind.first_instance), "member": put(groups.member.astype(num)),
+            "place": put(place.astype(num)),
+            "run": put(np.where(groups.side_by_side, place[:, 0], -1).astype(num)),
+            "parameters": ones, "given": others,
+            "factor": put(kind.factor[instance].astype(dtype)),
+            "states": self._run.states.of_kinds[k],
+            "held": cla.zeros(self._run.queue, length, dtype),
+        }  # fmt: skip
+
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self._run.queue, np.ascontiguousarray(a.reshape(-1)))
+
+    def _by_node(self, a: np.ndarray) -> cla.Array:
+        """(n,) values of nodes on the device, by slot and lane."""
+        return self._put(a[self.plan.nodes.node].astype(self._run.dtype))
+
+    def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
+        """Return the kernel with its arguments, of which `advance` changes some."""
+        self._spec = spec = replace(self._spec, samples=bool(samples))
+        more = dict(zip((p.name for p in spec.of_samples), samples, strict=True))
+        built = program.build(self._run.queue.context, spec)
+        return program.bind(built, spec, "epoch", {**self._given, **more}, _CHANGES)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
+        """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
+        model, at = self._run.model, self.plan.nodes
+        column = np.append(np.arange(len(nodes)), ~np.arange(model.num_extra))
+        nodes = np.append(nodes, model.sources.detector_node[len(model.soma) :])
+        place = at.place[nodes]
+        block = at.block[place // self.plan.blocks.lanes]
+        order = np.argsort(block, kind="stable")
+        counts = np.bincount(block, minlength=len(self._table))
+        self._table[:, 6] = np.cumsum(counts)
+        self._table[:, 5] = self._table[:, 6] - counts
+        slot = place - at.block_place[block]
+        given = [slot[order], column[order]] if len(nodes) else [np.zeros(1), np.zeros(1)]
+        lists = [self._put(a.astype(np.int32)) for a in given]
+        self._recorded = [self._put(self._table), np.int32(rows.shape[1]), *lists, rows]
+
+    def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
+        """Record states and currents from now on; see `Sampling`."""
+        if samples or self._spec.samples:
+            sizes = [len(groups.member) for groups in self.plan.groups]
+            given = (self._run.queue, samples, sizes, self._by_group, rows)
+            self._kernel = self._bound(arguments(*given) if samples else [])
+
+    def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Group and lane of instances of a kind."""
+        groups = self.plan.groups[k]
+        return np.divmod(groups.position[instance], groups.width)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def launch(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        self._kernel.change(np.int32(first), np.int32(count), np.int32(row), *self._recorded)
+        self._kernel.launch(self._run.queue, len(self._table), 1)
+
+    # -- values --------------------------------------------------------------------------------
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are."""
-        kind, groups = self.model.kinds[k], self.plan.groups[k]
+        kind, groups = self._run.model.kinds[k], self.plan.groups[k]
         single, index = place_of(kind, name)
-        ones, given = self._launch.parameters[k]
+        ones, given = self._parameters[k]
         if single:
             return [Storage(ones, index)]
         number = sum(np.ndim(v) > 0 for v in kind.parameters.values())
@@ -212,161 +341,13 @@ class CellEpochs(CellsRun):
 
     def voltage_arrays(self) -> list[cla.Array]:
         """Arrays on the device that `set_voltages` sets."""
-        return [self._launch.v]
-
-    def set_records(self, nodes: np.ndarray) -> None:
-        """Record the voltages of `nodes`, (r,) natural."""
-        self._launch.set_records(nodes)
-
-    def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
-        """Record states and currents from now on; see `Sampling`."""
-        sizes = [len(groups.member) for groups in self.plan.groups]
-        given = (self.queue, samples, sizes, self._by_group, sampled)
-        self._launch.bind(arguments(*given) if samples else [])
-
-    def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Group and lane of instances of a kind."""
-        groups = self.plan.groups[k]
-        return np.divmod(groups.position[instance], groups.width)
-
-    def launch(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self._launch.advance(first, count, row)
+        return [self._v]
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""
-        return self._launch.v.get(self.queue)[self.plan.nodes.place]
+        return self._v.get(self._run.queue)[self.plan.nodes.place]
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) mV in natural order."""
-        values = np.asarray(v)[self.plan.nodes.node].astype(self.dtype)
-        self._launch.v.set(values.reshape(-1), self.queue)
-
-
-class _Launch:
-    """The blocks of a plan on the device, and the kernel that advances them.
-
-    Attributes
-    ----------
-    v : (places,) real
-    parameters : list of pairs of arrays
-        Of each kind those that are one number for all instances, and the others by group.
-    """
-
-    def __init__(self, run: CellEpochs, plan: VectorPlan, pivots: ConstantPivots) -> None:
-        self._run, self._plan, self._spec = run, plan, plan.spec
-        self.parameters = list[tuple[cla.Array, cla.Array]]()
-        self.v = self._by_node(run.model.v_init)
-        self._table, none = self._block_table(), self._put(np.zeros(1, np.int32))
-        self._recorded: list[program.Argument]
-        self._recorded = [self._put(self._table), np.int32(0), none, none, run.record_v]
-        recorded = dict(zip(_RECORDS, self._recorded, strict=True))
-        self._given = {**self._of_nodes(pivots), **self._of_events(), **recorded}
-        for k, kind in enumerate(run.model.kinds):
-            self._given |= {f"{name}_{k}": a for name, a in self._of_kind(k, kind).items()}
-        self._kernel = self._bound([])
-
-    def _block_table(self) -> np.ndarray:
-        """(num_blocks, ...) int32: what each block has, in columns; of kinds, their groups."""
-        blocks, pattern = self._plan.blocks, self._plan.blocks.pattern
-        slot = self._plan.nodes.block_place[:-1] // blocks.lanes
-        sizes, constant = blocks.sizes[pattern], blocks.constant[pattern]
-        variable, none = starts((sizes - constant).astype(np.int64)), np.zeros_like(slot)
-        columns = [slot, sizes, constant, blocks.first[pattern], variable, none, none]
-        columns += [blocks.first_row[:-1], np.diff(blocks.first_row)]
-        columns += [c for g in self._plan.groups for c in (g.first[:-1], g.first[1:])]
-        return np.stack(columns, axis=1).astype(np.int32)
-
-    def _of_nodes(self, pivots: ConstantPivots) -> dict[str, program.Argument]:
-        """Put all numbers of nodes into blocks on the device."""
-        run, model, blocks, by_node = self._run, self._run.model, self._plan.blocks, self._by_node
-        constant_g, constant_b, base_d, inverse = pivots.arrays
-        window = max(1, blocks.count * self._spec.window * blocks.lanes)
-        return {
-            "parents": self._put(blocks.parent.astype(np.int32)),
-            "constant_gs": constant_g, "constant_bs": constant_b, "inverses": inverse,
-            "vs": self.v, "bs": by_node(np.zeros(model.forest.num_nodes)),
-            "xs": cla.zeros(run.queue, window, run.dtype), "us": by_node(model.u),
-            "base_ds": base_d, "ds": base_d.copy(), "fs": cla.zeros_like(base_d),
-        }  # fmt: skip
-
-    def _of_events(self) -> dict[str, program.Argument]:
-        """Return arguments of time, cells and events."""
-        run, model, num, real = self._run, self._run.model, np.int32, self._run.dtype.type
-        spikes, grid = run.spikes, run.grid
-        return {
-            "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
-            "cells": self._put(self._plan.blocks.cells.astype(num)),
-            "threshold": self._put(model.threshold.astype(real)),
-            "failed": run.failed, "capacity": num(run.max_spikes),
-            "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
-            "num_targets": num(model.num_targets), "slots": num(grid.slots),
-            "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
-            "incoming": grid.incoming, **dict(zip(_DETECTORS, run.detectors, strict=False)),
-        }  # fmt: skip
-
-    def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
-        """Put a kind into groups on the device; names are without the kind's number."""
-        dtype, put, groups, num = self._run.dtype, self._put, self._plan.groups[k], np.int32
-        parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
-        single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
-        instance = groups.source
-        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
-            np.zeros(instance.shape)
-        ]
-        ones, others = put(np.array(single, dtype)), put(np.stack(given, axis=1).astype(dtype))
-        self.parameters.append((ones, others))
-        length = max(1, len(kind.mechanism.states)) * instance.size
-        first = self._plan.nodes.block_place[:-1].repeat(np.diff(groups.first))
-        place = groups.place - first[:, None]
-        return {
-            "count": num(kind.count), "target": num(kind.first_target),
-            "number": num(kind.first_instance), "member": put(groups.member.astype(num)),
-            "place": put(place.astype(num)),
-            "run": put(np.where(groups.side_by_side, place[:, 0], -1).astype(num)),
-            "parameters": ones, "given": others,
-            "factor": put(kind.factor[instance].astype(dtype)), "states": self._run.states[k],
-            "held": cla.zeros(self._run.queue, length, dtype),
-        }  # fmt: skip
-
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self._run.queue, np.ascontiguousarray(a.reshape(-1)))
-
-    def _by_node(self, a: np.ndarray) -> cla.Array:
-        """(n,) values of nodes on the device, by slot and lane."""
-        return self._put(a[self._plan.nodes.node].astype(self._run.dtype))
-
-    def bind(self, samples: list[cla.Array | np.int32]) -> None:
-        """Take the arguments for samples; none: record no states and currents."""
-        if samples or self._spec.samples:
-            self._kernel = self._bound(samples)
-
-    def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
-        """Return the kernel with its arguments, of which `advance` changes some."""
-        self._spec = spec = replace(self._spec, samples=bool(samples))
-        more = dict(zip((p.name for p in spec.of_samples), samples, strict=True))
-        built = program.build(self._run.queue.context, spec)
-        return program.bind(built, spec, "epoch", {**self._given, **more}, _CHANGES)
-
-    def set_records(self, nodes: np.ndarray) -> None:
-        """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
-        model, at = self._run.model, self._plan.nodes
-        lanes = self._plan.blocks.lanes
-        column = np.append(np.arange(len(nodes)), ~np.arange(model.num_extra))
-        nodes = np.append(nodes, model.sources.detector_node[len(model.soma) :])
-        place = at.place[nodes]
-        block = at.block[place // lanes]
-        order = np.argsort(block, kind="stable")
-        counts = np.bincount(block, minlength=len(self._table))
-        self._table[:, 6] = np.cumsum(counts)
-        self._table[:, 5] = self._table[:, 6] - counts
-        slot = place - at.block_place[block]
-        given = [slot[order], column[order]] if len(nodes) else [np.zeros(1), np.zeros(1)]
-        lists = [self._put(a.astype(np.int32)) for a in given]
-        record_v = self._run.record_v
-        self._recorded = [self._put(self._table), np.int32(record_v.shape[1]), *lists, record_v]
-
-    def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps; see `CellEpochs.launch`."""
-        self._kernel.change(np.int32(first), np.int32(count), np.int32(row), *self._recorded)
-        self._kernel.launch(self._run.queue, len(self._table), 1)
+        values = np.asarray(v)[self.plan.nodes.node].astype(self._run.dtype)
+        self._v.set(values.reshape(-1), self._run.queue)
