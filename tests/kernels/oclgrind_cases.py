@@ -29,9 +29,9 @@ from clhines.network.plasticity import STDP
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
 from clhines.simulate.cpu import blocks as cell_blocks
+from clhines.simulate.cpu import vectors
 from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, work_of
-from clhines.simulate.cpu.vectors import CellEpochs
 from clhines.simulate.engines import choose, steps
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
@@ -288,12 +288,12 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     if lanes:
         of_blocks = engine in ("blocks", "lists")
         lists = True if engine == "lists" else None
-        make = partial(CellEpochs.of, lanes=lanes)
+        make = partial(vectors.make, lanes=lanes)
         if of_blocks:
             make = blocks(Limits(), units=lanes, by_node=lists)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine=make)
     if engine in ("blocks", "lists"):
-        assert sim.runner.launches[0].spec.constant == constant
+        assert sim.runner.cells.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
     sim.record("i", channel, [1, 0])

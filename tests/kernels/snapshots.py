@@ -29,8 +29,9 @@ from clhines.model import compile
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.blocks import CellBlocksSpec, level_ions
+from clhines.simulate.cpu.blocks import CellBlocksSpec
 from clhines.simulate.cpu.plan import blocks_of, work_of
+from clhines.simulate.cpu.tables import level_ions
 from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery

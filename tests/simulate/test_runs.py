@@ -5,17 +5,16 @@ import inspect
 import pytest
 
 from clhines.simulate.cpu.blocks import CellBlocks
-from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.cells_run import CellsRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import PartRun, Run
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.arena_epochs import ArenaEpochs
-from clhines.simulate.gpu.epochs import BlockEpochs
 from clhines.simulate.ranks.split import SplitRun
 
 PLAYED = [
     *((PartRun, cls) for cls in (Reference, Steps)),
-    *((Run, cls) for cls in (BlockEpochs, CellBlocks, CellEpochs, ArenaEpochs)),
+    *((Run, cls) for cls in (CellsRun, CellBlocks, ArenaEpochs)),
     (Run, SplitRun),
 ]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.simulate.cpu.tiles import Groups
+from clhines.simulate.cpu.groups import Groups
 from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, result_of
 
 

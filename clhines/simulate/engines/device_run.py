@@ -75,8 +75,6 @@ class DeviceRun(ABC):
         self.limits = trust.limits(queue.device, self.family, dtype)
         self.max_spikes = max_spikes
         self._decisions = decisions
-        timed = cl.command_queue_properties.PROFILING_ENABLE
-        self._timed = bool(queue.properties & timed)
         self._forget_records()
 
     @property
@@ -157,7 +155,8 @@ class DeviceRun(ABC):
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""
-        return cl.enqueue_marker(self.queue) if self._timed else time.perf_counter()
+        timed = self.queue.properties & cl.command_queue_properties.PROFILING_ENABLE
+        return cl.enqueue_marker(self.queue) if timed else time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and return the times at which the queue reached the marks, s."""

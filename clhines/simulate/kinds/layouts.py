@@ -245,12 +245,21 @@ def _add_kind(
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
     """Add what only vectors need: lists by active node, and room for v, d and b there."""
-    nodes, ints = active_nodes(model), arenas["ints"]
+    layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
-        arenas["mem"].add(name, np.zeros(len(nodes)))
-    ints.add("first_cell", np.searchsorted(model.soma, np.append(nodes, model.forest.num_nodes)))
-    ints.add("soma_of", np.searchsorted(nodes, model.soma))
-    ints.add("detector_at", np.searchsorted(nodes, np.sort(model.sources.detector_node)))
+        arenas["mem"].add(name, np.zeros(layout.count))
+    add_cells(model, layout, arenas["ints"])
+
+
+def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) -> None:
+    """Add somas and detectors by node; `numbers`: of the cells too, which do not ascend."""
+    soma = layout.number(model.soma)
+    order = np.argsort(soma, kind="stable")
+    ints.add("first_cell", layout.first(soma[order]))
+    ints.add("soma_of", soma[order])
+    if numbers:
+        ints.add("cell_of", order)
+    ints.add("detector_at", np.sort(layout.number(model.sources.detector_node)))
 
 
 def add_detectors(variables: Variables, arenas: tuple[Arena, Arena], layout: Layout) -> None:

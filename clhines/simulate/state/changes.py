@@ -35,7 +35,7 @@ class DeviceChanges:
         check_range(kind.mechanism.name, name, value, dtype)
         if self._spread is None:
             self._spread = Spread(self.queue, dtype, self.model)
-        found = self.run.storage(k, name)
+        found = self.run.cells.storage(k, name)
         alone = len(own) == kind.count
         good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in found)
         if not found or not good:
@@ -46,7 +46,7 @@ class DeviceChanges:
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
-        return self.run.set_constants(d, b, g)
+        return self.run.cells.set_constants(d, b, g)
 
     def set_weights(self, weight: np.ndarray) -> bool:
         """Take other weights of all connections, if the integers in which they are kept do."""
@@ -64,7 +64,8 @@ class DeviceChanges:
 
     def keep_start(self) -> None:
         """Remember what the run has now as its state at the start."""
-        arrays = [*self.run.states, *self.run.detectors[:1], *self.run.voltage_arrays()]
+        states = self.run.states
+        arrays = [*states.of_kinds, *states.detectors[:1], *self.run.cells.voltage_arrays()]
         self._start = [(array, array.copy(self.queue)) for array in arrays]
 
     def reset(self) -> bool:
