@@ -365,7 +365,7 @@ def blocks_case(queue, dtype):
     finally:
         choose.devices = steps.devices = devices
         cell_blocks.plan_blocks = planned
-    assert isinstance(sim.runner, CellBlocks)
+    assert isinstance(sim.runner.kernels, CellBlocks)
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
     found = sim.run(0.3)
     assert all(np.isfinite(found[k]).all() for k in number)

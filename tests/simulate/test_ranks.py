@@ -27,6 +27,7 @@ from clhines.model import compile
 from clhines.model.model import Model
 from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.cells_run import CellsRun
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.epochs import BlockEpochs
@@ -185,7 +186,7 @@ def voltages(model: Model, queue, dtype, executor, decisions=None):
     elif executor == "cells":
         run = CellsRun(*given, CellEpochs, *more)
     else:
-        run = Steps(*given, decisions=decisions)
+        run = ArenaRun(*given, partial(Steps, decisions=decisions), decisions=decisions)
     run.begin(60, [])
     for first in range(0, 60, 20):
         run.advance(first, 20, first)

@@ -4,18 +4,15 @@ import inspect
 
 import pytest
 
-from clhines.simulate.cpu.blocks import CellBlocks
+from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.cells_run import CellsRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import PartRun, Run
-from clhines.simulate.engines.steps import Steps
-from clhines.simulate.gpu.arena_epochs import ArenaEpochs
 from clhines.simulate.ranks.split import SplitRun
 
 PLAYED = [
-    *((PartRun, cls) for cls in (Reference, Steps)),
-    *((Run, cls) for cls in (CellsRun, CellBlocks, ArenaEpochs)),
-    (Run, SplitRun),
+    *((PartRun, cls) for cls in (Reference, ArenaRun)),
+    *((Run, cls) for cls in (CellsRun, SplitRun)),
 ]
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
-import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
@@ -23,7 +23,7 @@ from clhines.simulate.cpu.kinds import GroupedKind
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
 from clhines.simulate.cpu.tables import BlockTables, level_ions
 from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
-from clhines.simulate.engines.arena_run import ArenaRun
+from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import wires_of
@@ -144,7 +144,7 @@ class CellBlocksSpec(ArenaSpec):
         return f"{short} == 2 ? event_shown : {super().counts(short)}"
 
 
-def make(job: Job) -> CellBlocks:
+def make(job: Job) -> ArenaRun:
     """Make a run by blocks; see `Job`."""
     model = job.model
     units = devices.limits(job.queue.device).compute_units
@@ -153,32 +153,23 @@ def make(job: Job) -> CellBlocks:
         raise InputError("steps are expected to be faster")
     job.check("blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
-    return CellBlocks(model, blocks, job.queue, job.dtype, job.max_spikes)
+    kernels = partial(CellBlocks, blocks=blocks)
+    return ArenaRun(model, job.queue, job.dtype, kernels, job.max_spikes, family=CellBlocks.family)
 
 
-class CellBlocks(ArenaRun):
-    """Advance a model with exact times by blocks of whole cells on a CPU; see `engines.run.Run`.
-
-    `max_spikes` are those that one chunk may have.
-    """
+class CellBlocks(ArenaKernels):
+    """Advance a model with exact times by blocks of whole cells on a CPU."""
 
     in_vectors, family = True, "blocks"
     layout: BlockLayout
 
-    def __init__(
-        self,
-        model: Model,
-        blocks: Blocks,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
-        max_spikes: int | None = None,
-    ) -> None:
+    def __init__(self, run: ArenaRun, blocks: Blocks) -> None:
+        super().__init__(run)
         self.blocks = blocks
-        super().__init__(model, queue, dtype, max_spikes)
 
     def put_matrix(self) -> None:
         """Put what does not change on the device, by place."""
-        model, most = self.model, self.limits.vector_bytes // self.dtype.itemsize
+        model, most = self.model, self.run.limits.vector_bytes // self.dtype.itemsize
         twice = takes_twice(most, self.dtype.itemsize)
         self.layout = BlockLayout(model, make_tiles(model, self.blocks, most), most, twice)
         self.place = self.layout.number(np.arange(self.layout.count))
@@ -206,34 +197,33 @@ class CellBlocks(ArenaRun):
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels."""
-        level = tuple(level_ions(self.variables))
+        level = tuple(level_ions(self.run.variables))
         spec = CellBlocksSpec.of(spec, self.model, self.layout, level)
         self._given["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self.times.forget()
-        recorded, sources = self.recorded_at, self.reducers.sources
+        self.run.times.forget()
+        recorded, sources = self.run.recorded_at, self.run.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
-        tables = BlockTables(self.blocks, self.layout, self.variables)
+        tables = BlockTables(self.blocks, self.layout, self.run.variables)
         lists = tables.of_records(at[: int(recorded["num_v"])], sources)
         given = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
             **{name: cla.to_device(self.queue, values) for name, values in lists.items()},
-            **self._given, **self.arguments,
+            **self._given, **self.run.arguments,
         }  # fmt: skip
         publish = program.bind(*self._built, "publish", given, ("first_time",))
         self._kernels = publish, program.bind(*self._built, "advance", given, _CHANGES)
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self.begin_advance(first, count, row)
-        self.times.put(first, count)
+        self.run.times.put(first, count)
         publish, advance = self._kernels
         for done in range(0, count, self.blocks.epoch):
             some = min(self.blocks.epoch, count - done)
-            numbers = first + done, some, first + done - self.times.steps.start, row + done
+            numbers = first + done, some, first + done - self.run.times.steps.start, row + done
             advance.change(*map(np.int32, numbers))
             if self.blocks.crossing.any():
                 publish.change(np.int32(numbers[2]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from itertools import pairwise
@@ -15,6 +16,7 @@ from clhines.errors import BuildError, DeviceError, InputError, meant, shown, wa
 from clhines.model.model import Model
 from clhines.model.needs import EXACT, listed, phrases
 from clhines.plan.methods import METHODS
+from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
@@ -179,11 +181,12 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     return job.of_user(), "custom"
 
 
-def make_steps(job: Job) -> Steps:
+def make_steps(job: Job) -> ArenaRun:
     """Make a run by steps; see `Job`."""
     request, model = job.request, job.model
     options = cast("dict[str, Any]", {**request.options, "method": request.method})
-    return Steps(model, job.queue, job.dtype, job.max_spikes, job.decisions, **options)
+    kernels = partial(Steps, decisions=job.decisions, **options)
+    return ArenaRun(model, job.queue, job.dtype, kernels, job.max_spikes, job.decisions)
 
 
 def make_reference(job: Job) -> Reference:

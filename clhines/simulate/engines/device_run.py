@@ -57,7 +57,7 @@ class DeviceRun(ABC):
         See `Chunk`.
     """
 
-    family: ClassVar[str]
+    family: str
     in_place: ClassVar[bool] = False
     max_steps: int
     grid: Grid | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -18,11 +19,12 @@ from clhines.forest import Forest
 from clhines.model.model import Model
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits
-from clhines.simulate.engines.arena_run import ArenaRun
+from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.axial import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
+    Layout,
     add_vectors,
     filled_arenas,
     loose_targets,
@@ -129,15 +131,13 @@ class Matrix:
         return own | self.neighbours
 
 
-class Steps(ArenaRun):
-    """Advance a model with a solver, in the order of its plan; see `engines.run.Run`.
+class Steps(ArenaKernels):
+    """Advance a model with a solver, in the order of its plan.
 
     Parameters
     ----------
-    model : Model
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    max_spikes, decisions
+    run : ArenaRun
+    decisions : Decisions, optional
         As of `ArenaRun`.
     method : str
         Of the solver.
@@ -145,30 +145,27 @@ class Steps(ArenaRun):
         Of the solver.
     """
 
-    family = "steps"
-
     def __init__(
         self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
-        max_spikes: int | None = None,
+        run: ArenaRun,
         decisions: Decisions | None = None,
         method: str = "auto",
         **options: Any,
     ) -> None:
-        self.in_vectors = devices.is_cpu(queue.device)
+        super().__init__(run)
+        self.in_vectors = devices.is_cpu(run.queue.device)
         whole = decisions.network.forest if decisions is not None else None
-        self.solver = _solver_of(model, queue, np.dtype(dtype), method, whole, options)
+        self.solver = _solver_of(run.model, run.queue, run.dtype, method, whole, options)
         self._tiler = None
-        if model.copies > 1:
-            self._tiler = Tiler(queue, np.dtype(dtype), model.copies, self.solver.plan.gather)
-        super().__init__(model, queue, dtype, max_spikes, decisions)
+        if run.model.copies > 1:
+            gather = self.solver.plan.gather
+            self._tiler = Tiler(run.queue, run.dtype, run.model.copies, gather)
 
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
         """(n,) int64: of each node among the voltages; nodes of other ranks follow."""
-        gather, n, remote = self.solver.plan.gather, self.model.forest.num_nodes, self._remote
+        gather, n = self.solver.plan.gather, self.model.forest.num_nodes
+        remote = len(self.model.remote_v)
         found = np.empty(n + remote, np.int64)
         at = np.flatnonzero(gather >= 0)
         found[gather[at]], found[n:] = at, len(gather) + np.arange(remote)
@@ -177,12 +174,11 @@ class Steps(ArenaRun):
     def put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
         once, solver, tiler = self.model.once, self.solver, self._tiler
-        self._remote = len(self.model.remote_v)
-        self.base_d = once.capacitance_over_dt + once.constant_d
         pack = solver.pack if tiler is None else tiler.pack
-        d, gather = pack(self.base_d), solver.plan.gather
-        self.places = len(gather)
-        self.v = [self._packed(pack, once.v_init, np.zeros(self._remote)) for _ in range(2)]
+        d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
+        self.layout, self.places = Layout(self.model), len(gather)
+        remote = np.zeros(len(self.model.remote_v))
+        self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
         if tiler is not None:  # which finds the active nodes when the arenas are there
             beside = tiler.neighbours(neighbours(once.forest))
             active = cla.empty(self.queue, self.places, np.int32)
@@ -216,14 +212,13 @@ class Steps(ArenaRun):
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
         of_one = variables.once is not self.model
-        tiler, base_d = (self._tiler if of_one else None), self.base_d
+        tiler, once = (self._tiler if of_one else None), variables.once
         pack = self.solver.pack if tiler is None else tiler.pack
         self.v[0] = self._packed(pack, variables.v, variables.remote_v)
-        if not of_one and self.model.copies > 1:
-            base_d = np.tile(base_d, self.model.copies)
+        base_d = once.capacitance_over_dt + once.constant_d
         place = self.place if tiler is None or self.model.pointers else None
         arenas = filled_arenas(
-            variables, self.dtype, place, base_d, self.layout, self.instant, tiler
+            variables, self.dtype, place, base_d, self.layout, self.run.instant, tiler
         )
         if self.in_vectors:
             add_vectors(self.model, arenas)
@@ -232,23 +227,22 @@ class Steps(ArenaRun):
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""
         if self._tiler is not None:
-            number, begin = node_numbers(self.model.once), self.arenas["ints"].offset["place_of"]
-            self._tiler.find_places(number, self.matrix.active, self.ints, begin)
+            begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix.active
+            self._tiler.find_places(node_numbers(self.model.once), active, self.run.ints, begin)
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self._emitters = sum(len(s) for s in self.model.sources.emitted.values())
-        self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
-        self.times.forget()
+        emitters = sum(len(s) for s in self.model.sources.emitted.values())
+        self.run.times.forget()
         num = np.int32
         self._given = {
-            "num_places": num(self.places), "num_emitters": num(self._emitters),
-            "first_item": num(0), "num_items": num(0), "step_state": self.times.state,
+            "num_places": num(self.places), "num_emitters": num(emitters),
+            "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix.arguments(),
-            "at": self._at, "num_taken": num(0), "source": self._at, "time": self.clock,
-            **self.arguments,
+            "at": self._at, "num_taken": num(0), "source": self._at, "time": self.run.clock,
+            **self.run.arguments,
         }  # fmt: skip
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
         self._take = bound(
@@ -260,24 +254,24 @@ class Steps(ArenaRun):
         spec, before = self._built[1], list[Bound]()
         given = {**self._given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
-            for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
+            layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
+            for first, end in pairwise(layers):
                 some = {**given, "first_item": np.int32(first), "num_items": np.int32(end - first)}
                 before.append(bound(self.queue, self._built, "events", some, end - first))
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
-            most = BLOCKS_PER_UNIT * self.limits.compute_units
+            most = BLOCKS_PER_UNIT * self.run.limits.compute_units
             items = [max(1, min(num_active(self.model) // LEAST_NODES, most))] * 2
             given["num_items"] = np.int32(items[0])
         else:
-            others = self._emitters + int(self.recorded_at["num_v"]) + 1
-            items = [self.places + n for n in (len(loose_targets(self.variables)), others)]
+            others = int(given["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
+            items = [self.places + n for n in (len(loose_targets(self.run.variables)), others)]
         before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
         return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self.begin_advance(first, count, row)
-        self.times.count_from(first, row, count)
+        self.run.times.count_from(first, row, count)
         m = self.matrix
         for _ in range(count):
             before, finish = self._launches[0]
@@ -288,20 +282,8 @@ class Steps(ArenaRun):
             self.v.reverse()
             self._launches.reverse()
 
-    # -- other ranks ---------------------------------------------------------------------------
-
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
-        if len(source):
-            whose = cla.to_device(self.queue, source.astype(np.int32))
-            when = cla.to_device(self.queue, time)
-            self._take.launch(self.queue, np.int32(len(source)), whose, when)
-
-    def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        """Wait, and return the voltages of nodes."""
-        return self.v[0].get(self.queue)[self.place[node]]
-
-    def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages of nodes of other ranks."""
-        if len(v):
-            self.v[0][self.places :].set(v.astype(self.dtype), self.queue)
+        whose = cla.to_device(self.queue, source.astype(np.int32))
+        when = cla.to_device(self.queue, time)
+        self._take.launch(self.queue, np.int32(len(source)), whose, when)
