@@ -29,7 +29,7 @@ class BlockTables:
         """Add all to arenas that have what steps need."""
         model, wires, blocks = self.variables.model, self.variables.wires, self.blocks
         clock, ints = arenas["clock"], arenas["ints"]
-        ints.add("event_shown", self.variables.count)
+        ints.add("event_shown", self.variables.exact.count)
         netcons, crossing = model.netcons, blocks.crossing
         longest = np.full(model.sources.count, -np.inf)
         np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])

@@ -273,7 +273,7 @@ class Reference:
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
         grid = [] if self.variables.grid is None else [self.variables.grid.weight]
-        return np.concatenate([*grid, self.variables.weight])
+        return np.concatenate([*grid, self.variables.exact.weight])
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""

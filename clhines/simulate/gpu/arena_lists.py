@@ -88,7 +88,7 @@ def with_blocks(
     kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,
-        functions=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
+        arena=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
         classes=_classes(lists),
         selects=epoch >= _LONG,
         terms=counts_of_terms(k.functions for k in kinds),

@@ -268,7 +268,7 @@ def add_detectors(variables: Variables, arenas: tuple[Arena, Arena], layout: Lay
     model = variables.model
     order = detector_order(variables, layout)
     ints.add("detector_source", model.sources.detector_source[order])
-    ints.add("detector_above", variables.above[order])
+    ints.add("detector_above", variables.exact.above[order])
     mem.add("detector_threshold", model.sources.detector_threshold[order])
 
 
@@ -282,13 +282,13 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model
     order, netcons = wires.order, model.netcons
-    clock.add("ring", variables.ring)
+    clock.add("ring", variables.exact.ring)
     clock.add("delay", netcons.delay[order])
-    mem.add("weight", variables.weight)
+    mem.add("weight", variables.exact.weight)
     ints.add("ring_first", wires.ring_first)
     ints.add("ring_size", wires.ring_size)
-    ints.add("event_count", variables.count)
-    ints.add("event_live", variables.count)
+    ints.add("event_count", variables.exact.count)
+    ints.add("event_live", variables.exact.count)
     ints.add("first_connection", wires.first)
     ints.add("connection_source", netcons.source[order])
     short = model.sources.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
@@ -297,7 +297,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
         clock.add("bin_dt", np.array([variables.model.dt]))
         short = bins.SENDING.pack(short=short, crossed=bins.detected(model))
     ints.add("connection_short", short[order])
-    ints.add("cursor", variables.cursor[order])
+    ints.add("cursor", variables.exact.cursor[order])
     target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
     source = netcons.source[order]
     ints.add("fan", target[np.argsort(source, kind="stable")])
@@ -400,10 +400,15 @@ def read_back(
     for k, name in now.drawn:
         pairs = np.ascontiguousarray(ints.get(f"drawn_{k}_{name}"))
         now.drawn[k, name] = pairs.view(np.int64)
-    now.weight, now.ring, now.count = mem.get("weight"), clock.get("ring"), ints.get("event_count")
-    now.cursor, now.above = now.cursor.copy(), now.above.copy()
-    now.cursor[order] = ints.get("cursor")
-    now.above[detector_order(variables, layout)] = ints.get("detector_above") != 0
+    exact = now.exact
+    exact.weight, exact.ring, exact.count = (
+        mem.get("weight"),
+        clock.get("ring"),
+        ints.get("event_count"),
+    )
+    exact.cursor, exact.above = exact.cursor.copy(), exact.above.copy()
+    exact.cursor[order] = ints.get("cursor")
+    exact.above[detector_order(variables, layout)] = ints.get("detector_above") != 0
     for k, queue in now.queues.items():
         queue.time, queue.sent = clock.get(f"queue_time_{k}"), clock.get(f"queue_sent_{k}")
         queue.flag = mem.get(f"queue_flag_{k}")

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from clhines.arrays import in_blocks, offsets, shifted, starts
+from clhines.arrays import in_blocks, offsets, starts
 from clhines.model.model import Model
 from clhines.model.schema import Field
 from clhines.network.changes import Changes
@@ -169,10 +169,6 @@ def whole(variables: Variables) -> Variables:
         for of_kind in kinds:
             of_kind.update({k: np.tile(a, copies) for k, a in of_kind.items()})
     found.ions = {k: np.tile(a, copies) for k, a in found.ions.items()}
-    found.rounds = [
-        [shifted(some, kind.count, copies) for some in rounds]
-        for kind, rounds in zip(once.kinds, variables.rounds, strict=True)
-    ]
     return found
 
 
