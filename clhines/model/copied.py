@@ -16,8 +16,9 @@ from clhines.model.model import Alike, Kind, Model
 from clhines.model.wires import compiled_connections, compiled_events, given_weights
 from clhines.network.additions import Sources
 from clhines.network.changes import Changes
-from clhines.network.copied import CopiedNetwork, copied_nodes, copied_values, tiled
+from clhines.network.copied import copied_nodes, copied_values, tiled
 from clhines.network.groups import Group
+from clhines.network.network import Copied, Network
 from clhines.network.wiring import Wiring
 
 
@@ -85,18 +86,20 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
     return CopiedIon(made, name=once.name, valence=once.valence)
 
 
-def copied_model(network: CopiedNetwork, once: Model, secondorder: object) -> Model:
+def copied_model(network: Network, copied: Copied, once: Model, secondorder: object) -> Model:
     """Return the model of a network of copies that are alike.
 
     Parameters
     ----------
-    network : CopiedNetwork
+    network : Network
+    copied : Copied
+        What it is copies of.
     once : Model
         Of one copy.
     secondorder : bool or int
         As given.
     """
-    copies, n, added = network.copies, once.forest.num_nodes, network.added
+    copies, n, added = copied.count, once.forest.num_nodes, network.added
     wiring, nothing, first = network.wiring(Changes()), Wiring(network), np.zeros(0, int)
     kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
     instances = _Instances(once, network.groups, copies)
@@ -117,7 +120,7 @@ def copied_model(network: CopiedNetwork, once: Model, secondorder: object) -> Mo
         given_weights=weights,
         events=compiled_events(nothing, added, once.dt, first, ()),
         needs=once.needs | {"copies"},
-        alike=Alike(once, network.sources_of_each(), network.connections_of()),
+        alike=Alike(once, copied.sources, copied.connections),
         **fields_of(
             added, cells, kinds, instances, np.zeros(0), network.celsius,
             (wiring.given, wiring.outside), secondorder,
@@ -126,15 +129,15 @@ def copied_model(network: CopiedNetwork, once: Model, secondorder: object) -> Mo
     )  # fmt: skip
 
 
-def are_alike(network: CopiedNetwork, model: Model) -> bool:
-    """Whether nothing but its number distinguishes a copy: no noise, and no stream of its own.
+def are_alike(network: Network, model: Model) -> bool:
+    """Whether copies of a network are alike: no noise, and no stream of its own.
 
     Events from outside have sources that are numbered otherwise.
 
     Each kind has one group, as its instances are else in another order.
     """
     kinds = [k for k, _ in model.instances if k >= 0]
-    streams = {(model.instances[g][0], name) for g, name, _ in network.once.added.streams}
+    streams = {(model.instances[g][0], name) for g, name, _ in network.added.streams}
     return (
         len(kinds) == len(set(kinds))
         and model.has_times
@@ -146,5 +149,5 @@ def are_alike(network: CopiedNetwork, model: Model) -> bool:
             for a in given
         )
         and streams == {*model.random_ids}
-        and not network.once.wiring(Changes()).outside
+        and not network.wiring(Changes()).outside
     )

@@ -116,7 +116,7 @@ class Model:
     second_order_currents : bool
         Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
     bins : bool
-        Whether connections deliver in bins of a step; see `Additions.bin_events`.
+        Whether connections deliver in bins of a step; see `Network.bin_events`.
     remote_v : (r,) float64, mV
         At the start, of nodes of other ranks at which pointers of this one point; they have the
         numbers after those of its own nodes.

@@ -18,7 +18,7 @@ from clhines.network.additions import Added, IonGiven, Sources
 from clhines.network.changes import Changes
 from clhines.network.copies import structure_of_copies
 from clhines.network.groups import Group, Parameters
-from clhines.network.network import Network
+from clhines.network.network import Copied, Network
 from clhines.network.wiring import Columns, Wiring
 
 Values = dict[str, "float | np.ndarray"]
@@ -68,116 +68,100 @@ class _IonGiven(Deferred, IonGiven):
     """What `Network.ion` would have been given of all copies."""
 
 
-class CopiedNetwork(Network):
-    """Copies of a network, which do not interact; nothing is added to it.
+def copies_of(once: Network, count: int) -> Network:
+    """Return copies of a network, which do not interact; nothing is to be added to it.
 
     Parameters
     ----------
     once : Network
         Of which each mechanism is in one group; it is not changed any more.
-    copies : int
-
-    Attributes
-    ----------
-    copies : int
+    count : int
     """
+    network = Network(structure_of_copies(once.structure, count))
+    network.settings.update(once.settings)
+    network.celsius, limit = once.celsius, once.threshold
+    network.threshold = np.tile(limit, count) if isinstance(limit, np.ndarray) else limit
+    wiring, added = once.wiring(Changes()), once.added
+    begins = [(0, once.num_cells)] + [(s.first, len(s)) for s in added.sources]
+    begins += [(first, len(group)) for group, first in added.emitters]
+    copied = Copied(
+        once,
+        sources=in_blocks([size for _, size in sorted(begins) if size], count),
+        connections=in_blocks([len(columns[0]) for columns in wiring.given], count),
+    )
+    groups = [_group(network, copied, group) for group in once.groups]
+    network.take_copies(
+        copied, groups, _additions(network, copied, groups), _wires(network, copied, wiring)
+    )
+    return network
 
-    def __init__(self, once: Network, copies: int) -> None:
-        super().__init__(structure_of_copies(once.structure, copies))
-        self._once, self._copies = once, copies
-        self.settings.update(once.settings)
-        self.celsius, limit = once.celsius, once.threshold
-        self.threshold = np.tile(limit, copies) if isinstance(limit, np.ndarray) else limit
-        groups = [self._group_of(group) for group in once.groups]
-        self.take_all(groups, self._additions(groups), self._wires())
 
-    @property
-    def once(self) -> Network:
-        """The network of which these are copies."""
-        return self._once
+def _group(network: Network, copied: Copied, once: Group) -> Group:
+    how = once.mechanism, once.nodes, copied.once.forest.num_nodes, copied.count
+    made = {"nodes": partial(copied_nodes, *how)}
+    return CopiedGroup(
+        made, network=network, number=once.number, mechanism=once.mechanism, once=once,
+        copies=copied.count,
+    )  # fmt: skip
 
-    @property
-    def copies(self) -> int:
-        """How many there are."""
-        return self._copies
 
-    def _group_of(self, once: Group) -> Group:
-        how = once.mechanism, once.nodes, self._once.forest.num_nodes, self._copies
-        made = {"nodes": partial(copied_nodes, *how)}
-        return CopiedGroup(
-            made, network=self, number=once.number, mechanism=once.mechanism, once=once,
-            copies=self._copies,
-        )  # fmt: skip
+def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
+    """Return all that was added to one copy, for all."""
+    added, copies, n = copied.once.added, copied.count, copied.once.forest.num_nodes
+    sizes = [len(group) for group in copied.once.groups]
+    return replace(
+        added,
+        network=network,
+        num_nodes=n * copies,
+        num_sources=added.num_sources * copies,
+        sources=[
+            Sources(
+                network, one.first * copies, shifted(one.node, 0 if one.times else n, copies),
+                np.tile(one.threshold, copies), one.times * copies,
+            )
+            for one in added.sources
+        ],
+        emitters=[(groups[g.number], first * copies) for g, first in added.emitters],
+        ions=[_ion(ion, n, copies) for ion in added.ions],
+        pointers=[
+            (k, name, shifted(place, sizes[k], copies), shifted(node, n, copies))
+            for k, name, place, node in added.pointers
+        ],
+        plays=[
+            replace(play, index=play.index + c * sizes[play.group])
+            for play in added.plays
+            for c in range(copies)
+        ],
+        streams=[(k, name, np.tile(ids, (copies, 1))) for k, name, ids in added.streams],
+    )  # fmt: skip
 
-    def _additions(self, groups: list[Group]) -> Added:
-        """Return all that was added to one copy, for all."""
-        added, copies, n = self._once.added, self._copies, self._once.forest.num_nodes
-        sizes = [len(group) for group in self._once.groups]
-        return replace(
-            added,
-            num_sources=added.num_sources * copies,
-            sources=[
-                Sources(
-                    self, one.first * copies, shifted(one.node, 0 if one.times else n, copies),
-                    np.tile(one.threshold, copies), one.times * copies,
-                )
-                for one in added.sources
-            ],
-            emitters=[(groups[g.number], first * copies) for g, first in added.emitters],
-            ions=[self._ion(ion) for ion in added.ions],
-            pointers=[
-                (k, name, shifted(place, sizes[k], copies), shifted(node, n, copies))
-                for k, name, place, node in added.pointers
-            ],
-            plays=[
-                replace(play, index=play.index + c * sizes[play.group])
-                for play in added.plays
-                for c in range(copies)
-            ],
-            streams=[(k, name, np.tile(ids, (copies, 1))) for k, name, ids in added.streams],
-        )  # fmt: skip
 
-    def _ion(self, once: IonGiven) -> IonGiven:
-        nodes = partial(shifted, once.nodes, self._once.forest.num_nodes, self._copies)
-        made: Made = {
-            "nodes": nodes,
-            "values": partial(copied_values, dict(once.values), self._copies),
-        }
-        return _IonGiven(made, name=once.name, valence=once.valence)
+def _ion(once: IonGiven, num_nodes: int, copies: int) -> IonGiven:
+    nodes = partial(shifted, once.nodes, num_nodes, copies)
+    made: Made = {"nodes": nodes, "values": partial(copied_values, dict(once.values), copies)}
+    return _IonGiven(made, name=once.name, valence=once.valence)
 
-    def _wires(self) -> Wiring:
-        """Return all connections, of one `connect` copy after copy, and events from outside."""
-        copies, wiring = self._copies, self._once.wiring(Changes())
-        connections, weights, events = Columns(), list[np.ndarray](), Columns()
-        for source, group, index, rows, *rest in wiring.given:
-            row = np.tile(rows, (copies, 1))
-            first = row[:, 0].copy() if row.shape[1] else np.zeros(len(row))
-            more = [np.tile(a, copies) for a in rest]
-            of, place = self._instances_of(group, index)
-            connections.append((self.sources_of(source), of, place, first, *more))
-            weights.append(row)
-        for group, index, *rest in wiring.outside:
-            more = [np.tile(a, copies) for a in rest]
-            events.append((*self._instances_of(group, index), *more))
-        return Wiring(self, connections, weights, events)
 
-    def _instances_of(self, group: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Group and instance in all copies of instances of one group."""
-        size = len(self._once.groups[int(group[0])]) if len(group) else 0
-        return np.tile(group, self._copies), shifted(index, size, self._copies)
+def _wires(network: Network, copied: Copied, wiring: Wiring) -> Wiring:
+    """Return all connections, of one `connect` copy after copy, and events from outside."""
+    copies, once = copied.count, copied.once
+    connections, weights, events = Columns(), list[np.ndarray](), Columns()
+    for source, group, index, rows, *rest in wiring.given:
+        row = np.tile(rows, (copies, 1))
+        first = row[:, 0].copy() if row.shape[1] else np.zeros(len(row))
+        where = _instances(once, group, index, copies)
+        more = (np.tile(a, copies) for a in rest)
+        connections.append((copied.sources[:, source].reshape(-1), *where, first, *more))
+        weights.append(row)
+    for group, index, *rest in wiring.outside:
+        where = _instances(once, group, index, copies)
+        events.append((*where, *(np.tile(a, copies) for a in rest)))
+    return Wiring(network, connections, weights, events)
 
-    def sources_of_each(self) -> np.ndarray:
-        """Return numbers of the sources of each copy, (copies, num_sources) int64."""
-        added = self._once.added
-        begins = [(0, self._once.num_cells)] + [(s.first, len(s)) for s in added.sources]
-        begins += [(first, len(group)) for group, first in added.emitters]
-        return in_blocks([size for _, size in sorted(begins) if size], self._copies)
 
-    def sources_of(self, source: np.ndarray) -> np.ndarray:
-        """Return the numbers of sources of one copy in all copies, copy after copy."""
-        return self.sources_of_each()[:, source].reshape(-1)
-
-    def connections_of(self) -> np.ndarray:
-        """Return numbers of the connections of one copy in all copies, (copies, m) int64."""
-        given = self._once.wiring(Changes()).given
-        return in_blocks([len(columns[0]) for columns in given], self._copies)
+def _instances(
+    once: Network, group: np.ndarray, index: np.ndarray, copies: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Group and instance in all copies of instances of one group."""
+    size = len(once.groups[int(group[0])]) if len(group) else 0
+    return np.tile(group, copies), shifted(index, size, copies)
