@@ -156,7 +156,7 @@ def exact_specs(dtype):
         variables = Variables(model, wires_of(model))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
-        spec, _ = spec_of(variables, tables, real, None, vector_bytes=64 * (secondorder == 1))
+        spec, _ = spec_of(variables, tables, real, vector_bytes=64 * (secondorder == 1))
         yield spec
         if spec.wide:
             blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
@@ -172,7 +172,7 @@ def arena_epoch_specs(dtype, limits):
         variables = Variables(model, wires_of(model))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d)
-        functions = spec_of(variables, tables, real_name(dtype), None)[0]
+        functions = spec_of(variables, tables, real_name(dtype))[0]
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
             for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)

@@ -317,7 +317,7 @@ class ArenaRun(DeviceRun):
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
         width = self.limits.vector_bytes if self.kernels.in_vectors else 0
-        spec, at = spec_of(variables, tables, real_name(self.dtype), self.wanted, width)
+        spec, at = spec_of(variables, tables, real_name(self.dtype), width)
         self.kernels.compile(spec, at)
         self.kernels.bind()
 

@@ -361,9 +361,7 @@ class Variables:
         ci, co = self.ions[inside][node], self.ions[outside][node]
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
 
-    def run_block(
-        self, k: int, block: str, t: dict[str, float], results: dict | None = None
-    ) -> None:
+    def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
         """Call a block of all instances of a kind, where the kind has it."""
         kind = self.model.kinds[k]
         if block not in kind.mechanism.program.blocks:

@@ -424,7 +424,6 @@ def spec_of(
     variables: Variables,
     arenas: dict[str, Arena],
     real: str,
-    wanted: object,
     vector_bytes: int = 0,
 ) -> tuple[ArenaSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds.
