@@ -90,10 +90,6 @@ class DeviceRun(ABC):
     # -- what engines say ----------------------------------------------------------------------
 
     @abstractmethod
-    def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps `first` to ``first + count - 1``; the first is recorded in `row`."""
-
-    @abstractmethod
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
         """Make room for rows of samples, and return where those of each of `sources` are."""
 
@@ -104,18 +100,6 @@ class DeviceRun(ABC):
     @abstractmethod
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-
-    @abstractmethod
-    def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: in natural order, as they are now."""
-
-    @abstractmethod
-    def save(self) -> dict[str, np.ndarray]:
-        """Return the arrays of `Model.schema`."""
-
-    @abstractmethod
-    def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
 
     def restart(self, model: Model) -> bool:
         """Go to the start of the model with other values, where that is faster than another run."""
