@@ -21,11 +21,12 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import shown
 from clhines.device import devices, program
+from clhines.device.arrays import to_device
 from clhines.device.devices import has_atomics
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.model.connections import Connections, check_sizes
 from clhines.simulate.events.grid_spec import FLAG_BITS, DeliverSpec
-from clhines.simulate.events.grid_tables import Tables, random_list, to_device
+from clhines.simulate.events.grid_tables import Tables, random_list
 from clhines.simulate.events.grid_timing import Found, median_times
 
 _log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
-from numpy.typing import DTypeLike
 
+from clhines.device.arrays import to_device
 from clhines.model.connections import Connections
 
 
@@ -65,11 +65,6 @@ class Tables:
         which = c.order[index]
         arrays = first, c.source[which], c.delay[which], index
         return [to_device(self.queue, a, np.int32) for a in arrays]
-
-
-def to_device(queue: cl.CommandQueue, values: np.ndarray, dtype: DTypeLike) -> cla.Array:
-    """Copy an array to the device as `dtype`; one zero stands for an empty one."""
-    return cla.to_device(queue, np.ascontiguousarray(values if len(values) else [0], dtype))
 
 
 def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:

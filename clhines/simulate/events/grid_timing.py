@@ -14,7 +14,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
-from clhines.simulate.events.grid_tables import to_device
+from clhines.device.arrays import to_device
 
 _TURNS = 9  # times that each candidate is measured
 _HOPELESS = 4  # so many times slower than the best in the first two: not measured again
