@@ -274,7 +274,6 @@ class Member:
 
     Attributes
     ----------
-    shape : tuple of int
     dtype : numpy.dtype
         Exactly this one, byte order included.
     low, high : number or array, optional

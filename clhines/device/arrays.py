@@ -30,7 +30,6 @@ class Order:
     ----------
     gather : (packed size,) int32
         As `Plan.gather`.
-    num_nodes : int
     """
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:

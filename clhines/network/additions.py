@@ -87,17 +87,12 @@ class Added:
 
     Attributes
     ----------
-    num_sources : int
-    sources : list of Sources
     emitters : list of (Group, int)
         Groups that send events, and the number of their first source.
-    ions : list of IonGiven
     pointers : list of (int, str, array, array)
         Group, name, instances and nodes.
-    plays : list of PlayGiven
     streams : list of (int, str, array)
         Group, name, and numbers of streams.
-    random_index : int
     bins : bool
         Whether `Additions.bin_events` was called.
     exact : bool
@@ -304,7 +299,6 @@ class Additions:
         ----------
         mechanism : Mechanism
             Of kind ``artificial``.
-        count : int
         **parameters : float or (count,) float64
 
         Returns
@@ -337,7 +331,6 @@ class Additions:
             As ``ca``.
         nodes : (count,) integer, optional
             Default: all nodes with membrane.
-        valence : float, optional
         e : float or (count,) float, mV
             Reversal potential at the start.
         ci, co : float or (count,) float, mM
@@ -363,7 +356,6 @@ class Additions:
 
         Parameters
         ----------
-        group : Group
         name : str
             Of the pointer.
         to : integer or (count,) integer
@@ -398,8 +390,6 @@ class Additions:
 
         Parameters
         ----------
-        group : Group
-        index : int
         name : str
             Of the parameter.
         t : (m,) float, ms
@@ -427,8 +417,6 @@ class Additions:
 
         Parameters
         ----------
-        group : Group
-        name : str
         ids : (count, 3) integer
             For each instance of the group.
         index : int

@@ -31,10 +31,8 @@ class CopiedGroup(Group):
 
     Parameters
     ----------
-    network : Network
     once : Group
         Of one copy.
-    copies : int
     num_nodes : int
         Of one copy.
     """
@@ -93,11 +91,6 @@ class CopiedNetwork(Network):
     ----------
     once : Network
         Of which each mechanism is in one group; it is not changed any more.
-    copies : int
-
-    Attributes
-    ----------
-    copies : int
     """
 
     def __init__(self, once: Network, copies: int) -> None:

@@ -105,8 +105,6 @@ class Carrier:
 
     Parameters
     ----------
-    resident : Resident
-    transfer : Transfer
     names : sequence of str
         Of d, u, l, b and x: those that come or go.
     rows : int
@@ -179,7 +177,6 @@ class Shared:
 
     Parameters
     ----------
-    resident : Resident
     names : sequence of str
         Operands: d, u, (l), b.
     rows : int
@@ -241,8 +238,6 @@ class Hosted:
 
     Parameters
     ----------
-    resident : Resident
-    transfer : Transfer
     taken : Buffers
         Of `memory.value_buffers`.
     names : sequence of str
@@ -384,7 +379,6 @@ class Elimination:
     ----------
     resident : Resident
         Takes natural order.
-    transfer : Transfer
     taken : Buffers
         With `x`, of which nothing is used.
     names : sequence of str

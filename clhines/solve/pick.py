@@ -41,7 +41,6 @@ class Pick:
     ----------
     forest, method, dtype, tune, options
         As of `Solver`; dtype is not ``mixed``.
-    queue : pyopencl.CommandQueue
     memory : int
         Bytes that may be used.
 

@@ -77,12 +77,9 @@ class Sliced:
 
     Parameters
     ----------
-    forest : Forest
     plans, bounds
         Of `Room.plan`.
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
-    room : Room
 
     Attributes
     ----------
@@ -213,7 +210,6 @@ class Pipeline:
 
     Parameters
     ----------
-    forest : Forest
     plans, bounds
         Of `plan_slices`.
     queue : pyopencl.CommandQueue

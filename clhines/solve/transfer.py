@@ -21,7 +21,6 @@ class Transfer:
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
     """
 

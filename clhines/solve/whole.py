@@ -54,10 +54,7 @@ class Whole:
 
     Parameters
     ----------
-    plan : Plan
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
-    room : Room
     transfer : Transfer, optional
         Of a solver that has several of these, one after another.
 

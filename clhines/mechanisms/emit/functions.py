@@ -69,7 +69,6 @@ class Functions:
 
     Parameters
     ----------
-    compiled : Compiled
     real : str
         ``double``, ``float`` or ``numpy``.
     width : int, optional

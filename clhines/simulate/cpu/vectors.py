@@ -119,8 +119,6 @@ class VectorPlan:
 
     Attributes
     ----------
-    blocks : Blocks
-    nodes : SlotNodes
     variable : (num_nodes of all shapes,) bool
         Nodes whose pivots change.
     groups : list of Groups

@@ -49,7 +49,6 @@ class Delivery:
     ----------
     queue : pyopencl.CommandQueue
         In order.
-    connections : Connections
     num_targets : int
         At least those of the connections.
     slots : int
@@ -76,7 +75,6 @@ class Delivery:
     ----------
     incoming_scale : float
         The sums are integers; times this, they are weights. A power of two.
-    algorithm : str
     seconds : dict of str to float
         What each candidate took, where it has been measured; the names say the columns too.
 

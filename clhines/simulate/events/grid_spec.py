@@ -16,8 +16,6 @@ class DeliverSpec(TemplateSpec):
 
     Attributes
     ----------
-    algorithm : str
-    work_group : int
     columns : int
         Targets that a work-group of ``vsn`` and ``vssn`` sums for; else 0.
     lanes : int

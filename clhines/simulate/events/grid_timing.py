@@ -56,8 +56,6 @@ def median_times(
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
-    launchers : sequence of Launch
     lists : sequence of (source, step), each (k,) int
     steps : int
         Steps that each list covers.

@@ -58,7 +58,6 @@ class Plasticity:
     ----------
     delivery : Delivery
         Made with ``largest=rule.largest(connections, plastic)``.
-    rule : STDP
     dt : float, ms
     cell_of_target : (num_targets,) int
         Cell (numbered as sources are) that each target belongs to; -1: none.

@@ -26,7 +26,6 @@ def with_rows(source: str, prefix: str) -> str:
 
     Parameters
     ----------
-    source : str
     prefix : str
         Of the functions' names.
     """
@@ -84,7 +83,6 @@ def with_few_terms(
 
     Parameters
     ----------
-    source : str
     prefix : str
         Of the functions' names.
     tables : dict of str to (rows, columns) float64

@@ -27,11 +27,8 @@ class Recipe:
     ----------
     model : Network
         One cell.
-    compiled : Model
-    pieces : Pieces
     names : tuple of str
         Of the parameters' mechanisms: `Simulation.set` takes them.
-    protocols : tuple of str
     stops : (P,) int64
         In steps.
     stimuli : list of dict of str to (P,) float64
@@ -81,10 +78,8 @@ class Batch:
 
     Parameters
     ----------
-    recipe : Recipe
     columns : (p,) int64
         The protocols.
-    size : int
     options : mapping
         Of `Simulation`.
     """

@@ -53,7 +53,6 @@ class Asked:
 
     Attributes
     ----------
-    features : Features
     begin, end : (windows, width) int64
         Of each window of each column, numbers of samples: 0 is the first of the run.
     first : int
@@ -110,8 +109,6 @@ class DeviceFeatures:
 
     Parameters
     ----------
-    asked : Asked
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
     """
 
@@ -157,7 +154,6 @@ class DeviceFeatures:
         Parameters
         ----------
         array : (rows, stride) real
-        rows, column : int
         first : int
             Steps taken before the first row's values.
 

@@ -90,7 +90,6 @@ class Reducer:
 
     Parameters
     ----------
-    record : Record
     model : Model
         Of the rank's part of the network.
 
@@ -152,7 +151,6 @@ class Reducer:
         ----------
         samples : sequence of (1, r) real
             Of each of `sources`.
-        step : int
         """
         raise NotImplementedError
 
@@ -261,9 +259,6 @@ class DeviceReducer(Reducer):
 
     Parameters
     ----------
-    record : Record
-    model : Model
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
     """
 
@@ -293,8 +288,6 @@ class DeviceReducer(Reducer):
 
         Parameters
         ----------
-        name : str
-        rows : int
         *arguments
             Python's integers are OpenCL's ``int``.
         """
@@ -331,8 +324,6 @@ class DeviceReducer(Reducer):
 
         Parameters
         ----------
-        view : View
-        rows : int
         first : int
             Step at whose end the first row was.
         outputs : sequence of (rows, c) real

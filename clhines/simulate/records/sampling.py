@@ -60,7 +60,6 @@ class Sample:
 
     Attributes
     ----------
-    kind : int
     what : int
         Number of the state; the number of states for the current.
     instance : (r,) int64
@@ -98,8 +97,6 @@ def arguments(
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
-    samples : sequence of Sample
     sizes : sequence of int
         Owners of each kind.
     owners : callable

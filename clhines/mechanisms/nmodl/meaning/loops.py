@@ -26,7 +26,6 @@ def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[S
         Variable of the loop.
     turns : iterable of int
         Its values.
-    body : sequence of Statement
     """
     found: list[Statement] = []
     for k in reversed(list(turns)):

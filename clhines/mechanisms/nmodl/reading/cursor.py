@@ -17,12 +17,7 @@ _LEVELS = (("||",), ("&&",), ("<", "<=", ">", ">=", "==", "!="), ("+", "-"), ("*
 
 
 class Cursor:
-    """A place in a list of tokens.
-
-    Parameters
-    ----------
-    tokens : list of Token
-    """
+    """A place in a list of tokens."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
