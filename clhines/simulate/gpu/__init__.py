@@ -1,8 +1,8 @@
 """Epochs on GPUs: whole cells on the chip for as many steps as the smallest delay.
 
-`epochs` launches; `plan` and `cells` place lanes and values, `spec` is what the templates take.
-`sites`: instances, and the slots where they leave their sums. `lists`: nodes by class where cells
-have many mechanisms; `lanes`, `rates`, `tables`: lanes, rate functions and tables of these. With
+`epochs` launches; `plan` and `cells` place lanes and values, instances and the slots where they
+leave their sums; `spec` is what the templates take. `lists`: nodes by class where cells have many
+mechanisms; `rates`, `tables`: rate functions and tables of these. With
 events at exact times: `arena_epochs`, `arena_spec`, `arena_lists`.
 
 Each kernel has a template in ``kernels/simulate`` (`EpochSpec.templates`): ``epoch_factors`` works
