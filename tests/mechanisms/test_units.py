@@ -156,13 +156,10 @@ def test_rates():
         ("nA", "pA/us"),
         ("mS/cm2", "S/m2/s"),
     ]:
-        assert parse(rate).is_rate_of(parse(state)), (state, rate)
+        assert parse(rate).dimension == parse(state).per_time().dimension, (state, rate)
         assert parse(state).per_time().exact == 1
     assert parse("uM").per_time().canonical == "mM/ms"
     assert parse("1").per_time().canonical == "1/ms"
-    assert not parse("mM").is_rate_of(parse("mM"))
-    assert not parse("mV/ms").is_rate_of(parse("mM"))
-    assert not parse("1/ms2").is_rate_of(parse("1"))
 
 
 @pytest.mark.parametrize("text", ["um", "uF/cm2", "ohm cm"])

@@ -159,10 +159,6 @@ class Unit:
             )
         return Unit(rate_name, Fraction(1), rate_name, dimension)
 
-    def is_rate_of(self, state: Unit) -> bool:
-        """Whether this is a unit of the rate of a state in the unit `state`."""
-        return self.dimension == state.per_time().dimension
-
 
 # NEURON's own units: the names that its programmers' reference and its mechanisms have.
 NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {

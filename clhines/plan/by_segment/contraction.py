@@ -11,11 +11,10 @@ from clhines.arrays import climb, offsets, ranges, starts, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan import layout, packing
-from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
+from clhines.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment import layout as segment_layout
-from clhines.plan.by_segment.cut import Cut, cut_trees
-from clhines.plan.by_segment.joined import USUAL_PLACES, joined
+from clhines.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees, joined
 from clhines.plan.by_segment.room import (
     OWN_LAUNCH,
     fits_local,
