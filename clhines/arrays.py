@@ -51,7 +51,6 @@ def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
     ----------
     sizes : integer array
         Of the blocks of one copy; m in all.
-    copies : int
     """
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
@@ -101,7 +100,6 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     Parameters
     ----------
     per_cell : sequence of (n_c, ...) arrays
-    num_cells : int
     """
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)

@@ -232,10 +232,6 @@ class Sections:
 def sections_of(cell: Morphology) -> Sections:
     """Cut a cell into unbranched sections; the rules are at the top of this module.
 
-    Parameters
-    ----------
-    cell : Morphology
-
     Returns
     -------
     Sections

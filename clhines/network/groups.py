@@ -107,7 +107,6 @@ class Group:
     network : Network
     number : int
         Among the network's groups.
-    mechanism : Mechanism
     nodes : (count,) int64
         Natural index of each instance's node, in the order given.
     parameters : dict of name -> float or (count,) float64

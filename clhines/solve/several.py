@@ -86,7 +86,6 @@ class Several:
 
     Parameters
     ----------
-    forest : Forest
     given : sequence of pyopencl.Device, str or pyopencl.CommandQueue
     dtype : float64 or float32
     shares : sequence of float, optional

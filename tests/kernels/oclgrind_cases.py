@@ -11,20 +11,20 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
+sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # as a program
 
 import exact_cells
 import mod_files
 from networks import blocks
 from systems import families, forest_for, make_system, updates_for
 
+from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
 from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver
 from clhines.analysis import Features
 from clhines.cells.cable import discretise
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
-from clhines.model.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits

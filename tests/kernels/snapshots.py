@@ -18,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parents[2]))  # where this is run as a program
+from bench.made import chain, random_binary_tree, star
 from clhines import METHODS, Forest, Network, make_plan
 from clhines.cells.cable import discretise
-from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec

@@ -6,8 +6,8 @@ import mod_files
 import numpy as np
 import pytest
 
+from bench.made import random_binary_tree
 from clhines import Forest, Network, Simulation
-from clhines.cells.shapes import random_binary_tree
 from clhines.simulate.engines.axial import axial_currents, neighbours, placed_neighbours
 from clhines.simulate.gpu import epochs
 

@@ -101,7 +101,6 @@ class Unit:
 
     Attributes
     ----------
-    text : str
     exact : fractions.Fraction
         NEURON's number is this times the number written.
     canonical : str

@@ -172,10 +172,8 @@ def make_blocks(
 
     Parameters
     ----------
-    forest : Forest
     variable : (num_nodes of all shapes,) bool
         Nodes of `forest.trees` whose pivots change.
-    lanes : int
     classes : (num_nodes of all shapes,) int64, optional
         See `node_classes`; by default all are of one.
     count : int, optional

@@ -124,12 +124,10 @@ class GroupedKind(KindBlocks):
 
         Parameters
         ----------
-        block : str
         values : dict
             As of `call`.
         always : tuple of str
             Ions whose currents are added up in every step.
-        indent : int
         """
         space = " " * indent
         before, given, after = [], [], []

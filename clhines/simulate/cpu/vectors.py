@@ -15,9 +15,11 @@ from typing import ClassVar
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 
 from clhines.arrays import starts
 from clhines.device import devices, program
+from clhines.device.arrays import to_device
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
@@ -117,8 +119,6 @@ class VectorPlan:
 
     Attributes
     ----------
-    blocks : Blocks
-    nodes : SlotNodes
     variable : (num_nodes of all shapes,) bool
         Nodes whose pivots change.
     groups : list of Groups
@@ -190,7 +190,7 @@ class CellEpochs(Cells):
         self.pivots = ConstantPivots(model, plan.nodes.node, plan.variable, queue, dtype)
         self._parameters = list[tuple[cla.Array, cla.Array]]()  # of all instances, and of each
         self._v = self._by_node(model.v_init)
-        self._table, none = self._block_table(), self._put(np.zeros(1, np.int32))
+        self._table, none = self._block_table(), self._put(np.zeros(1))
         self._recorded: list[program.Argument]
         self._recorded = [self._put(self._table), np.int32(0), none, none, none]
         recorded = dict(zip(_RECORDS, self._recorded, strict=True))
@@ -218,7 +218,7 @@ class CellEpochs(Cells):
         constant_g, constant_b, base_d, inverse = self.pivots.arrays
         window = max(1, blocks.count * self._spec.window * blocks.lanes)
         return {
-            "parents": self._put(blocks.parent.astype(np.int32)),
+            "parents": self._put(blocks.parent),
             "constant_gs": constant_g, "constant_bs": constant_b, "inverses": inverse,
             "vs": self._v, "bs": by_node(np.zeros(model.forest.num_nodes)),
             "xs": cla.zeros(run.queue, window, run.dtype), "us": by_node(model.u),
@@ -231,8 +231,8 @@ class CellEpochs(Cells):
         spikes, grid = run.grid.spikes, run.grid
         return {
             "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
-            "cells": self._put(self.plan.blocks.cells.astype(num)),
-            "threshold": self._put(model.threshold.astype(real)),
+            "cells": self._put(self.plan.blocks.cells),
+            "threshold": self._put(model.threshold, real),
             "failed": run.failed, "capacity": num(run.max_spikes),
             "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
             "num_targets": num(model.num_targets), "slots": num(grid.slots),
@@ -249,28 +249,28 @@ class CellEpochs(Cells):
         given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
             np.zeros(instance.shape)
         ]
-        ones, others = put(np.array(single, dtype)), put(np.stack(given, axis=1).astype(dtype))
+        ones, others = put(np.array(single), dtype), put(np.stack(given, axis=1), dtype)
         self._parameters.append((ones, others))
         length = max(1, len(kind.mechanism.states)) * instance.size
         first = self.plan.nodes.block_place[:-1].repeat(np.diff(groups.first))
         place = groups.place - first[:, None]
         return {
             "count": num(kind.count), "target": num(kind.first_target),
-            "number": num(kind.first_instance), "member": put(groups.member.astype(num)),
-            "place": put(place.astype(num)),
-            "run": put(np.where(groups.side_by_side, place[:, 0], -1).astype(num)),
+            "number": num(kind.first_instance), "member": put(groups.member),
+            "place": put(place),
+            "run": put(np.where(groups.side_by_side, place[:, 0], -1)),
             "parameters": ones, "given": others,
-            "factor": put(kind.factor[instance].astype(dtype)),
+            "factor": put(kind.factor[instance], dtype),
             "states": self._run.states.of_kinds[k],
             "held": cla.zeros(self._run.queue, length, dtype),
         }  # fmt: skip
 
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self._run.queue, np.ascontiguousarray(a.reshape(-1)))
+    def _put(self, a: np.ndarray, dtype: DTypeLike = np.int32) -> cla.Array:
+        return to_device(self._run.queue, a, dtype)
 
     def _by_node(self, a: np.ndarray) -> cla.Array:
         """(n,) values of nodes on the device, by slot and lane."""
-        return self._put(a[self.plan.nodes.node].astype(self._run.dtype))
+        return self._put(a[self.plan.nodes.node], self._run.dtype)
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
         """Return the kernel with its arguments, of which `advance` changes some."""
@@ -293,8 +293,7 @@ class CellEpochs(Cells):
         self._table[:, 6] = np.cumsum(counts)
         self._table[:, 5] = self._table[:, 6] - counts
         slot = place - at.block_place[block]
-        given = [slot[order], column[order]] if len(nodes) else [np.zeros(1), np.zeros(1)]
-        lists = [self._put(a.astype(np.int32)) for a in given]
+        lists = self._put(slot[order]), self._put(column[order])
         self._recorded = [self._put(self._table), np.int32(rows.shape[1]), *lists, rows]
 
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:

@@ -17,10 +17,6 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 class HostEvents:
     """Delivers events to the instances of a network with exact times.
 
-    Parameters
-    ----------
-    variables : Variables
-
     Attributes
     ----------
     emitted : list of (sources, times)

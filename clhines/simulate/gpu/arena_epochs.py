@@ -16,6 +16,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
+from clhines.device.arrays import to_device
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
@@ -116,14 +117,9 @@ class ArenaEpochs(ArenaKernels):
             "node_scalars": lists.numbers.scalars, "node_values": lists.numbers.values,
             "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
-        given = {name: self._some(a, np.dtype(np.int32)) for name, a in ints.items()}
-        given |= {name: self._some(a, self.dtype) for name, a in reals.items()}
+        given = {name: to_device(self.queue, a, np.int32) for name, a in ints.items()}
+        given |= {name: to_device(self.queue, a, self.dtype) for name, a in reals.items()}
         return _Launch(plan, base, {**given, "num_units": np.int32(len(plan.cells.numbers))})
-
-    def _some(self, values: np.ndarray, dtype: np.dtype) -> cla.Array:
-        """Numbers on the device, one at least."""
-        flat = np.ascontiguousarray(values).reshape(-1).astype(dtype)
-        return cla.to_device(self.queue, flat if flat.size else np.zeros(1, dtype))
 
     # -- kernels -------------------------------------------------------------------------------
 
@@ -161,8 +157,8 @@ class ArenaEpochs(ArenaKernels):
         starts, entries = recorded_lists(offsets, plans, self._node[at])
         given = {
             "first_step": num(0), "num_steps": num(0), "all_v": self.v[0], "first_time": num(0),
-            "record_start": self._some(starts, np.dtype(num)),
-            "record_list": self._some(entries, np.dtype(num)),
+            "record_start": to_device(self.queue, starts, num),
+            "record_list": to_device(self.queue, entries, num),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
             "regions": self._regions, **self.run.arguments,
         }  # fmt: skip

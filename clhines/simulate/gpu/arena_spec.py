@@ -119,7 +119,7 @@ class ArenaEpochSpec(EpochSpec):
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
-    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `tables`
+    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `arena_lists`
     nernst: tuple[str, ...] = field(
         default=(), repr=False
     )  # ions with Nernst's potential at a node

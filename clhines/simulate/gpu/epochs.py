@@ -18,6 +18,7 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
 from clhines.device import program
+from clhines.device.arrays import to_device
 from clhines.plan.plan import Limits
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
@@ -155,13 +156,11 @@ class _Shared:
 
     def integers(self, values: ArrayLike) -> cla.Array:
         """Int32 on the device, one at least."""
-        values = np.ascontiguousarray(values).astype(np.int32).reshape(-1)
-        return cla.to_device(self.queue, values if values.size else np.zeros(1, np.int32))
+        return to_device(self.queue, values, np.int32)
 
     def reals(self, values: ArrayLike) -> cla.Array:
         """Reals on the device, one at least."""
-        values = np.ascontiguousarray(values, self.run.dtype).reshape(-1)
-        return cla.to_device(self.queue, values if values.size else np.zeros(1, values.dtype))
+        return to_device(self.queue, values, self.run.dtype)
 
     def set_records(
         self, starts: np.ndarray, entries: np.ndarray, columns: int, rows: cla.Array

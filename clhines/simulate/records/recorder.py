@@ -16,7 +16,6 @@ class Recorder:
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
     """
 
@@ -30,7 +29,6 @@ class Recorder:
 
         Parameters
         ----------
-        rows : int
         locations : sequence of (str, (r,) int64)
             Of each record, which array it is in, ``v`` or ``mem``, and where there.
         owner : (k,) int64
