@@ -302,9 +302,9 @@ class ArenaRun(DeviceRun):
 
     def ready(self) -> None:
         """Build the kernels, and put all variables on the device, if they are not there yet."""
-        if self._waiting is None:
+        variables = self._waiting
+        if variables is None:
             return
-        variables, self._waiting = self._waiting, None
         if variables.model is not self.model:
             variables = with_wires(variables, self.model, self.wires)
         self.variables = variables
@@ -320,6 +320,7 @@ class ArenaRun(DeviceRun):
         spec, at = spec_of(variables, tables, real_name(self.dtype), width)
         self.kernels.compile(spec, at)
         self.kernels.bind()
+        self._waiting = None
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
