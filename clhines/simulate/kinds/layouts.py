@@ -80,8 +80,9 @@ class Layout:
 
     def number(self, node: np.ndarray) -> np.ndarray:
         """Return where nodes are in the order of the arenas; -1 of no node."""
-        nodes = active_nodes(self._model.once)
-        copy, own = np.divmod(node, self._model.once.forest.num_nodes)
+        once = self._model.once
+        nodes, n = active_nodes(once), once.forest.num_nodes
+        copy, own = (0, node) if once is self._model else np.divmod(node, n)
         return np.where(node < 0, -1, copy * len(nodes) + np.searchsorted(nodes, own))
 
     def first(self, number: np.ndarray) -> np.ndarray:
