@@ -14,6 +14,7 @@ MEASURES = {
     "solve": "measures.solve",
     "reach": "measures.reach",
     "calls": "measures.calls",
+    "turns": "measures.turns",
     "methods": "measures.methods",
     "options": "measures.options",
     "levels": "measures.levels",

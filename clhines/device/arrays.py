@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
@@ -11,6 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.arrays import stretch_of
+from clhines.device import copies
 from clhines.errors import InputError
 from clhines.forest import Forest
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
+_SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
+_HOST = "clhines_host"  # attribute of arrays of `within_reach`
 _MARK = "clhines_order"  # attribute of arrays in device order
 Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
 Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
@@ -94,8 +97,40 @@ def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event
     return list(found)
 
 
+def within_reach(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> cla.Array:
+    """Return zeros on a device, in memory that the host uses without commands where it can.
+
+    That is a buffer on fine-grained SVM. `set_zero`, `set_soon`, `values_of` and `Reads` use it so:
+    a command takes longer than a short kernel.
+    """
+    if not copies.fine_grained(queue.device):
+        return cla.zeros(queue, shape, dtype)
+    host = copies.shared(queue, shape, dtype)
+    a = cla.Array(queue, shape, dtype, data=copies.lend(queue, host, writes=True))
+    setattr(a, _HOST, host)
+    return a
+
+
+def _host_of(a: cla.Array) -> np.ndarray | None:
+    """Return the memory of an array of `within_reach`, which no command may be using."""
+    return getattr(a, _HOST, None)
+
+
+def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
+    """Return elements of an array of one dimension, within reach if that is."""
+    found, host = a[begin:end], _host_of(a)
+    if host is not None:
+        setattr(found, _HOST, host[begin:end])
+    return found
+
+
 def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
     """Enqueue zeros for all of an array; `Array.fill` would build a kernel, which prints."""
+    host = _host_of(a)
+    if host is not None:
+        queue.finish()
+        host[...] = 0
+        return
     waits = list(a.events)
     for begin in range(0, a.nbytes, _MOST_FILLED):
         size = min(_MOST_FILLED, a.nbytes - begin)
@@ -103,6 +138,63 @@ def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
         a.add_event(
             cl.enqueue_fill(queue, a.base_data, np.int8(0), size, offset=at, wait_for=waits)
         )
+
+
+def set_soon(
+    a: cla.Array, first: int, values: np.ndarray, queue: cl.CommandQueue
+) -> cl.Event | None:
+    """Set or enqueue values for elements of an array of one dimension from `first` on.
+
+    The values must not change until the event, and dropping that waits for it.
+    """
+    host = _host_of(a)
+    if host is not None:
+        queue.finish()
+        host[first : first + len(values)] = values
+        return None
+    place = a.offset + first * a.dtype.itemsize
+    return cl.enqueue_copy(queue, a.base_data, values, dst_offset=place, is_blocking=False)
+
+
+def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
+    """Wait, and return the values of an array."""
+    host = _host_of(a)
+    if host is None:
+        return a.get(queue)
+    queue.finish()
+    return host.copy()
+
+
+class Reads:
+    """Copies of small arrays to the host that are waited for once: each wait takes a while.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    """
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._found: dict[int, tuple[cla.Array, np.ndarray, cl.Event]] = {}
+
+    def begin(self, arrays: Iterable[cla.Array]) -> None:
+        """Enqueue copies of those of some arrays that are small, and forget others."""
+        self._found = {}
+        for a in arrays:
+            if _host_of(a) is None and 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._found:
+                host, place = np.empty(a.shape, a.dtype), a.offset
+                event = cl.enqueue_copy(
+                    self._queue, host, a.base_data, src_offset=place, is_blocking=False
+                )
+                self._found[id(a)] = a, host, event
+
+    def get(self, a: cla.Array) -> np.ndarray:
+        """Wait, and return the values of an array: those at `begin`, once, if it was copied."""
+        found = self._found.pop(id(a), None)
+        if found is None:
+            return values_of(a, self._queue)
+        found[2].wait()
+        return found[1]
 
 
 def writable(a: object) -> TypeGuard[Array]:

@@ -152,17 +152,18 @@ class BoundKernel:
         types = "".join(letters.get(type(a), "b") for a in arguments)
         self._kernel = typed_kernel(built, name, types)
         self._arguments, self._changing = list(arguments), tuple(changing)
+        self._given = list(map(_as_argument, arguments))
         self._bound = False
 
     def __setitem__(self, index: int, argument: Argument) -> None:
-        self._arguments[index] = argument
+        self._arguments[index], self._given[index] = argument, _as_argument(argument)
         self._bound = False
 
     def change(self, *arguments: Argument) -> None:
         """Set the arguments that change, all of them, in the order in which they were named."""
         for index, argument in zip(self._changing, arguments, strict=True):
-            self._arguments[index] = argument
-        self._bound = False
+            if argument is not self._arguments[index]:
+                self[index] = argument
 
     def launch(
         self,
@@ -177,8 +178,7 @@ class BoundKernel:
         With `rows` the work-items have a second dimension, of which each has a work-group.
         """
         if not self._bound:
-            given = [a.data if isinstance(a, cla.Array) else a for a in self._arguments]
-            self._kernel.set_args(*given)
+            self._kernel.set_args(*self._given)
             self._bound = True
         size = (items,) if rows is None else (items, rows)
         local = (work_group,) if rows is None else (work_group, 1)
@@ -186,6 +186,11 @@ class BoundKernel:
         if self._kernel.fresh:
             self._kernel.launched(event)
         return event
+
+
+def _as_argument(argument: Argument) -> cl.Buffer | np.generic | int | float:
+    """Return what a kernel takes."""
+    return argument.data if isinstance(argument, cla.Array) else argument
 
 
 def bind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -16,6 +17,7 @@ from clhines.network.places import PerCell
 from clhines.network.times import event_steps
 from clhines.quantities import as_numbers
 
+_PLAIN = (float, np.float64)
 Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index, time, weight
 
 
@@ -119,6 +121,8 @@ def as_value(group: Group, name: str, value: object) -> Value:
             f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
             "another parameter, or a new Network"
         )
+    if isinstance(value, float) and type(value) in _PLAIN and math.isfinite(value):
+        return Value(np.array([value]), "all")  # as below, in a tenth of the time
     unit = mechanism.units.get(name)
     value = as_numbers(f"{mechanism.name}: {name}", value, unit)
     if isinstance(value, PerCell) and len(value.values) == network.num_cells:

@@ -12,14 +12,12 @@ from clhines.checks import as_whole_number
 from clhines.errors import InputError, shown
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
-from clhines.neuron.back.records import Records, clock, last_delivery
-from clhines.neuron.back.states import OneCopy, put_values, take_values
-from clhines.neuron.back.writeback import put_events
+from clhines.neuron.back.states import OneCopy, take_values
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
+from clhines.neuron.kept import Kept, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import Model, read_model
-from clhines.neuron.read.counters import Counters
 from clhines.quantities import as_numbers
 from clhines.simulate.simulation import Simulation
 
@@ -97,24 +95,25 @@ class At:
         if hasattr(thing, "sec"):
             return tree.at(thing) + copy * tree.num_nodes
         if hasattr(thing, "parentseg"):
-            if thing not in tree.first:
+            if thing not in tree:
                 raise InputError(f"{thing} is no section of the model")
             return tree.nodes(thing) + copy * tree.num_nodes
         if hasattr(thing, "wcnt"):
             return self._netcon(thing, copy)
-        address = model.memory.object_of(thing)
-        for name, group in self.imported.groups.items():
-            if str(thing).startswith(f"{name}["):
-                for k, other in enumerate(model.every[name].things):
-                    if model.memory.object_of(other) == address:
-                        return group, k + copy * (len(group) // self.imported.copies)
+        senders = model.wires.senders
+        number = int(senders.of_objects(np.array([model.memory.object_of(thing)]))[0])
+        if number >= 0:
+            name, k = senders[number]
+            if name in self.imported.groups:
+                group = self.imported.groups[name]
+                return group, k + copy * (len(group) // self.imported.copies)
         raise InputError(f"{thing} is nothing of the model; expected a segment or point process")
 
     def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
         model = self.imported.model
-        address = model.memory.inside(thing)
-        for k, netcon in enumerate(model.wires.netcons):
-            if model.memory.inside(netcon) == address and model.wires.origin[k] >= 0:
+        found = np.flatnonzero(model.wires.read.address == model.memory.inside(thing))
+        for k in found.tolist():
+            if model.wires.origin[k] >= 0:
                 source, number = self.imported.sources[model.wires.origin[k]]
                 connection = int(np.flatnonzero(self.imported.connections == k)[copy])
                 number += copy * (len(source) // self.imported.copies)
@@ -230,36 +229,23 @@ def run(
         was.
     """
     h = interpreter()
-    steps = num_steps(h, tstop)
+    steps, request = num_steps(h, tstop), (device, str(dtype), engine)
     if not steps:
         return
     with uncollected():
-        model = read_model(h, vectors or {})
-    if model.rejected:
-        raise RejectedError(model.rejected)
-    if steps > 1:
-        _advance(model, steps - 1, dtype, device, engine, progress)
-    h.fadvance()  # NEURON's own: currents and all other ASSIGNED variables are those of now
-
-
-def _advance(
-    model: Model, steps: int, dtype: DTypeLike, device: object, engine: str, progress: bool
-) -> None:
-    """Take steps by a simulation, and write what comes of it into NEURON's memory."""
-    with uncollected():
-        sim, at = _simulation(model, dtype, device, engine)
-    records, begin = Records(sim, at.imported), float(model.h.t)
-    counters = Counters(sim, at.imported)
-    first = 1 if sim.step == 0 else 0
-    result = sim.run(steps * sim.model.dt, progress)
-    model.h.t = float(clock(begin, sim.model.dt, steps)[-1])
-    last = last_delivery(begin, sim.model.dt, steps)
-    with uncollected():
-        records.fill(result, begin, first)
-        counters.fill(result, first)
-        records.fill_spikes(result, begin, last)
-        put_values(sim, at.imported)
-        put_events(sim, at.imported, last)
+        kept = None if vectors else kept_model(request)
+        if kept is None:
+            kept = Kept(read_model(h, vectors or {}), request)
+            if kept.model.rejected:
+                raise RejectedError(kept.model.rejected)
+        if steps > 1 and kept.sim is None:
+            sim, at = _simulation(kept.model, dtype, device, engine)
+            kept.start(sim, at.imported)
+        if steps > 1:
+            kept.advance(steps - 1, progress)
+        kept.step()
+        if not vectors:
+            keep(kept)
 
 
 def num_steps(h: Hoc, tstop: float) -> int:

@@ -120,7 +120,7 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 
 def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:
     mechanism = model.mechanisms[name]
-    nodes = np.array(instances.nodes, np.int64)
+    nodes = instances.nodes
     given: dict[str, float | np.ndarray] = {}
     program = mechanism.program
     for quantity in (*program.parameters, *(q for q in program.states if q.is_given)):
@@ -166,7 +166,7 @@ def _add_ions(model: Model, network: Network) -> None:
         }
         network.ion(
             ion.name,
-            np.array(ion.instances.nodes, np.int64),
+            ion.instances.nodes,
             ion.valence,
             style=ion.style,
             **values,
@@ -268,26 +268,30 @@ def _connect(
     sources: list[tuple[Sources | Group, int]],
 ) -> np.ndarray:
     """Make all connections, and those of events that are on their way."""
-    wires, made = model.wires, list[int]()
-    batches: dict[tuple[int, str], list[int]] = {}
-    for k, (name, _) in enumerate(wires.target):
-        origin = wires.origin[k]
-        if origin >= 0 and name in groups:
-            batches.setdefault((id(sources[origin][0]), name), []).append(k)
-    for (_, name), chosen in batches.items():
-        origins = [wires.origin[k] for k in chosen]
-        source = sources[origins[0]][0]
-        _check_events(groups[name])
+    wires, made = model.wires, list[np.ndarray]()
+    known = np.array([name in groups for name in wires.senders.names], bool)
+    name = wires.senders.name[wires.target]
+    some = np.flatnonzero((wires.origin >= 0) & known[name])
+    parts = {id(source): source for source, _ in sources}
+    numbers = {key: k for k, key in enumerate(parts)}
+    part = np.array([numbers[id(source)] for source, _ in sources], np.int64)
+    place = np.array([k for _, k in sources], np.int64)
+    key = part[wires.origin[some]] * len(known) + name[some]
+    keys, first = np.unique(key, return_index=True)
+    for one in keys[np.argsort(first)].tolist():
+        chosen = some[key == one]
+        group = groups[wires.senders.names[one % len(known)]]
+        _check_events(group)
         network.connect(
-            source,
-            groups[name],
-            index=np.array([wires.target[k][1] for k in chosen], np.int64),
+            [*parts.values()][one // len(known)],
+            group,
+            index=wires.senders.instance[wires.target[chosen]],
             weight=_rows(model, chosen),
-            delay=np.array([wires.delay[k] for k in chosen], np.float64),
-            source_index=np.array([sources[o][1] for o in origins], np.int64),
+            delay=wires.read.delay[chosen],
+            source_index=place[wires.origin[chosen]],
         )
-        made += chosen
-    return np.array(made + _connect_pending(model, network, groups), np.int64)
+        made.append(chosen)
+    return np.concatenate([*made, _connect_pending(model, network, groups)]).astype(np.int64)
 
 
 def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -> list[int]:
@@ -296,7 +300,7 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
     pending = model.pending.netcons if model.bins is None else model.pending.binned
     before = max(float(model.h.t) - float(model.h.dt), 0.0)  # when those in bins count as sent
     for name, group in groups.items():
-        chosen = [(k, t) for k, t in pending if wires.target[k][0] == name]
+        chosen = [(k, t) for k, t in pending if wires.target_of(k)[0] == name]
         if not chosen:
             continue
         if any(
@@ -309,18 +313,16 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
         network.connect(
             network.trains([[before if binned else t] for _, t in chosen]),
             group,
-            index=np.array([wires.target[k][1] for k, _ in chosen], np.int64),
-            weight=_rows(model, [k for k, _ in chosen]),
+            index=np.array([wires.target_of(k)[1] for k, _ in chosen], np.int64),
+            weight=_rows(model, np.array([k for k, _ in chosen])),
             delay=np.array([t - before for _, t in chosen]) if binned else 0.0,
         )
         made += [-1 - k for k, _ in chosen]
     return made
 
 
-def _rows(model: Model, chosen: Sequence[int]) -> np.ndarray:
-    weights = [model.wires.weights[k] for k in chosen]
-    width = max(len(row) for row in weights)
-    return np.array([row + [0.0] * (width - len(row)) for row in weights]).reshape(len(weights), -1)
+def _rows(model: Model, chosen: np.ndarray) -> np.ndarray:
+    return model.wires.weights[chosen, : model.wires.width[chosen].max()]
 
 
 def _check_events(group: Group) -> None:

@@ -9,7 +9,8 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.back.bins import Bins, check_bins
 from clhines.neuron.back.queue import Pending, read_pending
 from clhines.neuron.convert import Rejected, RejectedError, converted
-from clhines.neuron.memory.columns import Columns
+from clhines.neuron.memory.fields import Fields, find_fields
+from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.session import Hoc
@@ -19,10 +20,9 @@ from clhines.neuron.read.contents import Contents, Instances, read_contents
 from clhines.neuron.read.gaps import Gap, read_gaps
 from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import PlayReader
-from clhines.neuron.read.styles import read_styles
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
-from clhines.neuron.read.wiring import WireReader, Wires
+from clhines.neuron.read.wiring import Wires, read_wires
 
 
 @dataclass(eq=False)
@@ -33,6 +33,7 @@ class Model:
     ----------
     h : Hoc
     memory : Memory
+    fields : Fields
     tree : Tree
     contents : Contents
     wires : Wires
@@ -47,12 +48,17 @@ class Model:
         Of each mechanism with WATCH: instance, condition and whether it is true, of those armed.
     bins : Bins, optional
         NEURON's bins of events, with ``CVode.queue_mode(1, 0)``.
+    hidden : dict of str -> Hidden
+        Variables that hoc does not see, of the mechanisms that have such states.
+    point_names : tuple of str
+        Point processes and artificial cells that NEURON knows.
     lone : Hoc, optional
         The section of a model that has only artificial cells, as long as it is held here.
     """
 
     h: Hoc
     memory: Memory
+    fields: Fields
     tree: Tree
     contents: Contents
     places: Places
@@ -66,7 +72,47 @@ class Model:
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
     bins: Bins | None = None
+    hidden: dict[str, Hidden] = field(default_factory=dict)
+    point_names: tuple[str, ...] = ()
     lone: Hoc | None = None
+
+    def refresh(self, values: bool) -> None:
+        """Read again what changes in a run: vectors, and values where they are not as they were.
+
+        Raises
+        ------
+        RejectedError
+            Of that, something is not simulated.
+        """
+        h, memory = self.h, self.memory
+        self.plays = PlayReader(h, memory, self.places)
+        if values or self.trains.names:
+            self.wires.refresh()
+            self.pending = read_pending(memory, self.wires)
+        if self.trains.names:
+            self.trains = read_trains(h, memory, self.contents, self.pending, {})
+        if values:
+            self._refresh_values()
+        rejected = [*self.pending.rejected, *self.plays.rejected, *self.trains.rejected]
+        if rejected:
+            raise RejectedError(rejected)
+
+    def _refresh_values(self) -> None:
+        ions = (ion.instances for ion in self.contents.ions.values())
+        for instances in (*self.every.values(), *ions):
+            instances.columns.refresh()
+        for name in self.watched:
+            self.watched[name] = self.slots.watched(self.every[name])
+        if self.bins is not None:
+            self.bins = Bins(self.memory, float(self.h.t), float(self.h.dt))
+
+    def forget(self) -> None:
+        """Hold nothing of NEURON's any more: what is held lives on."""
+        self.tree.forget()
+        self.plays.forget()
+        ions = (ion.instances for ion in self.contents.ions.values())
+        for instances in (*self.contents.density.values(), *self.contents.points.values(), *ions):
+            instances.things.forget()
 
     @property
     def every(self) -> dict[str, Instances]:
@@ -102,34 +148,34 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     if hiding:
         what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
         raise RejectedError([Rejected(n, what.format(n, v), "", 0, "rename it") for n, v in hiding])
-    tree = read_tree(h)
-    contents = read_contents(h, tree, catalogue)
+    if first is None and lone is None:
+        raise InputError("NEURON has no sections; expected a model in its memory")
     try:
         memory = Memory(h)
         memory.settle()
-        hooks = read_hooks(h, memory, tree)
+        fields = find_fields(h, memory)
+        tree, data = read_tree(h, memory, fields)
+        contents = read_contents(h, memory, fields, (tree, data), catalogue)
+        hooks = read_hooks(h, memory, tree.sections)
         slots = Slots(memory)
-        read_styles(h, memory, contents)
         binned = int(h.CVode().queue_mode()) & 1
         bins = Bins(memory, float(h.t), float(h.dt)) if binned else None
+        places = Places(memory, fields, tree, contents)
+        wires, unwired = read_wires(h, memory, places, contents)
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
         ) from None
-    ions = (ion.instances for ion in contents.ions.values())
-    for instances in (*contents.density.values(), *contents.points.values(), *ions):
-        instances.columns = Columns(memory, instances.things)
-    places = Places(memory, tree, contents)
-    reader = WireReader(h, memory, places, contents)
-    wires = reader.read()
-    pending = read_pending(memory, wires, reader.senders)
+    pending = read_pending(memory, wires)
     plays = PlayReader(h, memory, places)
-    gaps = read_gaps(h, memory, tree, contents)
+    gaps = read_gaps(memory, fields, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
-    model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains, slots)
+    parts = wires, pending, plays, gaps, trains, slots
+    model = Model(h, memory, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
-    model.rejected += [*_settings(h), *_structure(contents), *hooks]
-    for part in (reader, pending, plays, trains):
+    model.point_names = tuple(catalogue.names(points=True))
+    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
+    for part in (pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)
     if bins is not None:
@@ -137,7 +183,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     return model
 
 
-def _settings(h: Hoc) -> list[Rejected]:
+def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
     found = []
     if h.CVode().active():
         found.append(Rejected("", "CVode: variable time steps", "", 0, "h.CVode().active(0)"))
@@ -147,6 +193,9 @@ def _settings(h: Hoc) -> list[Rejected]:
         )
     if int(h.secondorder) not in (0, 1, 2):
         found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
+    elif not memory.has_order(float(h.secondorder), float(h.dt)):
+        what = "secondorder, changed after h.finitialize(): NEURON's steps are still of the other"
+        found.append(Rejected("", what, "", 0, "call h.finitialize()"))
     if h.nrn_netrec_state_adjust:
         what = "nrn_netrec_state_adjust, which moves what events set"
         found.append(Rejected("", what, "", 0, "set it to 0"))
@@ -155,6 +204,14 @@ def _settings(h: Hoc) -> list[Rejected]:
             Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")
         )
     return found
+
+
+def settings_of(h: Hoc, memory: Memory) -> list[object]:
+    """Return NEURON's settings that a simulation takes, and what of them is rejected."""
+    cvode = h.CVode()
+    numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
+    index = h.Random().Random123_globalindex()
+    return [*map(float, numbers), int(index), memory.transfers, *map(str, _settings(h, memory))]
 
 
 def _structure(contents: Contents) -> list[Rejected]:

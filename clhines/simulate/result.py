@@ -40,8 +40,9 @@ class Result:
     cost : dict of str to float, s
         ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
         and recording, and ``spikes``, their delivery; where the queue has no timestamps, and for
-        ``reference``, what the host did. ``collect``: reading results after each chunk. Of several
-        ranks: of this one, and ``exchange``, its time in exchanges, waiting for others included.
+        ``reference``, what the host did, and of a chunk in one launch on a CPU until it was done.
+        ``collect``: reading results after each chunk. Of several ranks: of this one, and
+        ``exchange``, its time in exchanges, waiting for others included.
     """
 
     t: np.ndarray

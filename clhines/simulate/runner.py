@@ -17,7 +17,7 @@ from clhines.simulate.engines.table import FAMILY
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.changes import DeviceChanges
+from clhines.simulate.state.changes import changes_of
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import incoming_scale
 
@@ -75,7 +75,7 @@ class Runner:
         """Go on with a run of a model, which is in its state at the start."""
         self.made, self.moved, self._tried, self.unsettled = made, False, False, Unsettled()
         in_place = self.ranks is None and getattr(made.runner, "in_place", False)
-        self.on_device = DeviceChanges(made.runner) if in_place else None  # type: ignore[arg-type]
+        self.on_device = changes_of(made.runner) if in_place else None  # type: ignore[arg-type]
         self.unit = incoming_scale(model) if model.has_sums else 1.0
         self.model.take(model)
 

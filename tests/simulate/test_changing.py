@@ -11,6 +11,7 @@ import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices, program
 from clhines.model import compile
+from clhines.simulate.engines.arena_run import ArenaRun
 
 CELLS = 5
 
@@ -233,6 +234,42 @@ def test_a_network_with_exact_times_takes_other_values(engine, fast_queue):
     fresh.set(other.groups[0], gl=spread(5e-4, 2e-4))
     v = compare(sim, net, result_of(fresh, other))
     assert sim.step == 2 * round(5.0 / DT) and np.ptp(v[-1]) > 0.1
+
+
+@pytest.mark.parametrize("engine", ["epochs", "steps"])
+def test_parameters_that_change_where_they_lie_give_the_same_bits(
+    engine, fast_queue, monkeypatch, caplog
+):
+    """Turn by turn with exact times, beside a simulation that is planned again in each turn."""
+
+    def turns(in_place):
+        monkeypatch.setattr(ArenaRun, "in_place", in_place)
+        net = Network(CABLES, CELLS)
+        hh = net.insert("hh", "soma")
+        clamp = net.add("iclamp", at=net.soma, dur=1e9, amp=0.0)
+        syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+        net.connect(net.trains([[0.5, 1.0]]), syn, [1], 0.02, 0.0)
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim.record("v", net.soma)
+        found = []
+        with caplog.at_level(logging.INFO, "clhines"):
+            for turn in range(60):
+                caplog.clear()
+                v = found[-1] if found else np.full(CELLS, -65.0)
+                sim.set(clamp, amp=0.01 * (-60.0 - v[0]) if turn % 2 else 0.01 * (-60.0 - v))
+                sim.set(hh, gl=3e-4 * (1 + turn % 3))
+                if turn == 30:
+                    sim.record("i", clamp)  # takes other kernels
+                if turn == 40:
+                    sim.set_arrays(sim.step, sim.arrays())
+                found.append(sim.run(DT)[0][-1])
+                assert not (in_place and turn > 1 and any("again" in m for m in caplog.messages))
+        rows = sim.run(1.0)
+        sim.reset()
+        return np.array(found), rows[0], rows[1], sim.run(1.0)[0]
+
+    for ours, expected in zip(turns(True), turns(False), strict=True):
+        assert np.array_equal(ours, expected)
 
 
 @pytest.mark.parametrize("build", [passive_below, active_everywhere])

@@ -7,7 +7,8 @@ counts bins from a time of its own, which each of its steps moves on.
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
+
+import numpy as np
 
 from clhines.errors import warn_caller
 from clhines.mechanisms.mechanism import Mechanism
@@ -71,7 +72,7 @@ def check_bins(
     """Return what bins do to a model that cannot be simulated; warn of an order that differs."""
     found = list[Rejected]()
     loose = {k for k, _ in pending.netcons} - {k for k, _ in pending.binned}
-    for name in sorted({wires.target[k][0] for k in loose}):
+    for name in sorted({wires.target_of(k)[0] for k in loose}):
         what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
         found.append(Rejected(name, what, "", 0, "CVode().queue_mode(0, 0), finitialize()"))
     _warn_of_order(wires, mechanisms)
@@ -81,11 +82,8 @@ def check_bins(
 
 def _warn_of_time(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> None:
     """Warn of events that come within half a step: NEURON's t is that of any last self event."""
-    names = dict.fromkeys(
-        wires.target[k][0]
-        for k, origin in enumerate(wires.origin)
-        if origin >= 0 and wires.origins[origin].sender is not None and wires.delay[k] < 0.5 * dt
-    )
+    soon = (_sends(wires) >= 0) & (wires.read.delay < 0.5 * dt)
+    names = _names(wires, wires.target[soon])
     told = [
         name
         for name in names
@@ -102,18 +100,29 @@ def _warn_of_time(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> 
 
 def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
     """Warn where events of several instances that answer events of a bin come in one bin."""
-    answers = {wires.target[k] for k, origin in enumerate(wires.origin) if origin >= 0}
-    senders = [wires.origins[o].sender if o >= 0 else None for o in wires.origin]
-    pairs = {
-        (sender, wires.target[k])
-        for k, sender in enumerate(senders)
-        if sender is not None and sender in answers and sender[0] in mechanisms
-    }
-    counts = Counter(target for _, target in pairs)
-    names = dict.fromkeys(target[0] for target, count in counts.items() if count > 1)
+    senders, sends = wires.senders, wires.sending()
+    answers = np.zeros(len(senders.name) + 1, bool)
+    answers[wires.target[wires.origin >= 0]] = True
+    known = np.array([name in mechanisms for name in senders.names] + [False])
+    some = answers[sends] & known[np.append(senders.name, -1)[sends]]
+    pairs = np.unique(np.column_stack([sends[some], wires.target[some]]), axis=0)
+    targets, counts = np.unique(pairs[:, 1], return_counts=True)
+    names = _names(wires, np.sort(targets[counts > 1]))
     if names:
         warn_caller(
             f"CVode.queue_mode(1, 0): events that several instances send to {', '.join(names)} in "
             "one step come in the order of the instances, in NEURON in that of its queue",
             UserWarning,
         )
+
+
+def _sends(wires: Wires) -> np.ndarray:
+    """(m,) int64: 0 of each NetCon whose source is an object that sends events, -1 of others."""
+    sends = [-1 if origin.sender is None else 0 for origin in wires.origins]
+    return np.array([*sends, -1], np.int64)[wires.origin]
+
+
+def _names(wires: Wires, targets: np.ndarray) -> list[str]:
+    """Return the mechanisms of some targets, in order."""
+    numbers, first = np.unique(wires.senders.name[targets], return_index=True)
+    return [wires.senders.names[k] for k in numbers[np.argsort(first)]]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.read.wiring import Sender, Wires
+from clhines.neuron.memory.raw import Queued
+from clhines.neuron.read.wiring import Sender, Wires, place_of
 
 
 @dataclass(frozen=True)
@@ -49,39 +52,22 @@ class Pending:
     rejected: list[Rejected] = field(default_factory=list)
 
 
-def read_pending(memory: Memory, wires: Wires, senders: dict[int, Sender]) -> Pending:
-    """Read NEURON's queue of events.
-
-    Parameters
-    ----------
-    memory : Memory
-    wires : Wires
-    senders : dict of int -> Sender
-        By the address of the hoc object.
-    """
-    found = Pending()
-    numbers = {memory.inside(netcon): k for k, netcon in enumerate(wires.netcons)}
-    of_source: dict[int, list[int]] = {}
-    for k, netcon in enumerate(wires.netcons):
-        of_source.setdefault(memory.source_of(netcon), []).append(k)
-    weights = {memory.weight_address(n): k for k, n in enumerate(wires.netcons) if wires.weights[k]}
-    targets = {memory.point_of(address): sender for address, sender in senders.items()}
+def read_pending(memory: Memory, wires: Wires) -> Pending:
+    """Read NEURON's queue of events."""
+    found, events = Pending(), memory.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
-    for event in memory.events():
+    listeners, delay = _listeners(wires, events), wires.read.delay
+    selves = [event for event in events if event.what == "SelfEvent"]
+    targets = wires.senders.of_points(np.array([e.target for e in selves], np.int64)).tolist()
+    weights = _places(wires.read.weight, [event.weight for event in selves])
+    for event in events:
         if event.what in ("NetCon", "PreSyn"):
-            listeners = of_source.get(event.address, [])
-            if event.what == "NetCon":
-                listeners = [numbers[event.address]] if event.address in numbers else []
-            least = min((wires.delay[k] for k in listeners), default=0.0)
-            pairs = [(k, event.time + (wires.delay[k] - least)) for k in listeners]
+            heard = listeners.get(event.address, [])
+            least = min((delay[k] for k in heard), default=0.0)
+            pairs = [(k, event.time + float(delay[k] - least)) for k in heard]
             found.netcons += pairs
             if event.bin_order >= 0:
                 binned.append((event.bin_order, pairs))
-        elif event.what == "SelfEvent":
-            target = targets.get(event.target)
-            if target is not None:
-                netcon = weights.get(event.weight, -1) if event.weight else -1
-                found.selves.append(SelfEvent(event.time, event.flag, target, netcon))
         elif event.what == "other" and event.has_statement:
             found.rejected.append(
                 Rejected(
@@ -92,7 +78,29 @@ def read_pending(memory: Memory, wires: Wires, senders: dict[int, Sender]) -> Pe
                     "run up to that time, call it, and go on",
                 )
             )
+    for event, target, netcon in zip(selves, targets, weights, strict=True):
+        if target >= 0:
+            number = netcon if event.weight else -1
+            found.selves.append(SelfEvent(event.time, event.flag, wires.senders[target], number))
     found.netcons.sort(key=lambda pair: pair[1])
     for _, pairs in sorted(binned, reverse=True):
         found.binned += pairs[::-1]
     return found
+
+
+def _listeners(wires: Wires, events: list[Queued]) -> dict[int, list[int]]:
+    """Return the NetCons that get each event of a NetCon or a source, by its address."""
+    own = [event.address for event in events if event.what == "NetCon"]
+    found = {a: [k] for a, k in zip(own, _places(wires.read.address, own), strict=True) if k >= 0}
+    sent = np.unique([event.address for event in events if event.what == "PreSyn"])
+    if len(sent):
+        chosen = np.flatnonzero(np.isin(wires.read.source, sent))
+        for k, source in zip(chosen.tolist(), wires.read.source[chosen].tolist(), strict=True):
+            found.setdefault(source, []).append(k)
+    return found
+
+
+def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
+    if not wanted:
+        return []
+    return place_of(known, np.argsort(known), np.array(wanted, np.int64)).tolist()

@@ -60,10 +60,9 @@ class Records:
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
         self._sim, self._imported = sim, imported
-        self._recorders = imported.model.plays.recorders
         wanted: dict[tuple[str, str], list[int]] = {}
         self._at: list[tuple[tuple[str, str], int] | float] = []
-        for recorder in self._recorders:
+        for recorder in imported.model.plays.recorders:
             key = self._key(recorder)
             if isinstance(key, float):
                 self._at.append(key)
@@ -121,7 +120,7 @@ class Records:
         """
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
-        for recorder, at in zip(self._recorders, self._at, strict=True):
+        for recorder, at in zip(self._imported.model.plays.recorders, self._at, strict=True):
             if isinstance(at, float):
                 values = t[1:] if recorder.variable is None else np.full(steps, at)
             else:
@@ -167,13 +166,15 @@ class Records:
             memory.move_event(event.item, float(after[0]))
         return due
 
-    def fill_spikes(self, result: Result, begin: float, last: float) -> None:
+    def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
         """Append the events of a run to the vectors that record sources.
 
         Parameters
         ----------
         result : Result
         begin : float, ms
+        after : float, ms
+            Up to when NEURON has recorded events itself.
         last : float, ms
             As `last_delivery` has it.
 
@@ -184,28 +185,30 @@ class Records:
         """
         imported = self._imported
         h, network, trains = imported.model.h, imported.network, imported.model.trains.times
-        numbers = [int(network.source_numbers(s, [k])[0]) for s, k in imported.sources]
         every: dict[int, list[tuple[float, int]]] = {}
-        vectors: dict[int, tuple[Hoc, Hoc | None]] = {}
-        memory = imported.model.memory
-        for number, origin in zip(numbers, imported.model.wires.origins, strict=True):
-            if origin.times is None:
+        identifiers: dict[int, Hoc] = {}
+        vectors, order = imported.model.plays.vectors, np.argsort(result.spike_cell, kind="stable")
+        spike_time, cells = result.spike_time[order], result.spike_cell[order]
+        for (source, k), origin in zip(imported.sources, imported.model.wires.origins, strict=True):
+            if origin.times not in vectors:
                 continue
+            number = int(network.source_numbers(source, [k])[0])
             late = SPIKE_LATE if origin.sender is None else 0.0
-            own = result.spike_time[result.spike_cell == number] + late
+            first, end = np.searchsorted(cells, [number, number + 1])
+            own = spike_time[first:end] + late
+            own = own[own > after]
             if origin.sender is None:
                 own = own[own < last]
             elif origin.sender in trains:
                 own = trains[origin.sender][trains[origin.sender] <= last]
             if number in self._imported.crossed:
                 own = np.append(begin + late, own)
-            key = memory.inside(origin.times)
-            vectors[key] = origin.times, origin.numbers
-            every.setdefault(key, []).extend((t, origin.record_as) for t in own.tolist())
+            pairs = every.setdefault(origin.times, [])
+            pairs += [(t, origin.record_as) for t in own.tolist()]
+            identifiers[origin.times] = vectors.get(origin.numbers)
         for key, found in every.items():
             found.sort(key=lambda pair: pair[0])
-            times, identifiers = vectors[key]
             if found:
-                times.append(h.Vector([t for t, _ in found]))
-            if found and identifiers is not None:
-                identifiers.append(h.Vector([k for _, k in found]))
+                vectors[key].append(h.Vector([t for t, _ in found]))
+            if found and identifiers[key] is not None:
+                identifiers[key].append(h.Vector([k for _, k in found]))

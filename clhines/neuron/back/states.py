@@ -14,7 +14,9 @@ from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.hidden import Hidden
+from clhines.neuron.memory.raw import put_numbers
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Instances
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.simulation import Simulation
@@ -77,15 +79,16 @@ def _variables(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str
 ) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden]]:
     """Array, hoc's name, element, places and owner of the states of a mechanism."""
-    instances, hidden = imported.model.every[name], None
+    instances, hidden = imported.model.every[name], imported.model.hidden
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif element is None:
-            hidden = hidden or Hidden(imported.model.memory, instances)
-            if base in hidden.columns:
-                yield values, base, element, place, hidden
+            if name not in hidden:
+                hidden[name] = Hidden(imported.model.memory, instances)
+            if base in hidden[name].columns:
+                yield values, base, element, place, hidden[name]
 
 
 def _states(
@@ -164,37 +167,34 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
 
 def voltages(imported: Imported) -> np.ndarray:
     """(n,) float64, mV: NEURON's."""
-    tree = imported.model.tree
-    v = np.zeros(tree.num_nodes)
-    for section in tree.sections:
-        v[tree.nodes(section)] = [segment.v for segment in section]
-        for x in (0.0, 1.0):
-            v[tree.node(section, x)] = section(x).v
+    values, rows, numbers = _voltages(imported.model)
+    v = np.zeros(imported.model.tree.num_nodes)
+    v[numbers] = values[rows]
     return v
+
+
+def _voltages(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return NEURON's column of voltages, where in it are those of all its nodes, and ours.
+
+    Nodes with membrane are last: they give the voltage where an end has none of its own.
+    """
+    tree = model.tree
+    nodes = np.concatenate([tree.addresses, tree.inner])
+    values, rows = model.fields.rows(tree.v, nodes)
+    return values, rows, np.concatenate([tree.numbers, tree.inner_numbers])
 
 
 def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
     """(w,) float64: weights of all connections, as NEURON has them now."""
     netcons = sim.model.netcons
     values, first = netcons.weight.copy(), netcons.first_weight
-    known, count = _known_weights(imported)
+    wires = imported.model.wires
     number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
-    own = np.minimum(np.diff(first), count[number])
-    for place in range(known.shape[1]):
+    own = np.minimum(np.diff(first), wires.width[number])
+    for place in range(wires.weights.shape[1]):
         some = np.flatnonzero(place < own)
-        values[first[some] + place] = known[number[some], place]
+        values[first[some] + place] = wires.weights[number[some], place]
     return values
-
-
-def _known_weights(imported: Imported) -> tuple[np.ndarray, np.ndarray]:
-    """(m, most) float64 and (m,) int64: weights of NEURON's NetCons, and how many they are."""
-    weights = imported.model.wires.weights
-    count = np.array([len(row) for row in weights], np.int64)
-    known = np.zeros((len(weights), int(count.max(initial=0))))
-    for place in range(known.shape[1]):
-        some = np.flatnonzero(place < count)
-        known[some, place] = [weights[k][place] for k in some.tolist()]
-    return known, count
 
 
 def _take_streams(
@@ -284,13 +284,15 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
             armed[watch, at], above[watch, at] = True, is_above
 
 
-def put_values(sim: Simulation, imported: Imported) -> None:
-    """Write a simulation's values into NEURON's memory; events and records are written apart."""
-    model, arrays = imported.model, sim.arrays()
+def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Write a simulation's values into NEURON's memory; events and records are written apart.
+
+    `arrays` are those of the simulation.
+    """
+    model = imported.model
     ions = (ion.instances for ion in model.contents.ions.values())
     for instances in (*model.every.values(), *ions):
-        if instances.columns is not None:
-            instances.columns.refresh()
+        instances.columns.refresh()
     _put_voltages(imported, arrays["v"].astype(np.float64))
     for name, group in imported.groups.items():
         instances = model.every[name]
@@ -307,25 +309,21 @@ def put_values(sim: Simulation, imported: Imported) -> None:
 def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:
     """Write the weights that events have changed."""
     first, wires = sim.model.netcons.first_weight, imported.model.wires
-    known, count = _known_weights(imported)
     own = np.flatnonzero(imported.connections >= 0)
     number = imported.connections[own]
-    width = np.minimum(np.diff(first)[own], count[number])
-    for place in range(known.shape[1]):
+    width = np.minimum(np.diff(first)[own], wires.width[number])
+    for place in range(wires.weights.shape[1]):
         some = np.flatnonzero(place < width)
-        now, before = weight[first[own[some]] + place], known[number[some], place]
+        now, before = weight[first[own[some]] + place], wires.weights[number[some], place]
         changed = np.flatnonzero(now != before.astype(now.dtype))  # float32 would round the others
-        for k, value in zip(number[some[changed]].tolist(), now[changed].tolist(), strict=True):
-            wires.netcons[k].weight[place] = value
+        chosen = number[some[changed]]
+        wires.weights[chosen, place] = now[changed]
+        put_numbers(wires.read.weight[chosen] + 8 * place, wires.weights[chosen, place])
 
 
 def _put_voltages(imported: Imported, v: np.ndarray) -> None:
-    tree = imported.model.tree
-    for section in tree.sections:
-        for segment, value in zip(section, v[tree.nodes(section)].tolist(), strict=True):
-            segment.v = value
-        for x in (0.0, 1.0):
-            section(x).v = float(v[tree.node(section, x)])
+    values, rows, numbers = _voltages(imported.model)
+    values[rows] = v[numbers]
 
 
 def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:

@@ -11,27 +11,29 @@ from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.simulation import Simulation
 
 
-def put_events(sim: Simulation, imported: Imported, last: float) -> None:
+def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
     """Replace the events on their way by those of a simulation; NEURON's t is that of its end.
 
     Parameters
     ----------
     sim : Simulation
     imported : Imported
+    arrays : dict of str -> array
+        Of the simulation.
     last : float, ms
         Up to when events of given times have been sent, as `records.last_delivery` has it.
     """
     model = imported.model
-    memory, arrays, t = model.memory, sim.arrays(), float(model.h.t)
+    memory, t = model.memory, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
     movable = _movable(imported)
-    points = {memory.inside(thing): (name, k) for name, instances in model.contents.points.items()
-              for k, thing in enumerate(instances.things)}  # fmt: skip
+    events, senders = memory.events(), model.wires.senders
+    points = senders.of_points(np.array([event.target for event in events], np.uint64))
     stims = {}
-    for event in memory.events():
-        if event.what == "SelfEvent" and event.target in points:
-            if points[event.target][0] in model.trains.names:
-                stims[points[event.target]] = event.item
+    for event, number in zip(events, points.tolist(), strict=True):
+        if event.what == "SelfEvent" and number >= 0:
+            if senders[number][0] in model.trains.names:
+                stims[senders[number]] = event.item
                 continue
             memory.remove_event(event.item)
         elif event.what in ("NetCon", "PreSyn"):
@@ -92,6 +94,7 @@ def _put_netcons(
 ) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
+    memory = model.memory
     first, size = rings_of(sim)
     trains = _train_numbers(imported)
     rank = connection_ranks(sim.model) if model.bins is not None else None
@@ -106,13 +109,13 @@ def _put_netcons(
                 break  # still to come
             if source in unseen and event + 1 == int(arrays["count"][source]):
                 break
-            netcon = model.wires.netcons[number if number >= 0 else -1 - number]
+            number = number if number >= 0 else -1 - number
             time = sent + float(netcons.delay[c])
             if rank is None:
-                netcon.event(max(time, t))
+                memory.send(int(model.wires.read.address[number]), max(time, t))
                 continue
             key = sent if source in crossed else sent + SPIKE_LATE
-            binned.append((key, int(rank[c]), event, time, model.memory.inside(netcon)))
+            binned.append((key, int(rank[c]), event, time, int(model.wires.read.address[number])))
     if model.bins is not None:
         model.bins.begin_at(last)
         for *_, time, address in sorted(binned):
@@ -147,7 +150,7 @@ def _put_selves(
                 number = int(imported.connections[connection]) if connection >= 0 else -1
                 weight = 0
                 if number >= 0:
-                    weight = model.memory.weight_address(model.wires.netcons[number])
+                    weight = int(model.wires.read.weight[number])
                 time = max(float(queue["time"][at]), t)
                 flag = float(queue["flag"][at])
                 model.memory.send_self(point, time, flag, weight, movable.get(point, 0))

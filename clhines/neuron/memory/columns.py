@@ -1,8 +1,7 @@
 """Variables of many instances at once, by the columns in which NEURON keeps them.
 
 NEURON has one array for each variable of a mechanism, its *column*, and each instance has a *row*
-in it. `Memory.place` tells both of one instance; a variable of all instances is then read and set
-by NumPy, and not by hoc, instance by instance.
+in it. A variable of all instances is read and set by NumPy, and not by hoc, instance by instance.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from clhines.neuron.memory.raw import WORD, Place, ref
+from clhines.neuron.memory.raw import WORD, Place, gather, ref
 from clhines.neuron.memory.session import Hoc
 
 
@@ -33,16 +32,23 @@ class Columns:
     memory : Memory
     things : sequence of Hoc
         What their variables are attributes of.
+    rows : (k,) int64
+        Addresses of the numbers of their rows.
     """
 
-    def __init__(self, memory: Memory, things: Sequence[Hoc]) -> None:
-        self._memory, self._things = memory, things
-        self._rows: list[int] = []  # addresses of the numbers of rows
+    def __init__(self, memory: Memory, things: Sequence[Hoc], rows: np.ndarray) -> None:
+        self._memory, self._things, self.rows = memory, things, rows
         self._numbers: np.ndarray | None = None
+        self._places: dict[tuple[str, int | None], Place | None] = {}
 
     def refresh(self) -> None:
         """Read the numbers of rows again: NEURON sorts its columns when a model changes."""
         self._numbers = None
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all that was asked for so far is in columns."""
+        return None not in self._places.values()
 
     def values(self, name: str, place: int | None) -> np.ndarray | None:
         """(count,) float64: a variable of all instances; None where it is not in a column."""
@@ -59,35 +65,37 @@ class Columns:
 
     def _find(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray] | None:
         """Return a column and the places of the instances in it, where hoc sees the same there."""
-        if not self._things:
+        key = name, place
+        if key not in self._places:
+            self._places[key] = self._look_up(name, place)
+        at = self._places[key]
+        if at is None:
             return None
-        size = 1 if place is None else 2
+        number = self.numbers() * at.size + (at.place if place is None else place)
+        return column_at(at.column, number), number
+
+    def _look_up(self, name: str, place: int | None) -> Place | None:
+        if not len(self.rows):
+            return None
         try:
-            at = self._memory.place(ref(self._things[0], name, size))
-            number = self.numbers(name, size)
+            at = self._memory.place(ref(self._things[0], name, 1 if place is None else 2))
         except (AttributeError, RuntimeError, TypeError):
             return None
-        if not at.row or at.row != self._rows[0]:
+        if not at.row or at.row != self.rows[0]:
             return None
-        number = number * at.size + (at.place if place is None else place)
+        number = self.numbers() * at.size + (at.place if place is None else place)
         column = column_at(at.column, number)
         for k in {0, len(number) // 2, len(number) - 1}:
             seen = getattr(self._things[k], name)
             seen = seen if place is None else seen[place]
             if not np.array_equal(column[number[k]], seen, equal_nan=True):
                 return None
-        return column, number
+        return at
 
-    def numbers(self, name: str, size: int) -> np.ndarray:
-        """(count,) int64: rows of the instances; by one of their variables and its size."""
-        if not self._rows:
-            self._rows = [self._memory.place(ref(t, name, size)).row for t in self._things]
-        if not all(self._rows):
-            self._rows = []
-            raise TypeError(f"{name} is in no column")
+    def numbers(self) -> np.ndarray:
+        """(count,) int64: rows of the instances."""
         if self._numbers is None:
-            word = WORD.from_address
-            self._numbers = np.array([word(row).value for row in self._rows], np.int64)
+            self._numbers = gather(self.rows)[:, 0].astype(np.int64)
         return self._numbers
 
 

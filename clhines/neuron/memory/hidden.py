@@ -26,7 +26,6 @@ class Hidden:
 
     def __init__(self, memory: Memory, instances: Instances) -> None:
         self._rows: Columns | None = None
-        self._name, self._size = "", 1
         self.columns: dict[str, int] = {}
         for name, size in instances.entry.ranges.items():
             try:
@@ -34,13 +33,13 @@ class Hidden:
             except (AttributeError, RuntimeError, TypeError):
                 continue  # an ion's, or a name only
             if found:
-                self.columns, self._name, self._size = found, name, size
-                self._rows = instances.columns or Columns(memory, instances.things)
+                self.columns = found
+                self._rows = instances.columns
                 return
 
     def _at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
         assert self._rows is not None
-        number = self._rows.numbers(self._name, self._size) + (place or 0)
+        number = self._rows.numbers() + (place or 0)
         return column_at(self.columns[name], number), number
 
     def values(self, name: str, place: int | None) -> np.ndarray:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import (
@@ -21,7 +24,9 @@ from clhines.neuron.memory.raw import (
     Queued,
     Readable,
     Source,
+    gather,
     halves,
+    is_address,
     ref,
     run_in,
     vector_at,
@@ -30,9 +35,40 @@ from clhines.neuron.memory.raw import (
 from clhines.neuron.memory.session import Hoc, library_path
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
+_REBUILT = {  # flags, and what NEURON does where they are set
+    "tree_changed": "_Z14setup_topologyv",
+    "v_structure_change": "_Z15v_setup_vectorsv",
+    "diam_changed": "_Z11recalc_diamv",
+}
 _EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a statement, or 0
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
-_MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
+_MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
+_LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
+_QUEUE_WORDS = 16
+NETCON_WORDS = 7
+_SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
+
+
+class NetCons(NamedTuple):
+    """What NetCons are told by their memory.
+
+    Attributes
+    ----------
+    address : (m,) int64
+    source, target : (m,) int64
+        Addresses of the source (PreSyn) and of the point process; 0 for none.
+    active : (m,) bool
+    delay : (m,) float64, ms
+    weight : (m,) int64
+        Address of the first weight; 0 of one without.
+    """
+
+    address: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    active: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray
 
 
 class Memory(Objects):
@@ -64,6 +100,7 @@ class Memory(Objects):
         if path is None:
             raise OSError("no library")
         self._h, self._library = h, ctypes.CDLL(path)
+        self._functions = {}
         self._lists: dict[str, Any] = {}
         for name, symbol in (
             ("play", "_Z22net_cvode_instance_prlv"),
@@ -76,6 +113,7 @@ class Memory(Objects):
         self._reference = 0
         self._kept: list[ctypes.Array[ctypes.c_uint64]] = []
         self._source_fields: dict[str, int] = {}
+        self._vector_word = 0
         self._calibrate()
         self._calibrate_sources()
 
@@ -158,21 +196,32 @@ class Memory(Objects):
             vector.play_remove()
 
     def settle(self) -> None:
-        """Let NEURON rebuild its lists after sections or point processes have changed."""
-        if ctypes.c_int.from_address(self.address("v_structure_change")).value:
-            rebuild = self.symbol("_Z15v_setup_vectorsv")
-            rebuild.argtypes, rebuild.restype = [], None
-            rebuild()
+        """Let NEURON rebuild lists, areas and resistances after a change of the model."""
+        for name, rebuild in _REBUILT.items():
+            if ctypes.c_int.from_address(self.address(name)).value:
+                self.function(rebuild, None)()
 
     # -- vectors that record and play ------------------------------------------------------------
 
     def _entries(self) -> list[int]:
         return vector_at(self._lists["play"]())
 
+    def acting(self) -> list[int]:
+        """Addresses of what records and plays: what came after h.finitialize() does not yet."""
+        entries = self._entries()
+        known, found = {*entries}, set[int]()
+        for word in words_at(self.variable("net_cvode_instance"), _LISTS):
+            if word != self._lists["play"]() and is_address(word):
+                begin, end, room = words_at(word, 3)
+                if begin < end <= room and end - begin <= 8 * len(entries):
+                    inside = {*vector_at(word)}
+                    found |= inside if inside <= known else set()
+        return [entry for entry in entries if entry in found]
+
     def played(self) -> list[Played]:
         """Return what records and plays."""
         found = []
-        for address in self._entries():
+        for address in self.acting():
             words = words_at(address, 16)
             what, calls = self._classes.get(words[0], "unknown"), False
             if what in _EVENT:
@@ -182,6 +231,22 @@ class Memory(Objects):
                 calls = bool(statement)
             found.append(Played(what, self._place(words[1:5]), tuple(words[8:]), calls))
         return found
+
+    def play_words(self) -> list[list[int]]:
+        """Return the words of all that records or plays."""
+        return [[address, *words_at(address, 16)] for address in self.acting()]
+
+    def new_vector(self) -> Hoc:
+        """Make a Vector."""
+        return self._h.Vector(1)
+
+    def vector_data(self, address: int) -> np.ndarray:
+        """(n,) uint64: the numbers of a Vector, by the address of its C++ object."""
+        if not self._vector_word:
+            vector = self.new_vector()
+            begin = self.place(ref(vector, "x")[0]).column
+            self._vector_word = words_at(self.inside(vector), 8).index(begin)
+        return np.array(vector_at(address + 8 * self._vector_word), np.uint64)
 
     # -- sources of events -----------------------------------------------------------------------
 
@@ -202,14 +267,72 @@ class Memory(Objects):
             signed[at], signed[at + 2], bool(words[f["rank"]]),
         )  # fmt: skip
 
+    def source_words(self) -> np.ndarray:
+        """(s, 10) uint64: addresses of all sources, and what `sources` and `threshold` take."""
+        list_, f = self._lists["sources"](), self._source_fields
+        address = np.array(vector_at(list_) if list_ else [], np.int64)
+        first, rank = f["place"], f["rank"]
+        chosen = [*range(first, first + 5), f["times"], f["times"] + 1, rank, f["threshold"]]
+        words = gather(address, max(*chosen, rank + f["odd"] // 2 + 1) + 1)
+        halves_ = words.view(np.uint32)[:, [2 * rank + f["odd"], 2 * rank + f["odd"] + 2]]
+        return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
+
     def threshold(self, address: int) -> float:
         """Threshold of a source, mV."""
         at = self._source_fields["threshold"]
         return float(ctypes.c_double.from_address(address + 8 * at).value)
 
-    def source_of(self, netcon: Hoc) -> int:
-        """Address of the source of a NetCon; 0 where it has none."""
-        return words_at(self.inside(netcon), 8)[self._source_fields["of_netcon"]]
+    def netcons(self, things: Sequence[Hoc]) -> NetCons:
+        """Return what all NetCons are told by their memory.
+
+        Raises
+        ------
+        OSError
+            It is not as expected.
+        """
+        address, f = self.insides_of(things), self._source_fields
+        words = gather(address, NETCON_WORDS)
+        delay = words[:, f["delay"]].copy().view(np.float64)
+        source = words[:, f["of_netcon"]].astype(np.int64)
+        targets = next((t for t in things if t.syn() is not None), None)
+        target = weight = np.zeros(len(things), np.int64)
+        active = np.zeros(len(things), np.uint8)
+        try:
+            if targets is not None:
+                own = words_at(self.inside(targets), NETCON_WORDS)
+                target = words[:, own.index(self.inside(targets.syn()))].astype(np.int64)
+                active = words.view(np.uint8)[:, self._active_byte(targets)]
+            weighted = next((t for t in things if t.wcnt()), None)
+            if weighted is not None:
+                own = words_at(self.inside(weighted), NETCON_WORDS)
+                weight = words[:, own.index(self.weight_address(weighted))].astype(np.int64)
+        except ValueError:
+            raise OSError("a NetCon is not as expected") from None
+        found = NetCons(address, source, target, active != 0, delay, weight)
+        for k in range(0, len(things), max(len(things) // _SAMPLES, 1)):
+            self._check_netcon(things[k], found, k)
+        return found
+
+    def _active_byte(self, thing: Hoc) -> int:
+        """Return which byte of a NetCon says whether it is active; one that has a target."""
+        was = bool(thing.active())
+        found = []
+        for active in (not was, was):
+            thing.active(active)
+            found.append(np.array(words_at(self.inside(thing), NETCON_WORDS), np.uint64))
+        return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in found)))[0])
+
+    def _check_netcon(self, thing: Hoc, found: NetCons, k: int) -> None:
+        """Compare with what hoc says."""
+        syn = thing.syn()
+        same = (
+            found.target[k] == (0 if syn is None else self.inside(syn))
+            and found.active[k] == bool(thing.active())
+            and found.delay[k] == thing.delay
+            and (not thing.wcnt() or found.weight[k] == self.weight_address(thing))
+        )
+        if not same:
+            raise OSError(f"{thing} is not as expected")
 
     def _calibrate_sources(self) -> None:
         """Find where a source keeps its variable, its threshold and its vectors."""
@@ -217,16 +340,20 @@ class Memory(Objects):
         reference, netcon, own = self._new_source()
         times, numbers = h.Vector(), h.Vector()
         netcon.record(times, numbers, _MARK)
-        netcon.threshold = _THRESHOLD
+        netcon.threshold, netcon.delay = _THRESHOLD, _DELAY
+        at = self.inside(netcon)
         try:
-            of_netcon = words_at(self.inside(netcon), 8).index(own)
+            found = words_at(at, NETCON_WORDS)
             words = words_at(own)
             place = words_at(id(reference), self._reference + 4)[self._reference :]
             pair = [self.inside(times), self.inside(numbers)]
-            level = struct.unpack("<Q", struct.pack("<d", _THRESHOLD))[0]
+            level, delay = (
+                struct.unpack("<Q", struct.pack("<d", x))[0] for x in (_THRESHOLD, _DELAY)
+            )
             rank = words.index(pair[0]) + 2
             self._source_fields = {
-                "of_netcon": of_netcon,
+                "of_netcon": found.index(own),
+                "delay": found.index(delay),
                 "place": run_in(words, place),
                 "threshold": words.index(level),
                 "times": run_in(words, pair),
@@ -255,13 +382,17 @@ class Memory(Objects):
     @property
     def queue_address(self) -> int:
         """Address of NEURON's queue of events, 0 where it has none."""
-        queue = self.symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
-        queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
+        queue = self.function(name, pointer, pointer)
         return queue(WORD.in_dll(self._library, "nrn_threads").value) or 0
+
+    def queue_words(self) -> list[int]:
+        """Return the words of NEURON's queue, which counts what is put in and taken out."""
+        at = self.queue_address
+        return words_at(at, _QUEUE_WORDS) if at else []
 
     def events(self) -> list[Queued]:
         """Return the events on their way, by time."""
-        each = self.symbol("_ZN6TQueue15forall_callbackEPFvPK6TQItemiE")
         found: list[Queued] = []
 
         def take(item: int, _: int) -> None:
@@ -275,7 +406,8 @@ class Memory(Objects):
             found.append(Queued(what, time, data, item, flag, words[2], words[3], words[4], order))
 
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
-        each.argtypes, each.restype = [ctypes.c_void_p, kind], None
+        name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
+        each = self.function(name, None, ctypes.c_void_p, kind)
         at = self.queue_address
         if at:
             each(at, kind(take))
@@ -283,16 +415,20 @@ class Memory(Objects):
 
     def remove_event(self, item: int) -> None:
         """Take an event out of the queue; `item` as in `Queued`."""
-        remove = self.symbol("_ZN6TQueue6removeEP6TQItem")
-        remove.argtypes, remove.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+        remove = self.function("_ZN6TQueue6removeEP6TQItem", None, ctypes.c_void_p, ctypes.c_void_p)
         remove(self.queue_address, item)
 
     def move_event(self, item: int, time: float) -> None:
         """Let an event in the queue come at another time."""
-        move = self.symbol("_ZN6TQueue4moveEP6TQItemd")
-        move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double]
-        move.restype = None
+        pointer = ctypes.c_void_p
+        move = self.function("_ZN6TQueue4moveEP6TQItemd", None, pointer, pointer, ctypes.c_double)
         move(self.queue_address, item, time)
+
+    def send(self, netcon: int, time: float) -> None:
+        """Put an event of a NetCon into the queue, by its address, as ``NetCon.event(time)``."""
+        name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
+        send = self.function(name, None, pointer, ctypes.c_double, pointer, pointer)
+        send(self.variable("net_cvode_instance"), time, netcon, self.variable("nrn_threads"))
 
     def send_self(
         self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
@@ -311,9 +447,8 @@ class Memory(Objects):
             Where the instance keeps its event for net_move; 0 where it is not known.
         """
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
-        send = self.symbol(name)
         pointers = [ctypes.c_void_p] * 3
-        send.argtypes, send.restype = [*pointers, ctypes.c_double, ctypes.c_double], None
+        send = self.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
         if not movable:
             room = (ctypes.c_uint64 * 8)()
             self._kept.append(room)
@@ -322,13 +457,9 @@ class Memory(Objects):
 
     def deliver_events(self, t: float) -> None:
         """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
-        deliver = self.symbol("_ZN8NetCvode14deliver_eventsEdP9NrnThread")
-        deliver.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
-        deliver.restype = None
-        events, threads = (
-            WORD.in_dll(self._library, name).value for name in ("net_cvode_instance", "nrn_threads")
-        )
-        deliver(events, t, threads)
+        name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
+        deliver = self.function(name, None, pointer, ctypes.c_double, pointer)
+        deliver(self.variable("net_cvode_instance"), t, self.variable("nrn_threads"))
 
     def above(self, source: int) -> bool:
         """Return whether NEURON has seen the voltage of a source above the threshold."""
@@ -356,10 +487,34 @@ class Memory(Objects):
         threads = WORD.in_dll(self._library, "nrn_threads").value
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(scatter)(threads)
 
-    # -- order of mechanisms -----------------------------------------------------------------------
+    # -- mechanisms -----------------------------------------------------------------------
 
     def order(self) -> list[int]:
         """Types of mechanisms in the order in which NEURON calls them."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
+
+    def are_points(self) -> np.ndarray:
+        """Return of each mechanism whether it is a point process or artificial cell, bool."""
+        count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
+        return np.array((ctypes.c_int8 * count).from_address(self.variable("pnt_map"))) != 0
+
+    def num_places(self, type_: int) -> int:
+        """Return how many places an instance of a mechanism has that are no variables."""
+        sizes = words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
+        return ctypes.c_int.from_address(sizes + 4 * type_).value
+
+    def template(self, name: str) -> int:
+        """Address of what hoc knows of a class."""
+        look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
+        symbol = look(name.encode())
+        if not symbol:
+            raise OSError(f"hoc knows no {name}")
+        return words_at(symbol, 3)[2]
+
+    def has_order(self, order: float, dt: float) -> bool:
+        """Whether NEURON's steps are of the order of time, as it sets them for dt."""
+        at = self.variable("nrn_threads")
+        _, own_dt, factor = (ctypes.c_double * 3).from_address(at)
+        return own_dt != dt or factor == (2.0 if order else 1.0) / dt

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from clhines.neuron.memory.raw import WORD, Place, Readable, words_at
+import numpy as np
+
+from clhines.neuron.memory.raw import WORD, Place, Readable, gather, words_at
 from clhines.neuron.memory.session import Hoc
 
 POINTER = 2  # word of a place that has an address, where it has one
 # of a symbol of hoc: the word that has its procedure or value, and how many words there are
 _PROC, _SYMBOL_WORDS = 2, 7
+
+
+class _Handle(ctypes.Structure):
+    """NEURON's reference to a variable."""
+
+    _fields_ = [("words", WORD * 4)]
 
 
 class Objects:
@@ -22,6 +30,7 @@ class Objects:
     _h: Hoc
     _library: ctypes.CDLL
     _reference: int
+    _functions: dict[str, Any]
 
     def symbol(self, name: str) -> Any:
         """Return a function of NEURON's library; OSError where it has none of this name."""
@@ -29,6 +38,13 @@ class Objects:
             return getattr(self._library, name)
         except AttributeError as error:
             raise OSError(str(error)) from None
+
+    def function(self, name: str, result: Any, *arguments: Any) -> Any:
+        """Return a function with the ctypes of its result and arguments, likewise."""
+        if name not in self._functions:
+            found = self._functions[name] = self.symbol(name)
+            found.argtypes, found.restype = arguments, result
+        return self._functions[name]
 
     def address(self, name: str) -> int:
         """Return the address of a variable of NEURON's library, likewise."""
@@ -47,6 +63,10 @@ class Objects:
         """Whether a name of hoc is a procedure with the code of another one."""
         kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
         return kinds[0] == kinds[1] and self._code(name) == self._code(example)
+
+    def procedure(self, name: str) -> list[int]:
+        """Return where the code of a procedure is, and its size."""
+        return words_at(words_at(self._symbol_of(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
         """Return the code of a procedure that hoc knows: equal for two with the same text."""
@@ -71,19 +91,16 @@ class Objects:
             self._h(text)
             symbol = self._symbol_of(name)
             yield
-            unlink = self.symbol("_Z17hoc_unlink_symbolP6SymbolP7Symlist")
-            free = self.symbol("_Z17hoc_free_symspaceP6Symbol")
-            unlink.argtypes, unlink.restype = [ctypes.c_void_p] * 2, None
-            free.argtypes, free.restype = [ctypes.c_void_p], None
-            unlink(symbol, top)
-            free(symbol)
+            unlink = "_Z17hoc_unlink_symbolP6SymbolP7Symlist"
+            self.function(unlink, None, ctypes.c_void_p, ctypes.c_void_p)(symbol, top)
+            self.function("_Z17hoc_free_symspaceP6Symbol", None, ctypes.c_void_p)(symbol)
         finally:
             here.value = kept
 
     def _symbol_of(self, name: str) -> int:
         """Address of hoc's symbol of a name at its top level."""
-        find = self.symbol("_Z16hoc_table_lookupPKcP7Symlist")
-        find.argtypes, find.restype = [ctypes.c_char_p, ctypes.c_void_p], ctypes.c_void_p
+        name_and_list = ctypes.c_char_p, ctypes.c_void_p
+        find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
         found = find(name.encode(), self.variable("hoc_top_level_symlist"))
         if not found:
             raise OSError(f"hoc knows no {name}")
@@ -96,6 +113,15 @@ class Objects:
         """Address of a hoc object: what Python's wrapper refers to."""
         return words_at(id(thing), 3)[2]
 
+    @staticmethod
+    def objects_of(things: Sequence[Hoc]) -> np.ndarray:
+        """(n,) int64: addresses of hoc objects, or of sections."""
+        return gather(np.fromiter(map(id, things), np.int64, len(things)), 3)[:, 2].astype(np.int64)
+
+    def insides_of(self, things: Sequence[Hoc]) -> np.ndarray:
+        """(n,) int64: addresses of the C++ objects behind hoc objects."""
+        return gather(self.objects_of(things), 2)[:, 1].astype(np.int64)
+
     def inside(self, thing: Hoc) -> int:
         """Address of the C++ object behind a hoc object."""
         return words_at(self.object_of(thing), 2)[1]
@@ -103,6 +129,11 @@ class Objects:
     def place(self, reference: Hoc) -> Place:
         """Where a variable is; `reference` as ``segment._ref_v``."""
         return self._place(words_at(id(reference), self._reference + 4)[self._reference :])
+
+    def area(self, node: int) -> Place:
+        """Where the area of a node's membrane is, µm²."""
+        name = "_Z30_nrn_mechanism_get_area_handleP4Node"
+        return self._place(self.function(name, _Handle, ctypes.c_void_p)(node).words[:])
 
     @staticmethod
     def _place(words: list[int]) -> Place:
@@ -148,10 +179,10 @@ class Objects:
         Those that hoc does not see are among them.
         """
         data = self._property(point)
-        count = self.symbol("_Z27_nrn_mechanism_get_num_varsP4Prop")
-        field = self.symbol("_Z27_nrn_mechanism_access_paramP4Propii")
-        count.argtypes, count.restype = [ctypes.c_void_p], ctypes.c_int
-        field.argtypes, field.restype = [ctypes.c_void_p, *[ctypes.c_int] * 2], ctypes.c_void_p
+        pointer, whole = ctypes.c_void_p, ctypes.c_int
+        count = self.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)
+        name = "_Z27_nrn_mechanism_access_paramP4Propii"
+        field = self.function(name, pointer, pointer, whole, whole)
         return [field(data, k, 0) for k in range(count(data))]
 
     def slots_of(self, point: int) -> tuple[int, int, int]:
@@ -171,8 +202,7 @@ class Objects:
     @cached_property
     def _of_property(self) -> tuple[Any, Any, int]:
         """NEURON's functions from a Prop to its places and type; the table of numbers of places."""
-        places = self.symbol("_Z28_nrn_mechanism_access_dparamP4Prop")
-        places.argtypes, places.restype = [ctypes.c_void_p], ctypes.c_void_p
-        kind = self.symbol("_Z23_nrn_mechanism_get_typeP4Prop")
-        kind.argtypes, kind.restype = [ctypes.c_void_p], ctypes.c_int
+        pointer = ctypes.c_void_p
+        places = self.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
+        kind = self.function("_Z23_nrn_mechanism_get_typeP4Prop", ctypes.c_int, pointer)
         return places, kind, words_at(self.address("nrn_prop_dparam_size_"), 1)[0]

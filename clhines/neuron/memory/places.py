@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.raw import Place, ref
 from clhines.neuron.read.contents import Contents, Instances
@@ -41,32 +44,28 @@ class Places:
     Parameters
     ----------
     memory : Memory
+    fields : Fields
     tree : Tree
     contents : Contents
     """
 
-    def __init__(self, memory: Memory, tree: Tree, contents: Contents) -> None:
+    def __init__(self, memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents
         self._columns: dict[int, tuple[str, str, int]] = {}
         self._rows: dict[str, dict[int, int]] = {}
         self._every = {**contents.density, **contents.points}
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
-        self.nodes = self._voltages()
+        self._voltage = tree.v
+        rows = fields.rows_at(tree.addresses)
+        sorted_ = np.argsort(rows)
+        self._row, self._number = rows[sorted_], tree.numbers[sorted_]
         self._membrane = self._membrane_column() or -1
 
-    def _voltages(self) -> dict[int, int]:
-        """Nodes by the places of their rows."""
-        memory, tree, found = self._memory, self._tree, {}
-        column = 0
-        for section in tree.sections:
-            numbers = tree.nodes(section).tolist()
-            at = [(ref(segment, "v"), n) for segment, n in zip(section, numbers, strict=True)]
-            at += [(ref(section(x), "v"), tree.node(section, x)) for x in (0.0, 1.0)]
-            for reference, node in at:
-                column, row, *_ = memory.place(reference)
-                found[row] = node
-        self._voltage = column
-        return found
+    def node_at(self, row: int) -> int:
+        """Node of a row by its address, -1 where it is of something else."""
+        at = int(np.searchsorted(self._row, row))
+        known = at < len(self._row) and int(self._row[at]) == row
+        return int(self._number[at]) if known else -1
 
     def _membrane_column(self) -> int:
         """Return the column of the currents of membranes; 0 without `CVode.use_fast_imem`."""
@@ -79,21 +78,21 @@ class Places:
 
     def node(self, place: Place) -> int:
         """Node whose voltage is at a place, -1 where it is something else."""
-        return self.nodes.get(place.row, -1) if place.column == self._voltage else -1
+        return self.node_at(place.row) if place.column == self._voltage else -1
 
     def find(self, place: Place) -> Variable | None:
         """Variable at a place; None where it is none of the model's."""
         node = self.node(place)
         if node >= 0:
             return Variable("", "v", node)
-        if place.row in self.nodes and place.column == self._membrane:
-            return Variable("", "i_membrane", self.nodes[place.row])
+        if place.column == self._membrane and self.node_at(place.row) >= 0:
+            return Variable("", "i_membrane", self.node_at(place.row))
         if not self._columns:
             self._read_columns()
         if place.column not in self._columns:
             return None
         owner, name, size = self._columns[place.column]
-        number = self._instance(owner, name, place)
+        number = self._instance(owner, place)
         return Variable(owner, name, number, place.place if size > 1 else None)
 
     def _read_columns(self) -> None:
@@ -113,12 +112,9 @@ class Places:
         if column:
             self._columns[column] = owner, name, size
 
-    def _instance(self, owner: str, name: str, place: Place) -> int:
+    def _instance(self, owner: str, place: Place) -> int:
         if owner not in self._rows:
             instances = self._every.get(owner) or self._ions[owner.removesuffix(ION)]
-            size = instances.entry.ranges.get(name, 1)
-            self._rows[owner] = {
-                self._memory.place(ref(thing, name, size)).row: k
-                for k, thing in enumerate(instances.things)
-            }
+            rows = instances.columns.rows.tolist()
+            self._rows[owner] = {row: k for k, row in enumerate(rows)}
         return self._rows[owner].get(place.row, -1)

@@ -129,6 +129,42 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
     return WORD * count
 
 
+class _Words:
+    """All words from an address on, as an array of NumPy: what is not asked for is not read."""
+
+    def __init__(self, address: int, count: int) -> None:
+        self.__array_interface__ = {
+            "version": 3, "typestr": "<u8", "shape": (count,), "data": (address, False),
+        }  # fmt: skip
+
+
+def gather(addresses: np.ndarray, count: int = 1) -> np.ndarray:
+    """(n, count) uint64: the words at each of some addresses, none of which is 0."""
+    words, at = _words(addresses, count)
+    return words[at[:, None] + np.arange(count)]
+
+
+def numbers_at(addresses: np.ndarray) -> np.ndarray:
+    """(n,) float64: the number at each of some addresses."""
+    return gather(addresses)[:, 0].view(np.float64)
+
+
+def put_numbers(addresses: np.ndarray, values: np.ndarray) -> None:
+    """Set the number at each of some addresses; where one is there twice, to the last."""
+    words, at = _words(addresses, 1)
+    words.view(np.float64)[at] = values
+
+
+def _words(addresses: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """All words from the first of some addresses to the last, and where these are among them."""
+    addresses = np.asarray(addresses, np.int64)
+    if not addresses.size:
+        return np.zeros(0, np.uint64), addresses
+    first = int(addresses.min())
+    size = (int(addresses.max()) - first) // 8 + count
+    return np.asarray(_Words(first, size)), (addresses - first) >> 3
+
+
 def run_in(words: list[int], wanted: list[int]) -> int:
     """Return where a run of words is first among words; ValueError where it is not.
 
@@ -187,6 +223,10 @@ class Readable:
             and word % 8 == 0
             and any(begin <= word <= end - self._room for begin, end in self._ranges)
         )
+
+    def likely(self, word: int) -> bool:
+        """Whether a word is such an address, or may be where the system does not tell."""
+        return word in self if self._ranges else is_address(word)
 
     def among(self, words: np.ndarray) -> np.ndarray:
         """Return which of some words are such addresses, bool."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
-from clhines.neuron.memory.raw import WORD, Readable, ref, words_at
+from clhines.neuron.memory.raw import WORD, Readable, words_at
 from clhines.neuron.read.contents import Instances
 
 _BEGIN = "area", "pntproc"  # the first two places of every point process
@@ -33,8 +33,8 @@ class Slots:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        number = memory.symbol("_Z27nrn_dparam_semantics_to_intPKc")
-        number.argtypes, number.restype = [ctypes.c_char_p], ctypes.c_int
+        name = "_Z27nrn_dparam_semantics_to_intPKc"
+        number = memory.function(name, ctypes.c_int, ctypes.c_char_p)
         self._number = {n: int(number(n.encode())) for n in (*_BEGIN, "netsend", "watch")}
         begin, end = words_at(memory.address("memb_func"), 2)
         count = ctypes.c_int.from_address(memory.address("n_memb_func")).value
@@ -85,20 +85,10 @@ class Slots:
 
     # -- WATCH -------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _rows(memory: Memory, instances: Instances) -> dict[int, int]:
-        """Instances by their row."""
-        name = next(iter(instances.entry.ranges), None)
-        if name is None:
-            raise OSError(f"{instances.entry.name} has WATCH and no RANGE variable")
-        size = instances.entry.ranges[name]
-        rows = [memory.row(memory.place(ref(t, name, size))) for t in instances.things]
-        return {row: k for k, row in enumerate(rows)}
-
     def watched(self, instances: Instances) -> list[tuple[int, int, bool]]:
         """Return instance, condition and whether it is true, of all conditions that are armed."""
         begin = self.place_of(instances.entry.number, "watch")
-        rows = self._rows(self._memory, instances)
+        rows = {row: k for k, row in enumerate(instances.columns.numbers().tolist())}
         found: list[tuple[int, int, bool]] = []
 
         def take(_: int, kind: int, row: int, place: int, above: int) -> None:
@@ -106,25 +96,20 @@ class Slots:
                 found.append((rows[row], place - begin - 1, bool(above)))
 
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int] * 5)
-        each = self._memory.symbol("nrn2core_transfer_WATCH")
-        each.argtypes, each.restype = [kind], None
-        each(kind(take))
+        self._memory.function("nrn2core_transfer_WATCH", None, kind)(kind(take))
         return found
 
     def disarm(self) -> None:
         """Disarm all conditions of the model."""
-        clear = self._memory.symbol("_Z15nrn_watch_clearv")
-        clear.argtypes, clear.restype = [], None
-        clear()
+        self._memory.function("_Z15nrn_watch_clearv", None)()
 
     def watch(self, instances: Instances, armed: Sequence[tuple[int, int, bool]]) -> None:
         """Arm conditions, as `watched` gives them."""
         kind, begin = instances.entry.number, self.place_of(instances.entry.number, "watch")
-        rows = self._rows(self._memory, instances)
+        rows = instances.columns.numbers()
         of_row: list[list[int]] = [[] for _ in rows]
-        place = {k: row for row, k in rows.items()}
         for instance, condition, above in armed:
-            of_row[place[instance]].append((begin + 1 + condition) | int(above) << 32)
+            of_row[rows[instance]].append((begin + 1 + condition) | int(above) << 32)
         arrays = [(ctypes.c_uint64 * max(len(row), 1))(*row) for row in of_row]
         vectors = (ctypes.c_uint64 * (3 * len(rows)))()  # std::vector: begin, end, end of room
         for k, (row, array) in enumerate(zip(of_row, arrays, strict=True)):
@@ -133,6 +118,6 @@ class Slots:
             vectors[3 * k + 1] = vectors[3 * k + 2] = address + 8 * len(row)
         at = ctypes.addressof(vectors)
         outer = (ctypes.c_uint64 * 3)(at, at + 24 * len(rows), at + 24 * len(rows))
-        activate = self._memory.symbol("core2nrn_watch_activate")
-        activate.argtypes, activate.restype = [*[ctypes.c_int] * 3, ctypes.c_void_p], None
+        arguments = *[ctypes.c_int] * 3, ctypes.c_void_p
+        activate = self._memory.function("core2nrn_watch_activate", None, *arguments)
         activate(0, kind, begin, ctypes.addressof(outer))

@@ -61,6 +61,7 @@ class Catalogue:
     def __init__(self, h: Hoc) -> None:
         self._h, self._found = h, dict[str, Entry]()
         self._numbers: dict[str, tuple[int, int]] = {}
+        self._of_number: dict[int, str] = {}
         self._types = [h.MechanismType(0), h.MechanismType(1)]
         name = h.ref("")
         for points, types in enumerate(self._types):
@@ -103,6 +104,15 @@ class Catalogue:
             for variable in self[name].ranges
             if hasattr(type(segment), variable) or self._h.name_declared(variable) == _DECLARED
         ]
+
+    def of_number(self, number: int) -> Entry:
+        """Return what is in membranes and has this number."""
+        if number not in self._of_number:
+            for name, (points, k) in self._numbers.items():
+                if not points:
+                    self._types[0].select(k)
+                    self._of_number[int(self._types[0].internal_type())] = name
+        return self[self._of_number[number]]
 
     def __getitem__(self, name: str) -> Entry:
         if name not in self._found:

@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 
 from clhines.neuron.memory.columns import Columns
+from clhines.neuron.memory.fields import Data, Fields
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.objects import POINTER
+from clhines.neuron.memory.raw import gather
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import STRUCTURE, Catalogue, Entry
 from clhines.neuron.read.tree import Tree
+
+_SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
+
+
+class Things(Sequence[Hoc]):
+    """What variables of instances are attributes of, made when asked for.
+
+    Parameters
+    ----------
+    count : int
+    load : callable
+        Returns a function from an instance to what its variables are attributes of.
+    """
+
+    def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
+        self._count, self._load = count, load
+        self._thing: Callable[[int], Hoc] | None = None
+
+    def forget(self) -> None:
+        """Hold nothing of NEURON's any more: what is held lives on."""
+        self._thing = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, k: int) -> Hoc: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> list[Hoc]: ...
+
+    def __getitem__(self, k: int | slice) -> Hoc | list[Hoc]:
+        if self._thing is None:
+            self._thing = self._load()
+        if isinstance(k, slice):
+            return [self._thing(j) for j in range(*k.indices(self._count))]
+        return self._thing(range(self._count)[k])
 
 
 @dataclass(eq=False)
@@ -19,25 +62,28 @@ class Instances:
     Attributes
     ----------
     entry : Entry
-    things : list of Hoc
+    things : Things
         What their variables are attributes of.
-    nodes : list of int
+    nodes : (k,) int64
         -1 for artificial cells.
-    columns : Columns, optional
+    columns : Columns
         Where their variables can be read all at once.
+    places : (k,) int64
+        Addresses of what is no variable.
     """
 
     entry: Entry
-    things: list[Hoc] = field(default_factory=list)
-    nodes: list[int] = field(default_factory=list)
-    columns: Columns | None = None
+    things: Things
+    nodes: np.ndarray
+    columns: Columns
+    places: np.ndarray
 
     def __len__(self) -> int:
         return len(self.things)
 
     def values(self, name: str, place: int | None = None) -> np.ndarray:
         """(count,) float64: a variable of all instances, `place` in one that is an array."""
-        found = self.columns.values(name, place) if self.columns is not None else None
+        found = self.columns.values(name, place)
         if found is not None:
             return found
         if place is None:
@@ -46,7 +92,7 @@ class Instances:
 
     def put(self, name: str, values: np.ndarray, place: int | None = None) -> None:
         """Set a variable of all instances."""
-        if self.columns is not None and self.columns.put(name, values, place):
+        if self.columns.put(name, values, place):
             return
         for thing, value in zip(self.things, values.tolist(), strict=True):
             if place is None:
@@ -66,7 +112,7 @@ class Ion:
     valence : float
     instances : Instances
     style : list of int
-        NEURON's bits.
+        NEURON's bits: how concentrations and reversal potentials go, in each segment.
     """
 
     name: str
@@ -99,67 +145,95 @@ class Contents:
     adrift: list[str]
 
 
-def read_contents(h: Hoc, tree: Tree, catalogue: Catalogue) -> Contents:
-    """Find all instances of all mechanisms."""
+def read_contents(
+    h: Hoc, memory: Memory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
+) -> Contents:
+    """Find all instances of all mechanisms; `read` is from `read_tree`.
+
+    Raises
+    ------
+    OSError
+        NEURON's memory is not as expected.
+    """
     found = Contents({}, {}, {}, {}, [])
-    style_of = h.ion_style
-    for section in tree.sections:
-        names = [m.name() for m in section(0.5)]
-        nodes = tree.nodes(section).tolist()
-        segments = list(section)
-        for name in names:
-            if name in STRUCTURE:
-                continue
-            entry = catalogue[name]
-            if entry.kind == "ion":
-                _add_ion((h, style_of), found.ions, entry, section, segments, nodes)
-            elif entry.text:
-                known = found.density.setdefault(name, Instances(entry))
-                known.things += [getattr(s, name) for s in segments]
-                known.nodes += nodes
-    for name in catalogue.without_text(points=False):
-        here = next((s for s in tree.sections if h.ismembrane(name, sec=s)), None)
-        if here is not None:
-            found.structural[name] = str(here)
+    tree, data = read
+    for number in data.types():
+        entry = catalogue.of_number(number)
+        _add_membranes(h, memory, tree, found, entry, data.of(number))
     without_text = catalogue.without_text(points=True)
     for name in catalogue.names(points=True):
         every = list(h.List(name))
         if every and name in without_text:
             found.structural[name] = ""
         elif every:
-            _add_points(found, catalogue[name], every, tree)
+            _add_points(h, memory, fields, tree, found, catalogue[name], every)
     return found
 
 
-def _add_ion(
-    asked: tuple[Hoc, Hoc],
-    ions: dict[str, Ion],
-    entry: Entry,
-    section: Hoc,
-    segments: list[Hoc],
-    nodes: list[int],
+def _add_membranes(
+    h: Hoc, memory: Memory, tree: Tree, found: Contents, entry: Entry, data: Data
 ) -> None:
-    h, style_of = asked
-    if entry.name not in ions:
-        short = entry.name.removesuffix("_ion")
-        ions[entry.name] = Ion(short, float(h.ion_charge(entry.name)), Instances(entry))
-    ion = ions[entry.name]
-    ion.instances.things += segments
-    ion.instances.nodes += nodes
-    ion.style += [int(style_of(entry.name, sec=section))] * len(nodes)
+    """Add all instances of an ion or of a mechanism that is in membranes."""
+    if entry.name in STRUCTURE:
+        return
+    at, is_ion = data.node, entry.kind == "ion"
+    if not is_ion and not entry.text:
+        found.structural[entry.name] = str(tree.segment(int(at[0])).sec)
+        return
+
+    def thing(k: int) -> Hoc:
+        segment = tree.segment(int(at[k]))
+        return segment if is_ion else getattr(segment, entry.name)
+
+    things = Things(len(at), lambda: thing)
+    columns = Columns(memory, things, data.row)
+    instances = Instances(entry, things, tree.inner_numbers[at], columns, data.places)
+    if not is_ion:
+        found.density[entry.name] = instances
+        return
+    styles = gather(data.places, POINTER + 1)[:, POINTER] & np.uint64(0xFFFFFFFF)
+    short, valence = entry.name.removesuffix("_ion"), float(h.ion_charge(entry.name))
+    found.ions[entry.name] = Ion(short, valence, instances, styles.astype(np.int64).tolist())
+    _check_styles(h, tree, found.ions[entry.name], at)
 
 
-def _add_points(found: Contents, entry: Entry, every: list[Hoc], tree: Tree) -> None:
-    instances = Instances(entry)
-    for thing in every:
-        if entry.kind == "artificial":
-            instances.nodes.append(-1)
-        else:
-            segment = thing.get_segment() if thing.has_loc() else None
-            if segment is None:
-                found.adrift.append(str(thing))
-                continue
-            instances.nodes.append(tree.at(segment))
-        instances.things.append(thing)
-    if len(instances):
-        found.points[entry.name] = instances
+def _check_styles(h: Hoc, tree: Tree, ion: Ion, at: np.ndarray) -> None:
+    """Compare with hoc, which shows the style of the segment next to the parent of a section."""
+    near = np.searchsorted(at, tree.near())
+    known = np.flatnonzero(at[np.minimum(near, len(at) - 1)] == tree.near())
+    for k in known[:: max(len(known) // _SAMPLES, 1)].tolist():
+        style = int(h.ion_style(ion.instances.entry.name, sec=tree.sections[k]))
+        if style != ion.style[near[k]]:
+            raise OSError(f"the style of {ion.name} in {tree.sections[k]} is not as expected")
+
+
+def _add_points(
+    h: Hoc,
+    memory: Memory,
+    fields: Fields,
+    tree: Tree,
+    found: Contents,
+    entry: Entry,
+    every: list[Hoc],
+) -> None:
+    data = fields.data_of_points(memory.insides_of(every))
+    nodes, chosen = np.full(len(every), -1), np.ones(len(every), bool)
+    if entry.kind != "artificial":
+        nodes = tree.numbers_of(data.node)
+        chosen = nodes >= 0
+        found.adrift.extend(str(every[k]) for k in np.flatnonzero(~chosen).tolist())
+        for k in np.flatnonzero(chosen)[:: max(int(chosen.sum()) // _SAMPLES, 1)].tolist():
+            if tree.at(every[k].get_segment()) != nodes[k]:
+                raise OSError(f"{every[k]} is not where it was expected")
+    places = np.flatnonzero(chosen).tolist()
+
+    def load() -> Callable[[int], Hoc]:
+        listed = list(h.List(entry.name))
+        return lambda k: listed[places[k]]
+
+    if places:
+        things = Things(len(places), load)
+        columns = Columns(memory, things, data.row[chosen])
+        found.points[entry.name] = Instances(
+            entry, things, nodes[chosen], columns, data.places[chosen]
+        )

@@ -34,6 +34,11 @@ class Counters:
                     records = (sim.record(variable, group, [k]) for variable in ("n", "time"))
                     self._found.append((vector, float(thing.n), *records))
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is such a Vector."""
+        return bool(self._found)
+
     def fill(self, result: Result, first: int) -> None:
         """Put the times of a run into all vectors; its rows count from `first`."""
         for vector, begin, n, time in self._found:

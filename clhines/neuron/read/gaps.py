@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.tree import Tree
 
@@ -36,14 +36,12 @@ class Gap:
     node: int
 
 
-def read_gaps(h: Hoc, memory: Memory, tree: Tree, contents: Contents) -> list[Gap]:
+def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> list[Gap]:
     """Return what `target_var` sets."""
     if not memory.transfers:
         return []
-    segments = [s(x) for s in tree.sections for x in (0.0, 1.0)]
-    segments += [segment for s in tree.sections for segment in s]
-    nodes, voltages = [tree.at(segment) for segment in segments], [s.v for s in segments]
-    candidates = {**contents.points, **contents.density}
+    v, rows = fields.rows(tree.v, tree.addresses)
+    candidates, voltages = {**contents.points, **contents.density}, v[rows]
     asked = [
         (owner, name, instances, instances.values(name))
         for owner, instances in candidates.items()
@@ -52,8 +50,7 @@ def read_gaps(h: Hoc, memory: Memory, tree: Tree, contents: Contents) -> list[Ga
     ]
     found = []
     try:
-        for node, segment in zip(nodes, segments, strict=True):
-            segment.v = _FIRST + node
+        v[rows] = _FIRST + tree.numbers
         for _, name, instances, values in asked:
             instances.put(name, np.full(len(values), _BEFORE))
         memory.transfer()
@@ -63,8 +60,7 @@ def read_gaps(h: Hoc, memory: Memory, tree: Tree, contents: Contents) -> list[Ga
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
                 found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
     finally:
-        for v, segment in zip(voltages, segments, strict=True):
-            segment.v = v
+        v[rows] = voltages
         for _, name, instances, values in asked:
             instances.put(name, values)
     return found

@@ -12,15 +12,14 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.raw import WORD, Readable, ref, words_at
-from clhines.neuron.memory.session import Hoc, library_path
+from clhines.neuron.memory.session import Hoc, Section, library_path
 from clhines.neuron.read import statics
-from clhines.neuron.read.tree import Tree
 
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _OLD_STIMULI = {  # C functions that print all of them, and what to use instead
@@ -34,8 +33,10 @@ _OBJECTS = {  # classes whose objects act in each step
 }
 
 
-def read_hooks(h: Hoc, memory: Memory, tree: Tree) -> list[Rejected]:
+def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Rejected]:
     """Return everything that acts in each step and is not simulated.
+
+    Without sections, these and procedures of hoc are not looked at.
 
     Notes
     -----
@@ -43,7 +44,7 @@ def read_hooks(h: Hoc, memory: Memory, tree: Tree) -> list[Rejected]:
     on systems other than Linux, a warning says so.
     """
     found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
-    for section in tree.sections:
+    for section in sections:
         if section.rallbranch != 1:
             what = f"rallbranch = {section.rallbranch:g} of section {section}"
             found.append(Rejected("", what, "", 0, "make the branches as sections"))
@@ -51,11 +52,13 @@ def read_hooks(h: Hoc, memory: Memory, tree: Tree) -> list[Rejected]:
     if memory.variable("nrn_multisplit_solve_"):
         way_out = "connect the pieces as sections; gid_clear(2) takes it out"
         found.append(Rejected("", "ParallelContext.multisplit", "", 0, way_out))
-    found += _old_stimuli(memory)
-    found += _listed(h, memory)
-    found += _python_blocks(memory)
-    found += _replaced(h, memory)
-    return found
+    found += [*_old_stimuli(memory), *_listed(h, memory), *_python_blocks(memory)]
+    return [*found, *_replaced(h, memory)] if sections else found
+
+
+def stepping_of(h: Hoc, memory: Memory) -> list[list[int]]:
+    """Return where the code is of the procedures that `read_hooks` looks at, of those there are."""
+    return [memory.procedure(name) for name in _STEPPING if h.name_declared(name) == 1]
 
 
 def _old_stimuli(memory: Memory) -> list[Rejected]:

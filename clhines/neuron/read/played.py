@@ -72,20 +72,29 @@ class PlayReader:
 
     Attributes
     ----------
+    vectors : dict of int -> Hoc
+        All vectors, by address.
     recorders : list of Recorder
     players : list of Player
     rejected : list of Rejected
+    watched : list of int
+        Vectors that are played, or that have the times of recorders, by address.
     """
 
     def __init__(self, h: Hoc, memory: Memory, places: Places) -> None:
         self._h, self._memory, self._places = h, memory, places
-        self._vectors = {memory.inside(v): v for v in h.List("Vector")}
+        self.vectors = {memory.inside(v): v for v in h.List("Vector")}
         self._time = memory.time_address
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
+        self.watched: list[int] = []
         for played in memory.played():
             self._read(played)
+
+    def forget(self) -> None:
+        """Hold no vector any more."""
+        self.vectors, self.recorders = {}, []
 
     def _read(self, played: Played) -> None:
         what = "Vector.play" if "Play" in played.what else "Vector.record"
@@ -95,7 +104,7 @@ class PlayReader:
         if played.is_called:
             self._reject("Vector.play of a statement", "play into a variable")
             return
-        vector = self._vectors.get(played.words[0])
+        vector = self.vectors.get(played.words[0])
         if vector is None:
             self._reject(f"{what} with a Vector that is gone")
             return
@@ -121,13 +130,15 @@ class PlayReader:
         if played.what == "VecRecordDt":
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
-            recorder.times = np.array(self._vectors[played.words[1]], np.float64)
+            recorder.times = np.array(self.vectors[played.words[1]], np.float64)
+            self.watched.append(played.words[1])
             recorder.event = played.words[2]
         self.recorders.append(recorder)
 
     def _play(self, played: Played, vector: Hoc, variable: Variable) -> None:
         y, continuous = np.array(vector, np.float64), played.what == "VecPlayContinuous"
-        times = self._vectors.get(played.words[1])
+        times = self.vectors.get(played.words[1])
+        self.watched += [w for w in played.words[:2] if w in self.vectors]
         if continuous and played.words[2]:
             self._reject("Vector.play with indices of discontinuities")
             return

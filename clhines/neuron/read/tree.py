@@ -11,183 +11,253 @@ section itself starts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from clhines.arrays import starts
 from clhines.errors import InputError
+from clhines.neuron.memory.columns import column_at
+from clhines.neuron.memory.fields import Data, Fields
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment
 
 _EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Tree:
     """All nodes of a model, cell after cell.
 
     Attributes
     ----------
+    h : Hoc
+    order : (s,) int64
+        Of each section, which of ``h.allsec()`` it is.
     sections : tuple of Section
-        Parents before children, cell after cell.
-    first : dict of Section -> int
+        Parents before children, cell after cell; listed again after `forget`.
+    nseg : (s,) int64
+        Segments of each section.
+    turned : (s,) bool
+        Sections whose end 1 is at the parent.
+    first : (s,) int64
         Node of the segment that is next to the parent.
-    reversed_sections : set of Section
-        Those whose end 1 is at the parent.
-    begin, end : dict of Section -> int
+    begin, end : (s,) int64
         Node at which the section starts, one of its parent's or the root; node of its other end.
     parent, cell_offsets : int64 arrays
     area : (n,) float64, µm²
     g_axial : (n,) float64, µS
     capacitance : (n,) float64, nF
     diam : (n,) float64, µm
+    inner : (k,) int64
+        Addresses of NEURON's nodes with membrane: segments in the order of sections, each from its
+        end 0 to its end 1.
+    inner_numbers : (k,) int64
+        The nodes that these are here.
+    v : int
+        Address of NEURON's column of voltages.
+    addresses, numbers : (m,) int64
+        All of NEURON's nodes, ascending, and the nodes that have their voltages here.
     """
 
-    sections: tuple[Section, ...]
-    first: dict[Section, int]
-    reversed_sections: set[Section]
-    begin: dict[Section, int]
-    end: dict[Section, int]
+    h: Hoc
+    order: np.ndarray
+    nseg: np.ndarray
+    turned: np.ndarray
+    first: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
     parent: np.ndarray
     cell_offsets: np.ndarray
     area: np.ndarray
     g_axial: np.ndarray
     capacitance: np.ndarray
     diam: np.ndarray
+    inner: np.ndarray
+    inner_numbers: np.ndarray
+    v: int
+    addresses: np.ndarray
+    numbers: np.ndarray
 
     @property
     def num_nodes(self) -> int:
         """Number of nodes."""
         return len(self.parent)
 
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:  # noqa: D102
+        every = list(self.h.allsec())
+        return tuple(every[k] for k in self.order.tolist())
+
+    @cached_property
+    def _index(self) -> dict[Section, int]:
+        return {section: k for k, section in enumerate(self.sections)}
+
+    @cached_property
+    def _first_inner(self) -> np.ndarray:
+        return starts(self.nseg)
+
+    def forget(self) -> None:
+        """Hold no section any more."""
+        for name in ("sections", "_index"):
+            self.__dict__.pop(name, None)
+
+    def __contains__(self, section: object) -> bool:
+        return section in self._index
+
     def nodes(self, section: Section) -> np.ndarray:
         """(nseg,) int64: nodes of the segments of a section, from its end 0 to its end 1."""
-        numbers = self.first[section] + np.arange(section.nseg)
-        return numbers[::-1] if section in self.reversed_sections else numbers
-
-    def node(self, section: Section, x: float) -> int:
-        """Node at a place of a section."""
-        near = 1.0 if section in self.reversed_sections else 0.0
-        if x == near:
-            return self.begin[section]
-        if x in (0.0, 1.0):
-            return self.end[section]
-        return int(self.nodes(section)[min(int(x * section.nseg), section.nseg - 1)])
+        k = self._index[section]
+        return self.inner_numbers[self._first_inner[k] :][: self.nseg[k]]
 
     def at(self, segment: Segment) -> int:
         """Node of a segment."""
-        if segment.sec not in self.first:
+        if segment.sec not in self:
             raise InputError(f"{segment} is of no section of the model")
-        return self.node(segment.sec, segment.x)
+        k, x = self._index[segment.sec], segment.x
+        if x in (0.0, 1.0):
+            return int((self.begin if x == self.turned[k] else self.end)[k])
+        place = min(int(x * self.nseg[k]), self.nseg[k] - 1)
+        return int(self.inner_numbers[self._first_inner[k] + place])
+
+    def near(self) -> np.ndarray:
+        """(s,) int64: of each section the place in `inner` of the segment next to its parent."""
+        return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
+
+    def segment(self, place: int) -> Segment:
+        """Segment that is at a place of `inner`."""
+        k = int(np.searchsorted(self._first_inner, place, side="right")) - 1
+        return self.sections[k]((place - self._first_inner[k] + 0.5) / self.nseg[k])
+
+    def numbers_of(self, addresses: np.ndarray) -> np.ndarray:
+        """(k,) int64: nodes of some of NEURON's, by address; -1 where it is none of the model's."""
+        at = np.minimum(np.searchsorted(self.addresses, addresses), len(self.addresses) - 1)
+        return np.where(self.addresses[at] == addresses, self.numbers[at], -1)
 
 
-def _order(h: Hoc) -> list[list[Section]]:
-    """Return the sections of each cell, parents before children."""
-    every = list(h.allsec())
-    children: dict[Section, list[Section]] = {}
-    roots = []
-    for section in every:
-        at = section.parentseg()
-        if at is None:
-            roots.append(section)
-        else:
-            children.setdefault(at.sec, []).append(section)
-    cells = []
+def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[int], np.ndarray]:
+    """Return the order, parents before children, cell after cell, and which are roots, bool."""
+    address = memory.objects_of(every)
+    sorted_ = np.argsort(address)
+    parent = fields.parents_of(address)
+    at = sorted_[np.searchsorted(address[sorted_], parent) % len(every)]
+    children: list[list[int]] = [[] for _ in every]
+    roots = list[int]()
+    for k, (mother, mothers) in enumerate(zip(at.tolist(), parent.tolist(), strict=True)):
+        (children[mother] if mothers else roots).append(k)
+    order, is_root = list[int](), np.zeros(len(every), bool)
     for root in roots:
-        cell, todo = [], [root]
+        is_root[len(order)] = True
+        todo = [root]
         while todo:
-            section = todo.pop()
-            cell.append(section)
-            todo += reversed(children.get(section, []))
-        cells.append(cell)
-    return cells
+            k = todo.pop()
+            order.append(k)
+            todo += reversed(children[k])
+    return order, is_root
 
 
-class _Ends:
-    """Which ends of sections need a node.
+def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
+    """Return the compartments of all sections, and the data of mechanisms in `Tree.inner`."""
+    every_section = list(h.allsec())
+    order, is_root = _order(every_section, memory, fields)
+    sections = [every_section[k] for k in order]
+    count, nodes, start = fields.nodes_of(memory.objects_of(sections))
+    nseg, first_node = count - 1, starts(count)
+    far = first_node + nseg  # among `nodes`
+    is_inner = np.ones(len(nodes), bool)
+    is_inner[far] = False
+    segment = sections[0](0.5)
+    v = memory.place(ref(segment, "v")).column
+    bare = _Bare(h, fields, v)
+    keeps = ~bare.are((nodes[far], nodes[far - 1]), start)
+    has_root = np.zeros(len(sections), bool)
+    roots = start[is_root], nodes[first_node[is_root]]
+    has_root[is_root] = ~bare.are(roots, start[~is_root])
+    size = has_root + nseg + keeps
+    offset = starts(size)
+    first = offset + has_root
+    place = np.arange(len(nodes)) - np.repeat(first_node, count)
+    numbers = np.repeat(first, count) + place - (~is_inner & ~np.repeat(keeps, count))
+    every = np.concatenate([nodes, start[is_root]])
+    number_of_every = np.concatenate([numbers, offset[is_root]])
+    sorted_ = np.argsort(every)
+    every, number_of_every = every[sorted_], number_of_every[sorted_]
+    before = number_of_every[np.searchsorted(every, start)]
+    before[is_root & ~has_root] = -1
+    total = int(size.sum())
+    parent = np.arange(-1, total - 1)
+    parent[offset[has_root]] = -1
+    parent[first] = before
+    turned = np.array([s.orientation() for s in sections]) != 0
+    turn = np.repeat(first_node + np.where(turned, nseg - 1, 0) - starts(nseg), nseg)
+    upward = turn + np.arange(int(nseg.sum()))
+    sign = np.repeat(turned, nseg)
+    upward[sign] = 2 * turn[sign] + 2 * np.repeat(starts(nseg), nseg)[sign] - upward[sign]
+    inner, inner_numbers = nodes[upward], numbers[upward]
+    data = fields.data_of(inner)
+    area, g_axial, cm, diam = (np.zeros(total) for _ in range(4))
+    area[inner_numbers] = fields.values(memory.area(int(inner[0])).column, inner)
+    for array, name in ((cm, "cm"), (diam, "diam")):
+        at = memory.place(ref(segment, name))
+        own = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
+        rows = gather(own.row)[:, 0].astype(np.int64)
+        array[inner_numbers[own.node]] = column_at(at.column, rows)[rows]
+    with_node = is_inner | np.repeat(keeps, count)
+    g_axial[numbers[with_node]] = fields.g_axial(nodes[with_node])
+    g_axial[parent < 0] = 0.0
+    tree = Tree(
+        h,
+        np.array(order, np.int64),
+        nseg,
+        turned,
+        first,
+        np.where(before < 0, first, before),
+        first + nseg - 1 + keeps,
+        parent,
+        np.append(offset[is_root], total),
+        area,
+        g_axial,
+        CAPACITANCE * cm * area,
+        diam,
+        inner,
+        inner_numbers,
+        v,
+        every,
+        number_of_every,
+    )
+    return tree, data
+
+
+class _Bare:
+    """Which ends of sections need no node.
 
     Parameters
     ----------
     h : Hoc
-    cells : list of list of Section
+    fields : Fields
+    column : int
+        Of voltages.
     """
 
-    def __init__(self, h: Hoc, cells: list[list[Section]]) -> None:
-        starts = (section.parentseg() for cell in cells for section in cell)
-        self._joined = {(at.sec, at.x) for at in starts if at is not None and at.x in (0.0, 1.0)}
+    def __init__(self, h: Hoc, fields: Fields, column: int) -> None:
+        self._fields, self._column = fields, column
         self._all = bool(h.CVode().use_fast_imem())  # their membranes' currents are 0
 
-    def is_bare(self, section: Section, x: float) -> bool:
-        """Whether nothing is at an end, which has the voltage of the segment beside it."""
-        if self._all or (section, x) in self._joined:
-            return False
-        end = section(x)
-        beside = section(abs(x - 0.5 / section.nseg))
-        return abs(end.v - beside.v) <= _EQUAL and not end.point_processes()
+    def are(self, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray) -> np.ndarray:
+        """(s,) bool: whether nothing is at an end, which has the voltage of the segment beside it.
 
-
-def read_tree(h: Hoc) -> Tree:
-    """Read the compartments of all sections.
-
-    Raises
-    ------
-    InputError
-        There are no sections.
-    """
-    cells = _order(h)
-    if not cells:
-        raise InputError("NEURON has no sections; expected a model in its memory")
-    bare = _Ends(h, cells)
-    first: dict[Section, int] = {}
-    begin: dict[Section, int] = {}
-    end: dict[Section, int] = {}
-    turned: set[Section] = set()
-    parent: list[int] = []
-    columns: list[tuple[float, float, float, float]] = []
-    offsets = [0]
-    tree = Tree((), first, turned, begin, end, *(np.zeros(0) for _ in range(6)))
-    for cell in cells:
-        for section in cell:
-            at, near = section.parentseg(), float(section.orientation())
-            if near:
-                turned.add(section)
-            before = -1 if at is None else tree.node(at.sec, at.x)
-            if at is None and not bare.is_bare(section, near):
-                before = len(parent)
-                parent.append(-1)
-                columns.append((0.0, 0.0, 0.0, 0.0))
-            first[section] = len(parent)
-            begin[section] = before if before >= 0 else first[section]
-            rows = _columns(section, section in turned)
-            if bare.is_bare(section, 1.0 - near):
-                rows.pop()
-            if before < 0:  # a root
-                area, _, cm, diam = rows[0]
-                rows[0] = area, 0.0, cm, diam
-            end[section] = first[section] + len(rows) - 1
-            parent += [before, *range(first[section], end[section])]
-            columns += rows
-        offsets.append(len(parent))
-    area, g, cm, diam = np.array(columns).T
-    return Tree(
-        tuple(s for cell in cells for s in cell),
-        first,
-        turned,
-        begin,
-        end,
-        np.array(parent, np.int64),
-        np.array(offsets, np.int64),
-        area,
-        g,
-        CAPACITANCE * cm * area,
-        diam,
-    )
-
-
-def _columns(section: Section, turned: bool) -> list[tuple[float, float, float, float]]:
-    """Area, axial conductance, cm and diam of the nodes that a section adds."""
-    segments = list(section)
-    end = section(0.0) if turned else section(1.0)
-    rows = [(s.area(), 1.0 / s.ri(), s.cm, s.diam) for s in segments]
-    if turned:
-        rows.reverse()
-    return [*rows, (0.0, 1.0 / end.ri(), 0.0, 0.0)]
+        Parameters
+        ----------
+        ends : two of (s,) int64
+            Addresses of the nodes of the ends, and of those beside them.
+        joined : (t,) int64
+            Nodes at which sections start.
+        """
+        if self._all:
+            return np.zeros(len(ends[0]), bool)
+        v, beside = (self._fields.values(self._column, nodes) for nodes in ends)
+        has_points = np.zeros(len(ends[0]), bool)
+        has_points[self._fields.data_of(ends[0], points=True).node] = True
+        return (np.abs(v - beside) <= _EQUAL) & ~np.isin(ends[0], joined) & ~has_points

@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from clhines.arrays import starts
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.memory import Memory, NetCons
 from clhines.neuron.memory.places import Places
+from clhines.neuron.memory.raw import numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.names import name_of
 from clhines.neuron.read.patterns import OF_GID, is_pattern
 
+_SENDS = r"\b(net_event|INCLUDE)\b"
 Sender = tuple[str, int]  # a point process or artificial cell: its name, and which one
 
 
@@ -26,22 +31,78 @@ class Origin:
         Whose voltage is compared; -1 where it is a sender.
     threshold : float, mV
     sender : Sender or None
-    times, numbers : Hoc or None
-        Vectors that record it.
+    times, numbers : int
+        Addresses of the vectors that record it; 0 for none.
     record_as : int
     gid : int
     address : int
         Of NEURON's object.
+    number : int
+        Of the sender among `Senders`; -1 of others.
     """
 
     node: int
     threshold: float
     sender: Sender | None
-    times: Hoc | None = None
-    numbers: Hoc | None = None
+    times: int = 0
+    numbers: int = 0
     record_as: int = -1
     gid: int = -1
     address: int = 0
+    number: int = -1
+
+
+class Senders:
+    """All point processes and artificial cells, each with a number, and found by address.
+
+    Parameters
+    ----------
+    memory : Memory
+    contents : Contents
+
+    Attributes
+    ----------
+    names : tuple of str
+        Mechanisms.
+    name : (k,) int64
+        Which of them each is.
+    instance : (k,) int64
+    objects, points : (k,) int64
+        Addresses of the hoc object and of the C++ object.
+    """
+
+    def __init__(self, memory: Memory, contents: Contents) -> None:
+        every = contents.points.values()
+        counts = [len(instances) for instances in every]
+        self.names = tuple(contents.points)
+        self.name = np.repeat(np.arange(len(counts)), counts)
+        self.instance = np.arange(sum(counts)) - np.repeat(starts(np.array(counts, int)), counts)
+        things = [thing for instances in every for thing in instances.things[:]]
+        self.objects, self.points = memory.objects_of(things), memory.insides_of(things)
+        self._object_order, self._point_order = np.argsort(self.objects), np.argsort(self.points)
+
+    def __getitem__(self, number: int) -> Sender:
+        return self.names[self.name[number]], int(self.instance[number])
+
+    def of_objects(self, addresses: np.ndarray) -> np.ndarray:
+        """(n,) int64: numbers by the addresses of hoc objects; -1 for none."""
+        return place_of(self.objects, self._object_order, addresses)
+
+    def of_points(self, addresses: np.ndarray) -> np.ndarray:
+        """(n,) int64: numbers by the addresses of C++ objects; -1 for none."""
+        return place_of(self.points, self._point_order, addresses)
+
+
+def place_of(known: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """(n,) int64: where in `known` each of `wanted` is, -1 where it is not; `order` sorts `known`.
+
+    >>> place_of(np.array([7, 3, 5]), np.array([1, 2, 0]), np.array([5, 4]))
+    array([ 2, -1])
+    """
+    if not len(known):
+        return np.full(len(wanted), -1)
+    at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+    return np.where(known[at] == wanted, at, -1)
 
 
 @dataclass(eq=False)
@@ -50,113 +111,124 @@ class Wires:
 
     Attributes
     ----------
+    senders : Senders
     origins : list of Origin
-    netcons : list of Hoc
+    read : NetCons
         Those that are active and have a target.
-    origin : list of int
+    origin : (m,) int64
         Of each NetCon, -1 of one without a source.
-    target : list of Sender
-    weights : list of list of float
-    delay : list of float, ms
+    target : (m,) int64
+        Number among `senders`.
+    width : (m,) int64
+        How many weights each has.
+    weights : (m, most) float64
+        As they are now; zeros behind them.
     """
 
-    origins: list[Origin] = field(default_factory=list)
-    netcons: list[Hoc] = field(default_factory=list)
-    origin: list[int] = field(default_factory=list)
-    target: list[Sender] = field(default_factory=list)
-    weights: list[list[float]] = field(default_factory=list)
-    delay: list[float] = field(default_factory=list)
+    senders: Senders
+    origins: list[Origin]
+    read: NetCons
+    origin: np.ndarray
+    target: np.ndarray
+    width: np.ndarray
+    weights: np.ndarray = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.refresh()
 
-class WireReader:
-    """Reads sources and connections.
+    def refresh(self) -> None:
+        """Read the weights again."""
+        self.weights = self.present_weights()
 
-    Parameters
-    ----------
-    h : Hoc
-    memory : Memory
-    places : Places
-    contents : Contents
-
-    Attributes
-    ----------
-    senders : dict of int -> Sender
-        Point processes and artificial cells by the address of their hoc object.
-    rejected : list of Rejected
-    """
-
-    def __init__(self, h: Hoc, memory: Memory, places: Places, contents: Contents) -> None:
-        self._h, self._memory, self._places = h, memory, places
-        self.senders: dict[int, Sender] = {
-            memory.object_of(thing): (name, k)
-            for name, instances in contents.points.items()
-            for k, thing in enumerate(instances.things)
-        }
-        self.rejected: list[Rejected] = []
-        texts = {name: instances.entry.text for name, instances in contents.points.items()}
-        self._silent = {  # NEURON takes any point process for a source
-            sender
-            for sender in self.senders.values()
-            if texts[sender[0]] and not re.search(r"\b(net_event|INCLUDE)\b", texts[sender[0]])
-        }
-        self._has_patterns = any(is_pattern(i.entry.text) for i in contents.points.values())
-
-    def read(self) -> Wires:
-        """Return all sources and connections."""
-        memory, found = self._memory, Wires()
-        vectors = {memory.inside(v): v for v in self._h.List("Vector")}
-        netcons = list(self._h.List("NetCon"))
-        source_of = [memory.source_of(netcon) for netcon in netcons]
-        places: dict[int, int] = {}
-        for source in memory.sources():
-            sender, node = self.senders.get(source.sender), -1
-            if source.place is not None:
-                node = self._places.node(source.place)
-            nothing = not source.sender and source.place is None
-            if nothing and source.gid >= 0 and self._has_patterns:
-                sender = OF_GID, source.gid
-            if node < 0 and sender in self._silent:
-                continue
-            if node < 0 and sender is None:
-                if nothing:
-                    continue  # a cell that is gone, or a gid that no process has
-                what = "an object that sends no events"
-                if source.place is not None:
-                    what = name_of(self._h, memory, source.place)
-                way_out = "expected a voltage or an object that sends events"
-                self.rejected.append(Rejected("", f"NetCon of {what}", "", 0, way_out))
-                continue
-            if source.is_called:
-                what = "NetCon.record of a statement or a function"
-                self.rejected.append(Rejected("", what, "", 0, "record into a Vector"))
-            places[source.address] = len(found.origins)
-            threshold = memory.threshold(source.address)
-            found.origins.append(
-                Origin(
-                    node,
-                    threshold,
-                    sender if node < 0 else None,
-                    vectors.get(source.times),
-                    vectors.get(source.numbers),
-                    source.record_as,
-                    source.gid,
-                    source.address,
-                )
-            )
-        for netcon, address in zip(netcons, source_of, strict=True):
-            self._connection(found, netcon, places.get(address, -1))
+    def present_weights(self) -> np.ndarray:
+        """Return `weights` as they are now."""
+        found = np.zeros((len(self.width), int(self.width.max(initial=0))))
+        for place in range(found.shape[1]):
+            some = self.width > place
+            found[some, place] = numbers_at(self.read.weight[some] + 8 * place)
         return found
 
-    def _connection(self, found: Wires, netcon: Hoc, origin: int) -> None:
-        target = netcon.syn()
-        if target is None or not netcon.active():
-            return
-        known = self.senders.get(self._memory.object_of(target))
-        if known is None:
-            self.rejected.append(Rejected("", f"{netcon}: its target {target} is at no segment"))
-            return
-        found.netcons.append(netcon)
-        found.origin.append(origin)
-        found.target.append(known)
-        found.weights.append([netcon.weight[k] for k in range(int(netcon.wcnt()))])
-        found.delay.append(netcon.delay)
+    def target_of(self, k: int) -> Sender:
+        """Return the target of a NetCon."""
+        return self.senders[int(self.target[k])]
+
+    def sending(self) -> np.ndarray:
+        """(m,) int64: number of the sender that is the source of each NetCon; -1 of others."""
+        numbers = np.array([origin.number for origin in self.origins] + [-1], np.int64)
+        return numbers[self.origin]
+
+
+def read_wires(
+    h: Hoc, memory: Memory, places: Places, contents: Contents
+) -> tuple[Wires, list[Rejected]]:
+    """Return all sources and connections, and what of them cannot be simulated."""
+    senders, rejected = Senders(memory, contents), list[Rejected]()
+    origins = _read_origins(h, memory, places, contents, senders, rejected)
+    every = list(h.List("NetCon"))
+    read = memory.netcons(every)
+    target = senders.of_points(read.target)
+    for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
+        what = f"{every[k]}: its target {every[k].syn()} is at no segment"
+        rejected.append(Rejected("", what))
+    chosen = np.flatnonzero((target >= 0) & read.active)
+    read, target = NetCons(*(column[chosen] for column in read)), target[chosen]
+    address = np.array([origin.address for origin in origins], np.int64)
+    name, first = np.unique(senders.name[target], return_index=True)
+    widths = np.zeros(len(senders.names), np.int64)
+    widths[name] = [int(every[k].wcnt()) for k in chosen[first].tolist()]
+    width = widths[senders.name[target]]
+    origin = place_of(address, np.argsort(address), read.source)
+    return Wires(senders, origins, read, origin, target, width), rejected
+
+
+def _read_origins(
+    h: Hoc,
+    memory: Memory,
+    places: Places,
+    contents: Contents,
+    senders: Senders,
+    rejected: list[Rejected],
+) -> list[Origin]:
+    """Return all sources of events that have something to send."""
+    texts = {name: instances.entry.text for name, instances in contents.points.items()}
+    silent = {  # NEURON takes any point process for a source
+        name for name, text in texts.items() if text and not re.search(_SENDS, text)
+    }
+    has_patterns = any(is_pattern(text) for text in texts.values())
+    found, sources = list[Origin](), memory.sources()
+    objects = senders.of_objects(np.array([source.sender for source in sources], np.int64))
+    for source, number in zip(sources, objects.tolist(), strict=True):
+        sender, node = senders[number] if number >= 0 else None, -1
+        if source.place is not None:
+            node = places.node(source.place)
+        nothing = not source.sender and source.place is None
+        if nothing and source.gid >= 0 and has_patterns:
+            sender = OF_GID, source.gid
+        if node < 0 and sender is not None and sender[0] in silent:
+            continue
+        if node < 0 and sender is None:
+            if nothing:
+                continue  # a cell that is gone, or a gid that no process has
+            what = "an object that sends no events"
+            if source.place is not None:
+                what = name_of(h, memory, source.place)
+            way_out = "expected a voltage or an object that sends events"
+            rejected.append(Rejected("", f"NetCon of {what}", "", 0, way_out))
+            continue
+        if source.is_called:
+            what = "NetCon.record of a statement or a function"
+            rejected.append(Rejected("", what, "", 0, "record into a Vector"))
+        found.append(
+            Origin(
+                node,
+                memory.threshold(source.address),
+                sender if node < 0 else None,
+                source.times,
+                source.numbers,
+                source.record_as,
+                source.gid,
+                source.address,
+                number if node < 0 else -1,
+            )
+        )
+    return found

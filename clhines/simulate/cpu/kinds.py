@@ -45,10 +45,17 @@ class GroupedKind(KindBlocks):
         given = {f.name: getattr(kind, f.name) for f in fields(kind)}
         blocks = [name for name, _ in kind.vectors]
         single = tuple(name for name, alone in kind.parameters if alone)
-        printed = Functions(mechanism.compiled, real, groups.width, single, kind.outputs)
-        wide, constants = printed.lifted(blocks) if blocks else ("", [])
+        how = real, groups.width, single, kind.outputs
+        printed = Functions(mechanism.compiled, *how)
+
+        def lifted() -> tuple[str, list[str], dict[str, tuple[Argument, ...]]]:
+            text, constants = printed.lifted(blocks) if blocks else ("", [])
+            return text, constants, {name: printed.calls(name) for name in blocks}
+
+        key = "lifted", *how, *blocks
+        wide, constants, calls = mechanism.compiled.once(key, lifted)
         known = {name: (f, arguments) for name, f, arguments in kind.blocks}
-        known |= {name: (known[name][0], printed.calls(name)) for name in blocks}
+        known |= {name: (known[name][0], calls[name]) for name in blocks}
         scalar = [n for n in known if n not in blocks]
         names = [*(["initial"] if f"{mechanism.name}_initial(" in kind.functions else []), *scalar]
         return cls(

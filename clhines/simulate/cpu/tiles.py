@@ -20,7 +20,7 @@ import numpy as np
 from clhines.arrays import offsets, starts
 from clhines.forest import Forest
 from clhines.model.model import Kind, Model
-from clhines.simulate.cpu.groups import TOGETHER, eliminated, make_groups
+from clhines.simulate.cpu.groups import TOGETHER, Groups, eliminated, make_groups
 from clhines.simulate.cpu.pivots import class_changes, node_classes
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
@@ -114,7 +114,7 @@ class BlockLayout(Layout):
         super().__init__(model)
         self.tiles, self._place = tiles, np.empty(len(tiles.node), np.int64)
         self._place[tiles.node] = np.arange(len(tiles.node))
-        self.groups = {
+        self.groups: dict[int, Groups] = {
             k: make_groups(
                 np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
             )

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 
 from clhines.arrays import starts
 from clhines.device import devices, program
-from clhines.device.arrays import to_device
+from clhines.device.arrays import to_device, within_reach
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
@@ -249,7 +249,9 @@ class CellEpochs(Cells):
         given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
             np.zeros(instance.shape)
         ]
-        ones, others = put(np.array(single), dtype), put(np.stack(given, axis=1), dtype)
+        ones = within_reach(self._run.queue, (len(single),), dtype)
+        ones.set(np.array(single, dtype), self._run.queue)
+        others = put(np.stack(given, axis=1), dtype)
         self._parameters.append((ones, others))
         length = max(1, len(kind.mechanism.states)) * instance.size
         first = self.plan.nodes.block_place[:-1].repeat(np.diff(groups.first))

@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
-from clhines.device.arrays import set_zero
+from clhines.device.arrays import part_of, set_zero, values_of, within_reach
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
@@ -23,6 +23,7 @@ from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     Layout,
+    at_parameter,
     check_room_for_events,
     locations,
     owner_of,
@@ -37,6 +38,7 @@ from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 from clhines.simulate.state.copies import chunk_of_all, whole, with_wires
 from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.spread import Storage
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
@@ -47,7 +49,7 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
     first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
     if not len(at):
         return np.zeros((1, 0), array.dtype)
-    return array[first:end].get(queue)[at - first][None]
+    return values_of(part_of(array, first, end), queue)[at - first][None]
 
 
 class StepTimes:
@@ -117,7 +119,7 @@ class EventList:
 
     def __init__(self, queue: cl.CommandQueue, capacity: int, instant: np.dtype) -> None:
         self.capacity, self._queue, self._seen = capacity, queue, 0
-        self.count = cla.zeros(queue, 1, np.int32)
+        self.count = within_reach(queue, (1,), np.dtype(np.int32))
         self._source = cla.zeros(queue, capacity, np.int32)
         self._time = cla.zeros(queue, capacity, instant)
         self.early: Chunk | None = None
@@ -148,7 +150,7 @@ class EventList:
 
     def new(self) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return sources and times of the events found since the last call."""
-        begin, end = self._seen, min(int(self.count.get(self._queue)[0]), self.capacity)
+        begin, end = self._seen, min(int(values_of(self.count, self._queue)[0]), self.capacity)
         self._seen = end
         return self.to(end, begin)
 
@@ -167,6 +169,8 @@ class ArenaKernels(ABC):
         Whether they take other values of parameters.
     in_vectors : bool
         Whether several instances advance at once.
+    in_place : bool
+        Whether parameters may change where they lie.
     layout : Layout
         Where the arenas have what belongs to nodes and instances.
     place : (n,) int64
@@ -175,7 +179,7 @@ class ArenaKernels(ABC):
         Voltages, mV: those at the begin of the next step first.
     """
 
-    restarts, in_vectors = True, False
+    restarts, in_vectors, in_place = True, False, True
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
@@ -266,6 +270,11 @@ class ArenaRun(DeviceRun):
         self.kernels = kernels(self)
         self._start(model, Reference(model.once, decisions=decisions))
 
+    @property
+    def in_place(self) -> bool:
+        """Whether parameters change where they lie; those of copies do not."""
+        return self.kernels.in_place and self.model.copies == 1
+
     # -- the start -----------------------------------------------------------------------------
 
     def restart(self, model: Model) -> bool:
@@ -279,14 +288,36 @@ class ArenaRun(DeviceRun):
         """Go to the start of a model; `host` is there, with one of its copies."""
         self.model, self.host = model, host
         self.taken = False
+        self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = self._grid_of(model) if model.has_sums else None
         self.kernels.put_matrix()
-        self.failed = cla.empty(self.queue, model.forest.num_cells, np.int32)
+        self.failed = within_reach(self.queue, (model.forest.num_cells,), np.dtype(np.int32))
         self._forget_records()
         self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
         self.recorded_at = self._recorder.begin(0, [], nothing, self.kernels.layout.count)
         self.events.early = chunk_of_all(host.end(), model)
         self.build(host.variables)
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where the start depends on it."""
+        kind, known = self.model.kinds[k], self.variables.singles(k)
+        program, names = kind.mechanism.program, [n for n, single in known if single]
+        if not self.taken or program.tables or name in program.begins:
+            return []
+        first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
+        if name in names:
+            return [Storage(self.mem, first + names.index(name))]
+
+        def places() -> tuple[np.ndarray, np.ndarray]:
+            return at_parameter(self.variables, self.kernels.layout, k, name, every), every
+
+        return [Storage(self.mem, first, (k, name), places)]
+
+    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
+        """Note that instances of kind `k` have other values of a parameter where they lie."""
+        known = self.host.variables.parameters[k]
+        known[name][own] = values
+        self._changed[k, name] = known[name]
 
     def _grid_of(self, model: Model) -> Grid:
         """Return the events in whole steps, which are delivered after as many as come at once."""
@@ -305,7 +336,7 @@ class ArenaRun(DeviceRun):
         variables = self._waiting
         if variables is None:
             return
-        if variables.model is not self.model:
+        if self.model.copies > 1 and variables.model is not self.model:
             variables = with_wires(variables, self.model, self.wires)
         self.variables = variables
         copies = self.model.copies if variables.once is not self.model else 1
@@ -316,10 +347,11 @@ class ArenaRun(DeviceRun):
         self.mem, self.clock, self.ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
-        width = self.limits.vector_bytes if self.kernels.in_vectors else 0
-        spec, at = spec_of(variables, tables, real_name(self.dtype), width)
-        self.kernels.compile(spec, at)
-        self.kernels.bind()
+        self._error = tables["ints"].view("error")
+        kernels, width = self.kernels, self.limits.vector_bytes if self.kernels.in_vectors else 0
+        real, groups = real_name(self.dtype), kernels.layout.groups
+        kernels.compile(*spec_of(variables, tables, real, width, groups))
+        kernels.bind()
         self._waiting = None
 
     def advance(self, first: int, count: int, row: int) -> None:
@@ -363,6 +395,8 @@ class ArenaRun(DeviceRun):
                 saved = self.save() if waiting is None else waiting.save()
             self.wanted = wanted
             self.host.want(sources)
+            for (k, name), values in self._changed.items():
+                self.host.variables.parameters[k][name] = values
             self.build(self.host.variables if saved is None else self._with(saved))
         self.ready()
 
@@ -402,10 +436,17 @@ class ArenaRun(DeviceRun):
         super()._empty()
         self.events.empty()
 
+    @property
+    def counts(self) -> list[cla.Array]:
+        """Small arrays that `found` reads by `reads`."""
+        return [self.events.count, self._error]
+
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-        check_room_for_events(self.model, int(self.arenas["ints"].get("error")[0]))
-        count = int(self.events.count.get(self.queue)[0])
+        check_room_for_events(self.model, int(self.reads.get(self._error)[0]))
+        count = int(self.reads.get(self.events.count)[0])
+        if not count and self.events.early is None:
+            return Chunk.of_none(failed, values)
         source, t = self.events.to(min(count, self.max_spikes))
         if count > self.max_spikes:
             check_room(count, self.max_spikes, int(t.max() / self.model.dt))
@@ -459,8 +500,9 @@ class ArenaRun(DeviceRun):
         if self.grid is not None:
             found |= self.grid.save()
         if len(self.model.remote_v):
-            found["remote_v"] = self.kernels.v[0].get(self.queue)[-len(self.model.remote_v) :]
-        return {**found, "v": self.voltages(), "failed": self.failed.get(self.queue)}
+            v, first = self.kernels.v[0], len(self.kernels.v[0]) - len(self.model.remote_v)
+            found["remote_v"] = v[first:].get(self.queue)
+        return {**found, "v": self.voltages(), "failed": values_of(self.failed, self.queue)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave, or from such arrays of one copy."""

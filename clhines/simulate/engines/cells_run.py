@@ -13,6 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import values_of, within_reach
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Kind, Model
 from clhines.simulate.engines.device_run import DeviceRun, room_for_spikes
@@ -182,7 +183,7 @@ class CellsRun(DeviceRun):
         self.states = CellStates(model, queue, self.dtype)
         spikes = SpikeList.on(queue, self.max_spikes)
         self.grid = Grid(model, queue, self.decisions, spikes)
-        self.failed = cla.zeros(queue, model.forest.num_cells, np.int32)
+        self.failed = within_reach(queue, (model.forest.num_cells,), np.dtype(np.int32))
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
             grid.send(-1, self.states.early)
@@ -196,13 +197,17 @@ class CellsRun(DeviceRun):
         given = request.chunk, request.max_spikes, job.decisions
         return cls(job.model, job.queue, job.dtype, cells, *given)
 
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
+        return self.cells.storage(k, name)
+
     # -- a chunk -------------------------------------------------------------------------------
 
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
         """Make room for rows of samples, and return where those of each of `sources` are."""
         width = [sum(len(r.index) for r in sources if (r.kind < 0) == of_v) for of_v in (1, 0)]
         voltages, sampled = (
-            cla.zeros(self.queue, (max(rows, 1), max(w, 1)), self.dtype) for w in width
+            within_reach(self.queue, (max(rows, 1), max(w, 1)), self.dtype) for w in width
         )
         views, samples, column = list[View](), list[Sample](), {True: 0, False: 0}
         for r in sources:
@@ -225,10 +230,17 @@ class CellsRun(DeviceRun):
         self.grid.add_events(first, count)
         self.cells.launch(first, count, row)
 
+    @property
+    def counts(self) -> list[cla.Array]:
+        """Small arrays that `found` reads by `reads`."""
+        return [self.grid.spikes.count]
+
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the spikes since `begin`."""
         spikes = self.grid.spikes
-        count = int(spikes.count.get(self.queue)[0])
+        count = int(self.reads.get(spikes.count)[0])
+        if not count and not len(self.states.early):
+            return Chunk.of_none(failed, values)
         kept = min(count, self.max_spikes)
         step, cell = (
             a[:kept].get(self.queue) if kept else np.zeros(0, np.int32)
@@ -267,7 +279,7 @@ class CellsRun(DeviceRun):
 
     def save(self) -> dict[str, np.ndarray]:
         """Return the arrays of `Model.schema`."""
-        v, failed = self.voltages(), self.failed.get(self.queue)
+        v, failed = self.voltages(), values_of(self.failed, self.queue)
         return {"v": v, **self.grid.save(), "failed": failed, **self.states.save(v)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:

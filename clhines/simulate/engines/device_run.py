@@ -11,13 +11,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import trust
+from clhines.device.arrays import Reads
+from clhines.device.copies import shares_memory
 from clhines.model.model import Model
 from clhines.simulate.engines.run import Mark
 from clhines.simulate.events.grid_run import Grid
@@ -26,6 +27,7 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import DeviceReducer, Reducers, View
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.spread import Storage
 
 MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
 
@@ -47,18 +49,17 @@ class DeviceRun(ABC):
     ----------
     family : str
         Of the kernels; see `clhines.device.trust`.
-    in_place : bool
-        Whether parameters change where they lie; see `DeviceChanges`.
     max_steps : int
         Steps of one `advance` at most.
     grid : Grid or None
         Events in whole steps, where there can be any.
     failed : (num_cells,) int32
         See `Chunk`.
+    reads : Reads
+        Of the end of a chunk.
     """
 
     family: str
-    in_place: ClassVar[bool] = False
     max_steps: int
     grid: Grid | None
     failed: cla.Array
@@ -75,6 +76,10 @@ class DeviceRun(ABC):
         self.limits = trust.limits(queue.device, self.family, dtype)
         self.max_spikes = max_spikes
         self._decisions = decisions
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        self._timed = bool(queue.properties & timed)
+        self._near = shares_memory(queue.device)
+        self.reads = Reads(queue)
         self._forget_records()
 
     @property
@@ -87,6 +92,11 @@ class DeviceRun(ABC):
         """What was decided for the whole network."""
         return self._decisions or Decisions.of(self.model)
 
+    @property
+    def in_place(self) -> bool:
+        """Whether parameters change where they lie; see `ParameterChanges`."""
+        return False
+
     # -- what engines say ----------------------------------------------------------------------
 
     @abstractmethod
@@ -97,6 +107,11 @@ class DeviceRun(ABC):
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
         """Wait, and return the samples of each of `sources` as they are, (1, r)."""
 
+    @property
+    @abstractmethod
+    def counts(self) -> list[cla.Array]:
+        """Small arrays that `found` reads by `reads`."""
+
     @abstractmethod
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
@@ -104,6 +119,10 @@ class DeviceRun(ABC):
     def restart(self, model: Model) -> bool:
         """Go to the start of the model with other values, where that is faster than another run."""
         return False
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
+        return []
 
     # -- a chunk -------------------------------------------------------------------------------
 
@@ -115,11 +134,16 @@ class DeviceRun(ABC):
     def _forget_records(self) -> None:
         model, queue, dtype = self.model, self.queue, self.dtype
         self._rows, self._records, self.first_step = -1, list[Record](), 0
+        self._by_host = False
+        self._views = list[View]()
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps; make room for rows of records."""
         self._empty()
+        # Markers take longer than a short launch: the host's clock times what it waits for at once.
+        at_once = rows <= self.max_steps and (self.grid is None or not self.grid.delivers)
+        self._by_host = self._near and at_once and self._decisions is None  # of one process
         same = rows == self._rows and len(records) == len(self._records)
         if same and all(a is b for a, b in zip(records, self._records, strict=True)):
             return
@@ -139,12 +163,18 @@ class DeviceRun(ABC):
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""
-        timed = self.queue.properties & cl.command_queue_properties.PROFILING_ENABLE
+        timed = self._timed and not self._by_host
         return cl.enqueue_marker(self.queue) if timed else time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, and return the times at which the queue reached the marks, s."""
+        """Wait, and return the times at which the queue reached the marks, s.
+
+        What `end` reads comes with the same wait where it is small.
+        """
+        self.reads.begin([self.failed, *self.counts, *(view.array for view in self._views)])
         self.queue.finish()
+        if self._by_host:
+            return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
         return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
 
     def end(self) -> Chunk:
@@ -155,7 +185,7 @@ class DeviceRun(ABC):
         SpikeOverflowError
             More events than `max_spikes`.
         """
-        return self.found(self.failed.get(self.queue), self._kept())
+        return self.found(self.reads.get(self.failed), self._kept())
 
     def _kept(self) -> list[np.ndarray]:
         """Wait, and return what is kept of the rows of each record; arrays are read once."""
@@ -166,7 +196,7 @@ class DeviceRun(ABC):
         def rows_of(view: View, width: int) -> np.ndarray:
             key = id(view.array)
             if key not in host:
-                host[key] = view.array.get(self.queue)
+                host[key] = self.reads.get(view.array)
             return host[key][: self._rows, view.column : view.column + width]
 
         found, views = [], iter(self._views)

@@ -225,9 +225,9 @@ def take_chunk(
         marks.append(run.mark())
         run.deliver(first + row, some)
         marks.append(run.mark())
-    spent = np.diff(run.seconds(marks))  # waits
-    cost["steps"] += float(spent[0::2].sum())
-    cost["spikes"] += float(spent[1::2].sum())
+    at = run.seconds(marks)  # waits
+    cost["steps"] += sum(end - begin for begin, end in zip(at[0::2], at[1::2], strict=False))
+    cost["spikes"] += sum(end - begin for begin, end in zip(at[1::2], at[2::2], strict=False))
     clock = time.perf_counter()
     chunk = run.end()
     cost["collect"] += time.perf_counter() - clock

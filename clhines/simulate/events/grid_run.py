@@ -142,6 +142,11 @@ class Grid:
         else:
             self.delivery.reset(self.spikes.count)
 
+    @property
+    def delivers(self) -> bool:
+        """Whether spikes are delivered at all."""
+        return self.delivery is not None
+
     def deliver(self, first: int, count: int) -> None:
         """Enqueue the delivery of the spikes of `count` steps."""
         change = self.plasticity or self.delivery

@@ -36,6 +36,8 @@ class UnderWay:
 
     def note(self, chunk: Chunk, model: Model, step: int) -> None:
         """Remember the spikes of a chunk that ends at the begin of `step`."""
+        if not len(chunk.spike_step) and not len(self._step):
+            return
         steps = np.concatenate([self._step, chunk.spike_step])
         cells = np.concatenate([self._cell, chunk.spike_cell])
         kept = steps + 1 + model.connections.max_delay >= step

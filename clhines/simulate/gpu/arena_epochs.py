@@ -68,7 +68,7 @@ class ArenaEpochs(ArenaKernels):
         A cell is too large for a work-group.
     """
 
-    family, restarts = "lists", False  # another plan is made for other values
+    family, restarts, in_place = "lists", False, False  # another plan is made for other values
 
     # -- tables --------------------------------------------------------------------------------
 

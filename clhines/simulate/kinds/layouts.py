@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -59,6 +59,8 @@ class Layout:
     looked up in arrays of all: with active nodes 1 and 3 of 4, node 7 of two copies, which is node
     3 of the second, has number 2 + 1.
     """
+
+    groups: Mapping[int, Columns] = {}  # by kind, where instances are in groups
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -358,13 +360,13 @@ def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, i
     ints.add("played_continuous", np.array([p.continuous for p in played], int))
     places = [
         mem.offset[f"parameters_{p.kind}"]
-        + _at_parameter(variables, layout, p.kind, p.parameter, p.instance)
+        + at_parameter(variables, layout, p.kind, p.parameter, p.instance)
         for p in played
     ]
     ints.add("played_place", np.array(places, int))
 
 
-def _at_parameter(
+def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
     """Where a parameter that is not single is among the parameters of a kind."""
@@ -381,7 +383,7 @@ def read_back(
 
     What is in no arena (voltages, and ions where there is nothing active) stays as it is.
     """
-    mem, clock, ints = (arenas[name] for name in ("mem", "clock", "ints"))
+    mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes
     for k, kind in enumerate(model.kinds):
@@ -393,7 +395,7 @@ def read_back(
             found = mem.get(f"{what}_{k}")
             kept.update((n, found[columns.at(every, c, len(names))]) for c, n in enumerate(names))
         for name in {p.parameter for p in now.model.played if p.kind == k}:
-            at = _at_parameter(now, layout, k, name, every)
+            at = at_parameter(now, layout, k, name, every)
             now.parameters[k][name] = mem.get(f"parameters_{k}")[at]
     for name, values in variables.ions.items():
         now.ions[name] = values.copy()
@@ -426,10 +428,12 @@ def spec_of(
     arenas: dict[str, Arena],
     real: str,
     vector_bytes: int = 0,
+    grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds.
 
-    On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0.
+    On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0. The functions for
+    vectors of `grouped` kinds are left out.
     """
     model = variables.model
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
@@ -444,7 +448,8 @@ def spec_of(
     ions = tuple(ion.name for ion in model.ions)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     kinds = tuple(
-        _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
+        _blocks_of(variables, k, kind, real, ions, width, k in grouped)
+        for k, kind in enumerate(model.kinds)
     )
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
     spec = ArenaSpec(
@@ -474,7 +479,13 @@ _ON_DEVICE = (
 
 
 def _blocks_of(
-    variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...], width: int
+    variables: Variables,
+    k: int,
+    kind: Kind,
+    real: str,
+    ions: tuple[str, ...],
+    width: int,
+    grouped: bool,
 ) -> KindBlocks:
     model, mechanism, outputs = variables.model, kind.mechanism, variables.declared(k)
     more = (outputs,) if outputs else ()
@@ -488,7 +499,7 @@ def _blocks_of(
         scalar.insert(0, "initial")
     functions = [
         mechanism.functions(real, outputs, scalar),
-        mechanism.functions(real, outputs, wide, width, single),
+        "" if grouped else mechanism.functions(real, outputs, wide, width, single),
     ]
     return KindBlocks(
         number=k,
@@ -553,7 +564,7 @@ def location(
             columns, column = layout.columns(k, kind), names.index(record.name)
             at = columns.at(record.index, column, len(names))
             return "mem", mem.offset[f"{what}_{k}"] + at
-    at = _at_parameter(variables, layout, k, record.name, record.index)
+    at = at_parameter(variables, layout, k, record.name, record.index)
     return "mem", mem.offset[f"parameters_{k}"] + at
 
 

@@ -227,6 +227,6 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
 
 def place_of(kind: Kind, name: str) -> tuple[bool, int]:
     """Whether a parameter is one number for all instances, and which of those that are, or not."""
-    single = np.ndim(kind.parameters[name]) == 0
-    alike = [n for n in kind.mechanism.parameters if (np.ndim(kind.parameters[n]) == 0) == single]
-    return single, alike.index(name)
+    whole = {n: isinstance(v, np.ndarray) and v.ndim > 0 for n, v in kind.parameters.items()}
+    alike = [n for n in kind.mechanism.parameters if whole[n] == whole[name]]
+    return not whole[name], alike.index(name)

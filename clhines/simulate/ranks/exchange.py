@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
-from clhines.device.arrays import set_zero
+from clhines.device.arrays import set_zero, within_reach
 from clhines.simulate.events.grid import Delivery
 
 _COMPLETE = cl.command_execution_status.COMPLETE
@@ -40,7 +40,8 @@ class SpikeList:
     @classmethod
     def on(cls, queue: cl.CommandQueue, capacity: int) -> SpikeList:
         """Return an empty list."""
-        return cls(*(cla.zeros(queue, n, np.int32) for n in (capacity, capacity, 1)))
+        source, step = (cla.zeros(queue, capacity, np.int32) for _ in range(2))
+        return cls(source, step, within_reach(queue, (1,), np.dtype(np.int32)))
 
     @property
     def capacity(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import within_reach
 from clhines.simulate.records.reduced import View
 
 
@@ -44,7 +45,7 @@ class Recorder:
             wide[source].append(at)
         index = {s: np.concatenate([np.zeros(0, np.int64), *parts]) for s, parts in wide.items()}
         room = {
-            s: cla.zeros(self._queue, (max(rows, 1), max(len(a), 1)), self._dtype)
+            s: within_reach(self._queue, (max(rows, 1), max(len(a), 1)), self._dtype)
             for s, a in index.items()
         }
         self._views = [View(room[source], begin) for source, begin in columns]

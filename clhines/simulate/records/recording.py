@@ -104,7 +104,6 @@ class Recordings:
         if step:
             return []
         values = [v[:0] if r.reduce else v for r, v in zip(records, values, strict=True)]
-        none = np.zeros(0, np.int64)
-        start = Chunk(none, none, np.zeros(0, np.int32), values, np.zeros(0))
+        start = Chunk.of_none(np.zeros(0, np.int32), values)
         self.stream(records, start, 0, 0)
         return [start]

@@ -6,10 +6,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import part_of, set_soon, values_of, within_reach
 from clhines.errors import DeviceMemoryError
 from clhines.simulate.state.tiled import Tiler
 
 NONE = np.zeros(0)
+_FETCHED = 1 << 20  # numbers: up to here one transfer is faster than one for each region
 
 
 class Arena:
@@ -75,17 +77,22 @@ class Arena:
                 f"the variables and events take {self._size} numbers; expected less than 2**31"
             )
         self._queue = queue
+        self.array = within_reach(queue, (self._size + 1,), self.dtype)
         if self._tiler is None:
-            self.array = cla.to_device(queue, self._joined())
+            set_soon(self.array, 0, self._joined(), queue)
         else:
-            self.array = cla.empty(queue, self._size + 1, self.dtype)
             for at, once, step in self._tiles:
                 self._tiler.tile(once, self.array, at, step)
             for at, values in [*self._parts, (self._size, np.zeros(1, self.dtype))]:
                 if len(values):
-                    self.array[at : at + len(values)].set(values, queue)
+                    set_soon(self.array, at, values, queue)
         self._parts, self._tiles = [], []
         return self.array
+
+    def view(self, name: str) -> cla.Array:
+        """Return a region that is on the device, as an array of one dimension."""
+        begin = self.offset[name]
+        return part_of(self.array, begin, begin + int(np.prod(self._shape[name])))
 
     def get(self, name: str) -> np.ndarray:
         """Return the values of a region as they are now."""
@@ -95,7 +102,16 @@ class Arena:
             return np.zeros(shape, self.dtype)
         if self._parts:  # on the host so far
             return self._joined()[begin : begin + size].reshape(shape).copy()
-        return self.array[begin : begin + size].get(self._queue).reshape(shape)
+        return values_of(self.view(name), self._queue).reshape(shape)
+
+    def fetched(self) -> Arena:
+        """Return a copy on the host, by one transfer; where that is much, this one itself."""
+        if self._parts or self._size > _FETCHED:
+            return self
+        found = Arena(self.dtype)
+        found.offset, found._shape, found._size = self.offset, self._shape, self._size
+        found._parts = [(0, values_of(self.array, self._queue))]
+        return found
 
     def set(self, name: str, values: np.ndarray) -> None:
         """Replace the values of a region."""
@@ -104,12 +120,14 @@ class Arena:
         if self._parts:
             self._joined()[begin : begin + len(array)] = array
         elif len(array):
-            self.array[begin : begin + len(array)].set(array, self._queue)
+            set_soon(self.array, begin, array, self._queue)
 
     def _joined(self) -> np.ndarray:
         """All regions and a number more, before they are on the device."""
+        if len(self._parts) == 1 and len(self._parts[0][1]) > self._size:
+            return self._parts[0][1]
         whole = np.zeros(self._size + 1, self.dtype)
         for at, values in self._parts:
             whole[at : at + len(values)] = values
-        self._parts = [(0, whole[:-1])]
+        self._parts = [(0, whole)]
         return whole

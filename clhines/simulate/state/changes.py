@@ -10,7 +10,9 @@ from clhines.device.arrays import set_zero
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.network.changes import Value
+from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.cells_run import CellsRun
+from clhines.simulate.engines.device_run import DeviceRun
 from clhines.simulate.state.decisions import external_sums
 from clhines.simulate.state.shapes import shape_of
 from clhines.simulate.state.spread import Spread
@@ -18,13 +20,12 @@ from clhines.simulate.state.spread import Spread
 _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit would not waste
 
 
-class DeviceChanges:
-    """Changes a `CellsRun` where it lies; methods return whether they could."""
+class ParameterChanges:
+    """Changes parameters of a run where they lie; methods return whether they could."""
 
-    def __init__(self, run: CellsRun) -> None:
+    def __init__(self, run: DeviceRun) -> None:
         self.run, self.queue, self.model = run, run.queue, run.model
         self._spread: Spread | None = None
-        self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
 
     def set_parameter(self, group: int, name: str, value: Value) -> bool:
         """Give the instances of a group another value of a parameter."""
@@ -35,14 +36,34 @@ class DeviceChanges:
         check_range(kind.mechanism.name, name, value, dtype)
         if self._spread is None:
             self._spread = Spread(self.queue, dtype, self.model)
-        found = self.run.cells.storage(k, name)
+        found = self.run.storage(k, name)
         alone = len(own) == kind.count
         good = all(self._spread.takes(s, value.by) and (alone or s.places) for s in found)
         if not found or not good:
             return False
         for storage in found:
             self._spread.put(storage, group, value)
+        if isinstance(self.run, ArenaRun):
+            self.run.take_values(k, name, own, self._spread.of_each(group, value))
         return True
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
+        return False
+
+    def set_weights(self, weight: np.ndarray) -> bool:
+        """Take other weights of all connections."""
+        return False
+
+
+class DeviceChanges(ParameterChanges):
+    """Changes a `CellsRun` where it lies; methods return whether they could."""
+
+    run: CellsRun
+
+    def __init__(self, run: CellsRun) -> None:
+        super().__init__(run)
+        self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
@@ -77,6 +98,11 @@ class DeviceChanges:
         set_zero(self.run.grid.incoming, self.queue)
         set_zero(self.run.failed, self.queue)
         return True
+
+
+def changes_of(run: DeviceRun) -> ParameterChanges:
+    """Return what changes a run on one device."""
+    return DeviceChanges(run) if isinstance(run, CellsRun) else ParameterChanges(run)
 
 
 def check_range(mechanism: str, name: str, value: Value, dtype: np.dtype) -> None:

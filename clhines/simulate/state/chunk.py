@@ -47,6 +47,12 @@ class Chunk:
         return cls(steps_to(t, dt), source, failed, values, t)
 
     @classmethod
+    def of_none(cls, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Return a chunk without events."""
+        none = np.zeros(0, np.int64)
+        return cls(none, none, failed, values, np.zeros(0))
+
+    @classmethod
     def of_steps(
         cls,
         step: np.ndarray,

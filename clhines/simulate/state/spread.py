@@ -12,6 +12,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import stretch_of
 from clhines.device import devices, program
+from clhines.device.arrays import set_soon
 from clhines.model.model import Kind, Model
 from clhines.network.changes import Value
 from clhines.plan.kernel_spec import TemplateSpec
@@ -76,6 +77,7 @@ class Spread:
         built = program.build(queue.context, SpreadSpec(real_name(self.dtype)))
         self._kernel = program.typed_kernel(built, "spread", "iii")
         self._tables: dict[Hashable, cla.Array] = {}
+        self._written: cl.Event | None = None
 
     def takes(self, storage: Storage, by: str) -> bool:
         """Whether values can be put there: one for all needs no places."""
@@ -93,13 +95,20 @@ class Spread:
         """
         numbers = value.numbers.astype(self.dtype)
         if storage.places is None:
-            storage.array[storage.offset : storage.offset + 1].set(numbers[:1], self.queue)
+            self._written = set_soon(storage.array, storage.offset, numbers[:1], self.queue)
             return
         key = storage.key, group
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
         source = at if value.by == "all" else self._table((*key, value.by), lambda: self._sources(
             self._entries(storage, group)[1], group, value.by))  # fmt: skip
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
+
+    def of_each(self, group: int, value: Value) -> np.ndarray:
+        """Values of the instances of a group, or one for all."""
+        if value.by == "all":
+            return value.numbers
+        line = np.arange(len(self._model.instances[group][1]))
+        return value.numbers[self._sources(line, group, value.by)]
 
     def values(
         self,

@@ -1,0 +1,273 @@
+"""Where NEURON's sections, nodes and the data of mechanisms in them keep what is read of all.
+
+NEURON's C++ objects are read for all sections at once, by NumPy. Where a field is in an object is
+found from one section, of which NEURON's own functions and Python tell the contents.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from clhines.arrays import starts
+from clhines.neuron.memory.columns import column_at
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import Readable, gather, halves, numbers_at, ref, words_at
+from clhines.neuron.memory.session import Hoc, Section
+
+_SECTION, _NODE, _DATA = 8, 12, 10  # words of each object that are searched
+_COUNT = 0xFFFF  # a section's number of nodes has 16 bits
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """Words of objects, and 32-bit halves where the name has ``half``.
+
+    Attributes
+    ----------
+    parent, count_half, nodes, parent_node : int
+        Of a section: its parent, number of its nodes, where their addresses are, node at which it
+        starts. `parent` is -1 where all sections are roots.
+    row, rinv, data : int
+        Of a node: what has its row in columns, axial conductance to its parent in µS, first of the
+        data of mechanisms (Prop).
+    next, type_half, row_of_data, places : int
+        Of such data: the next of the node, type of the mechanism, what has its row in the
+        mechanism's columns, and what is no variable.
+    is_point : (t,) bool
+        Of each mechanism, whether it is a point process or artificial cell.
+    """
+
+    parent: int
+    count_half: int
+    nodes: int
+    parent_node: int
+    row: int
+    rinv: int
+    data: int
+    next: int
+    type_half: int
+    row_of_data: int
+    places: int
+    is_point: np.ndarray
+
+    def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return how many nodes each section has, their addresses, and where each section starts.
+
+        Parameters
+        ----------
+        sections : (s,) addresses
+
+        Returns
+        -------
+        number : (s,) int64
+            With the node at its end.
+        nodes : (number.sum(),) int64
+            From that next to the parent on.
+        parent : (s,) int64
+        """
+        words = gather(sections, _SECTION)
+        half = words[:, self.count_half // 2] >> np.uint64(32 * (self.count_half % 2))
+        number = (half & np.uint64(_COUNT)).astype(np.int64)
+        begin = np.repeat(words[:, self.nodes].astype(np.int64) - 8 * starts(number), number)
+        nodes = gather(begin + 8 * np.arange(number.sum()))[:, 0]
+        return number, nodes.astype(np.int64), words[:, self.parent_node].astype(np.int64)
+
+    def parents_of(self, sections: np.ndarray) -> np.ndarray:
+        """(s,) int64: addresses of the parents of sections, 0 of a root."""
+        if self.parent < 0:
+            return np.zeros(len(sections), np.int64)
+        return gather(sections, _SECTION)[:, self.parent].astype(np.int64)
+
+    def g_axial(self, nodes: np.ndarray) -> np.ndarray:
+        """(k,) float64, µS: axial conductances of nodes to their parents, as ``1 / seg.ri()``."""
+        inverse = numbers_at(nodes + 8 * self.rinv)
+        ri = np.full(len(nodes), 1e30)  # MOhm, as NEURON says where there is none
+        np.divide(1.0, inverse, out=ri, where=inverse != 0)
+        return 1.0 / ri
+
+    def values(self, column: int, nodes: np.ndarray) -> np.ndarray:
+        """(k,) float64: a column of NEURON's for some nodes."""
+        array, rows = self.rows(column, nodes)
+        return array[rows]
+
+    def rows(self, column: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return a column of NEURON's, and where in it some nodes are."""
+        rows = gather(self.rows_at(nodes))[:, 0].astype(np.int64)
+        return column_at(column, rows), rows
+
+    def rows_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(k,) int64: addresses of the rows of some nodes."""
+        return self._word(nodes, self.row)
+
+    def data_of(self, nodes: np.ndarray, points: bool = False) -> Data:
+        """Return the data of mechanisms in membranes and of ions in some nodes, or of points."""
+        address = self._word(nodes, self.data)
+        at, found = np.arange(len(nodes)), []
+        for depth in count():
+            at, address = at[address != 0], address[address != 0]
+            type_ = self._type(address)
+            chosen = np.flatnonzero(self.is_point[type_] == points)
+            here = address[chosen]
+            parts = at[chosen], np.full(len(chosen), depth), type_[chosen], *self._places(here)
+            found.append(parts)
+            if not len(at):
+                break
+            address = self._word(address, self.next)
+        columns = [np.concatenate(part) for part in zip(*found, strict=True)]
+        order = np.argsort(columns[2] * len(nodes) + columns[0], kind="stable")
+        return Data(*(column[order] for column in columns))
+
+    def data_of_points(self, points: np.ndarray) -> Data:
+        """Return the data of point processes and artificial cells, in their order.
+
+        Parameters
+        ----------
+        points : (k,) int64
+            Addresses of NEURON's C++ objects.
+
+        Returns
+        -------
+        Data
+            `node` is the address of NEURON's node, 0 where there is none; all is 0 of a point
+            process that is nowhere.
+
+        Raises
+        ------
+        OSError
+            They are not as expected.
+        """
+        _, node, data, owner = gather(points, 4).astype(np.int64).T
+        found = np.zeros((len(points), len(Data._fields)), np.int64)
+        here = data != 0
+        if (gather(owner[here], 2)[:, 1].astype(np.int64) != points[here]).any():
+            raise OSError("a point process is not as expected")
+        at = data[here]
+        columns = node[here], node[here] * 0, self._type(at), *self._places(at)
+        found[here] = np.column_stack(columns)
+        return Data(*found.T)
+
+    @staticmethod
+    def _word(addresses: np.ndarray, place: int) -> np.ndarray:
+        return gather(addresses + 8 * place)[:, 0].astype(np.int64)
+
+    def _type(self, data: np.ndarray) -> np.ndarray:
+        word = self._word(data, self.type_half // 2)
+        return (word >> (32 * (self.type_half % 2))) & _COUNT
+
+    def _places(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._word(data, self.row_of_data), self._word(data, self.places)
+
+
+class Data(NamedTuple):
+    """Data of mechanisms (Prop) in nodes; mechanism after mechanism, of each node after node.
+
+    Attributes
+    ----------
+    node : (d,) int64
+        Which of the nodes.
+    depth : (d,) int64
+        Where in its order.
+    type_ : (d,) int64
+        Number of the mechanism.
+    row : (d,) int64
+        Address of its row.
+    places : (d,) int64
+        Address of what is no variable.
+    """
+
+    node: np.ndarray
+    depth: np.ndarray
+    type_: np.ndarray
+    row: np.ndarray
+    places: np.ndarray
+
+    def of(self, type_: int) -> Data:
+        """Return those of a mechanism."""
+        begin, end = np.searchsorted(self.type_, [type_, type_ + 1])
+        return Data(*(column[begin:end] for column in self))
+
+    def types(self) -> list[int]:
+        """Return the mechanisms, in the order in which they are first met."""
+        numbers, first = np.unique(self.type_, return_index=True)
+        return numbers[np.lexsort((self.depth[first], self.node[first]))].tolist()
+
+
+def find_fields(h: Hoc, memory: Memory) -> Fields:
+    """Find the fields from one section, and from one that has a parent.
+
+    Raises
+    ------
+    OSError
+        They are not as expected.
+    """
+    try:
+        return _found(memory, next(iter(h.allsec())), _parent_word(h, memory))
+    except (ValueError, StopIteration):
+        raise OSError("sections are not as expected") from None
+
+
+def _parent_word(h: Hoc, memory: Memory) -> int:
+    for section in h.allsec():
+        at = section.parentseg()
+        if at is not None:
+            words = words_at(memory.object_of(section), _SECTION)
+            return words.index(memory.object_of(at.sec))
+    return -1
+
+
+def _found(memory: Memory, section: Section, parent: int) -> Fields:
+    pointer = ctypes.c_void_p
+    node_at = memory.function("_Z10node_exactP7Sectiond", pointer, pointer, ctypes.c_double)
+    data_at = memory.function("_Z13nrn_mechanismiP4Node", pointer, ctypes.c_int, pointer)
+    type_of = memory.function("_Z23_nrn_mechanism_get_typeP4Prop", ctypes.c_int, pointer)
+    places = memory.function("_Z28_nrn_mechanism_access_dparamP4Prop", pointer, pointer)
+    address, nseg = memory.object_of(section), int(section.nseg)
+    nodes = [node_at(address, (k + 0.5) / nseg) for k in range(nseg)]
+    far = 1.0 - float(section.orientation())
+    nodes = (nodes if far else nodes[::-1]) + [node_at(address, far)]
+    words, readable = words_at(address, _SECTION), Readable(8 * (nseg + 1))
+    at_nodes = next(
+        k for k, w in enumerate(words) if readable.likely(w) and words_at(w, nseg + 1) == nodes
+    )
+    counts = [half & _COUNT for half in halves(words)]
+    node, segment = nodes[0], next(iter(section)) if far else list(section)[-1]
+    of_node = words_at(node, _NODE)
+    most = ctypes.c_int.from_address(memory.address("n_memb_func")).value
+    known = [data for k in range(most) if (data := data_at(k, node))]
+    first = [k for k, w in enumerate(of_node) if w in known]
+    ri = np.array([1.0 / segment.ri()]).view(np.uint64)[0]
+    rinv = [k for k, w in enumerate(of_node) if abs(int(w) - int(ri)) <= 1]
+    if len(first) != 1 or len(rinv) != 1:
+        raise ValueError
+    following = [words_at(data, _DATA) for data in known]
+    nexts = [k for k in range(_DATA) if any(words[k] in known for words in following)]
+    types = [
+        k
+        for k in range(2 * _DATA)
+        if all(halves(w)[k] & _COUNT == type_of(d) for d, w in zip(known, following, strict=True))
+    ]
+    rows = memory.place(ref(segment, "diam")).row
+    of_morphology = next(w for w in following if rows in w)
+    row_of_data = of_morphology.index(rows)
+    offsets = {places(data) - data for data in known}
+    if len(nexts) != 1 or len(offsets) != 1:
+        raise ValueError
+    return Fields(
+        parent=parent,
+        count_half=counts.index(nseg + 1, 1),
+        nodes=at_nodes,
+        parent_node=words.index(node_at(address, 1.0 - far)),
+        row=of_node.index(memory.place(ref(segment, "v")).row),
+        rinv=rinv[0],
+        data=first[0],
+        next=nexts[0],
+        type_half=types[0],
+        row_of_data=row_of_data,
+        places=offsets.pop() // 8,
+        is_point=memory.are_points(),
+    )

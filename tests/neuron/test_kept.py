@@ -1,0 +1,56 @@
+"""Models that `run` advances in pieces: what is kept between them, beside NEURON itself."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+PROGRAM = Path(__file__).parents[1] / "support" / "kept_program.py"
+# as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
+TOLERANCE = 1e-9
+REFUSED = {"secondorder"}  # NEURON's own steps are of no order where it changes in a run
+IDLE = {"nothing", "play", "netcon gone"}  # NEURON plays from the next h.finitialize() on
+
+
+def told(what, argument):
+    command = [sys.executable, str(PROGRAM), what, str(argument)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_each_change_between_pieces_acts_as_in_neuron(engine):
+    found = told("changes", engine)
+    assert len(found) > 20
+    for name, one in found.items():
+        if name in REFUSED:
+            assert name in one["refused"]
+            continue
+        assert all(a == b for a, b in one["lengths"]), name
+        assert one["worst"] < TOLERANCE, name
+        assert (one["effect"] > 1e-3) == (name not in IDLE), name
+
+
+def test_no_write_into_neurons_memory_is_missed():
+    found = told("writes", 200)
+    assert not found["unseen"]
+    assert found["names"] > 80
+
+
+def test_what_is_deleted_between_pieces_is_gone():
+    found = told("lifetimes", 0)
+    assert found["sections"] == [8, 0]
+    assert min(found["before"]) > 3
+    assert found["after"] == [0, 0]
+
+
+@pytest.mark.parametrize("engine", ["auto", "steps"])
+def test_pieces_give_the_bits_of_one_call(engine):
+    """But for the last step of each, which is NEURON's own and differs in its last bits."""
+    for differences in told("pieces", engine):
+        assert max(differences) < 1e-10

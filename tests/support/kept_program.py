@@ -1,0 +1,252 @@
+"""Models that `clhines.neuron.run` advances in pieces, and that are changed between them."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.mod_files import loaded
+
+h = loaded()
+DT, SEED = 0.025, 7
+
+
+class Net:
+    """Cells in a ring, with what can be changed: hh, pas, synapses, a NetStim, a clamp."""
+
+    def __init__(self, count=4):
+        self.somas, self.dends, self.synapses, self.netcons = [], [], [], []
+        for k in range(count):
+            soma, dend = h.Section(name=f"soma{k}"), h.Section(name=f"dend{k}")
+            soma.L = soma.diam = 20
+            dend.L, dend.diam, dend.nseg = 200, 2, 3
+            soma.insert("hh")
+            dend.insert("pas")
+            dend.connect(soma(1))
+            synapse = h.Exp2Syn(dend(0.5))
+            synapse.tau1, synapse.tau2 = 0.5, 2
+            self.somas.append(soma)
+            self.dends.append(dend)
+            self.synapses.append(synapse)
+        for k in range(count):
+            source, target = self.somas[k], self.synapses[(k + 1) % count]
+            self.netcons.append(h.NetCon(source(0.5)._ref_v, target, -10, 1, 0.05, sec=source))
+        self.stim = h.NetStim()
+        self.stim.number, self.stim.start, self.stim.interval, self.stim.noise = 99, 1, 3, 0.5
+        self.silent = h.NetCon(dend(0.5)._ref_v, self.synapses[0], 1000, 1, 0.05, sec=dend)
+        self.netcons.append(h.NetCon(self.stim, self.synapses[0], 0, 1, 0.05))
+        self.clamp = h.IClamp(self.somas[0](0.5))
+        self.clamp.delay, self.clamp.dur, self.clamp.amp = 0, 1e9, 0.2
+        self.more = []
+        self.v = [h.Vector().record(s(0.5)._ref_v) for s in self.somas]
+        self.spikes = h.Vector()
+        for netcon in self.netcons[:count]:
+            netcon.record(self.spikes)
+
+    def taken(self):
+        """Voltages and spikes, as they are recorded so far."""
+        return [np.array(v) for v in (*self.v, self.spikes)]
+
+
+def with_netcon(net):
+    """A NetCon more, and one fewer, of which no event is on its way: NEURON would end."""
+    soma = net.somas[1]
+    net.more.append(h.NetCon(soma(0.5)._ref_v, net.synapses[3], -10, 1, 0.03, sec=soma))
+    net.silent = None
+
+
+def with_section(net):
+    """A section more."""
+    net.more.append(h.Section(name="more"))
+    net.more[-1].L, net.more[-1].diam = 100, 2
+    net.more[-1].connect(net.somas[2](0))
+
+
+def with_vector(net):
+    """A vector is played into the clamp's current."""
+    net.more += [h.Vector([0.0, 0.1, 0.3]), h.Vector([0.0, 10.0, 20.0])]
+    net.more[0].play(net.clamp._ref_amp, net.more[1], True)
+
+
+def assign(where, name, value):
+    """Set an attribute."""
+    setattr(where, name, value)
+
+
+def set_weight(net):
+    net.netcons[0].weight[0] = 0.001
+
+
+def set_globals(name, value, net):
+    setattr(h, name, value)
+
+
+CHANGES = {
+    "gnabar": lambda net: assign(net.somas[1](0.5).hh, "gnabar", 0.1),
+    "celsius": lambda net: assign(h, "celsius", 9),
+    "nseg": lambda net: assign(net.dends[1], "nseg", 5),
+    "diam": lambda net: assign(net.dends[1](0.5), "diam", 3),
+    "section": with_section,
+    "netcon": with_netcon,
+    "netcon off": lambda net: net.netcons[0].active(False),
+    "netcon gone": lambda net: assign(net, "silent", None),
+    "delay": lambda net: assign(net.netcons[0], "delay", 2.5),
+    "threshold": lambda net: assign(net.netcons[0], "threshold", 10),
+    "mechanism": lambda net: net.dends[2].insert("hh"),
+    "usetable": partial(set_globals, "usetable_hh", 0),
+    "secondorder": lambda net: assign(h, "secondorder", 2),
+    "weight": set_weight,
+    "play": with_vector,
+    "voltage": lambda net: assign(net.dends[0](0.5), "v", -20),
+    "state": lambda net: assign(net.somas[2](0.5).hh, "m", 0.5),
+    "reversal": lambda net: assign(net.somas[2](0.5), "ena", 20),
+    "clamp": lambda net: assign(net.clamp, "amp", 0.4),
+    "event": lambda net: net.netcons[2].event(h.t + 0.7),
+    "capacitance": lambda net: assign(net.somas[2](0.5), "cm", 2),
+    "stimulus": lambda net: assign(net.stim, "interval", 1),
+    "nothing": lambda net: None,
+}  # fmt: skip
+
+
+def in_pieces(net, way, change, step=1.0, stop=16.0):
+    """Advance by pieces; half way, change the model."""
+    h.celsius, h.secondorder, h.usetable_hh, h.dt, h.steps_per_ms = 6.3, 0, 1, DT, 40
+    net.spikes.resize(0)
+    h.finitialize(-65)
+    net.stim.ranvar.set_seq(0)
+    for k in range(int(stop / step)):
+        if k == int(stop / step) // 2:
+            change(net)
+        way((k + 1) * step)
+    return net.taken()
+
+
+def fresh():
+    """A ring whose NetStim gives the same numbers each time."""
+    net = Net()
+    net.stim.ranvar.set_ids(1, 2, SEED)
+    return net
+
+
+def both(name, engine, unchanged):
+    """How far a model that is changed in a run is from NEURON, and what the change does."""
+    import clhines
+
+    truth = in_pieces(fresh(), h.continuerun, CHANGES[name])
+    try:
+        got = in_pieces(fresh(), partial(clhines.neuron.run, engine=engine), CHANGES[name])
+    except clhines.InputError as error:
+        return {"refused": str(error)}
+    return {
+        "lengths": [[len(a), len(b)] for a, b in zip(truth, got, strict=True)],
+        "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
+        "effect": max(worst(a, b) for a, b in zip(truth, unchanged, strict=True)),
+    }
+
+
+def worst(a, b):
+    """Largest difference of two vectors; 1e9 where their lengths differ."""
+    return float(np.abs(a - b).max(initial=0)) if len(a) == len(b) else 1e9
+
+
+def pieces(engine):
+    """Whether pieces of several lengths give what one call gives, bit by bit, as JSON."""
+    import clhines
+
+    found = [
+        in_pieces(fresh(), partial(clhines.neuron.run, engine=engine), CHANGES["nothing"], step)
+        for step in (16.0, 4.0, 1.0, 0.5, 2 * DT)
+    ]
+    return [[worst(a, b) for a, b in zip(found[0], other, strict=True)] for other in found[1:]]
+
+
+def numbers(net):
+    """Names of numbers that a user can set, with functions that read and set them."""
+    found = []
+
+    def add(name, thing, attribute):
+        found.append((name, lambda: getattr(thing, attribute), partial(setattr, thing, attribute)))
+
+    for k, (soma, dend) in enumerate(zip(net.somas, net.dends, strict=True)):
+        for segment in (*soma, *dend):
+            for attribute in ("v", "cm", "diam"):
+                add(f"{segment}.{attribute}", segment, attribute)
+            for mechanism in segment:
+                if mechanism.is_ion():
+                    continue
+                for variable in mechanism:
+                    ways = variable.__getitem__, variable.__setitem__
+                    name = f"{segment}.{variable.name()}"
+                    found.append((name, *(partial(way, 0) for way in ways)))
+        for attribute in ("ena", "ek"):
+            add(f"soma{k}.{attribute}", soma(0.5), attribute)
+        for attribute in ("tau1", "tau2", "e", "A", "B"):
+            add(f"synapse{k}.{attribute}", net.synapses[k], attribute)
+    for k, netcon in enumerate(net.netcons):
+        for attribute in ("delay", "threshold"):
+            add(f"netcon{k}.{attribute}", netcon, attribute)
+        found.append((f"netcon{k}.weight", partial(netcon.weight.__getitem__, 0),
+                      partial(netcon.weight.__setitem__, 0)))  # fmt: skip
+    for attribute in ("delay", "dur", "amp"):
+        add(f"clamp.{attribute}", net.clamp, attribute)
+    for attribute in ("start", "interval", "number", "noise"):
+        add(f"stim.{attribute}", net.stim, attribute)
+    for attribute in ("celsius", "usetable_hh", "dt", "secondorder"):
+        add(attribute, h, attribute)
+    return found
+
+
+def writes(count):
+    """Which of some random writes into NEURON's memory the fingerprint does not see, as JSON."""
+    import clhines
+    from clhines.neuron import kept
+
+    net = Net()
+    in_pieces(net, clhines.neuron.run, lambda net: None, stop=4.0)
+    generator, known, unseen = np.random.Generator(np.random.Philox(SEED)), numbers(net), []
+    (own,) = kept._kept
+    print_ = own._print
+    assert print_.structure_is_same()
+    assert print_.values_are_same()
+    chosen = [known[int(k)] for k in generator.integers(len(known), size=count)]
+    for name, read, write in chosen:
+        before = read()
+        write(
+            np.nextafter(before, np.inf)
+            if name not in ("secondorder", "usetable_hh")
+            else 1 - before
+        )
+        if read() != before and print_.structure_is_same() and print_.values_are_same():
+            unseen.append(name)
+        write(before)
+        print_.take()  # a diameter, set back, still counts as a change of shape
+    return {"unseen": unseen, "names": len({name for name, *_ in chosen})}
+
+
+def lifetimes():
+    """Whether what is deleted between pieces is gone, as JSON."""
+    import clhines
+
+    net, count = Net(), [len(list(h.allsec()))]
+    in_pieces(net, clhines.neuron.run, lambda net: None, stop=2.0)
+    counts = [int(h.List(name).count()) for name in ("NetCon", "Exp2Syn", "Vector")]
+    del net
+    count.append(len(list(h.allsec())))
+    return {"sections": count, "before": counts,
+            "after": [int(h.List(name).count()) for name in ("NetCon", "Exp2Syn")]}  # fmt: skip
+
+
+if __name__ == "__main__":
+    what, argument = sys.argv[1:]
+    if what == "writes":
+        print(json.dumps(writes(int(argument))))
+    elif what == "lifetimes":
+        print(json.dumps(lifetimes()))
+    elif what == "pieces":
+        print(json.dumps(pieces(argument)))
+    else:
+        unchanged = in_pieces(fresh(), h.continuerun, CHANGES["nothing"])
+        print(json.dumps({name: both(name, argument, unchanged) for name in CHANGES}))
