@@ -29,6 +29,7 @@ MEASURES = {
     "variants": "measures.variants",
     "scale": "measures.scale",
     "models": "measures.models",
+    "pieces": "measures.pieces",
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "features": "measures.features",

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -30,18 +29,6 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
 )  # fmt: skip
 _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
-
-
-class Part(Protocol):
-    """A part of a model."""
-
-    def same(self) -> bool:
-        """Whether it is as it was when it was last taken."""
-        ...
-
-    def take(self) -> None:
-        """Take it as it is now."""
-        ...
 
 
 class Value:
@@ -94,8 +81,11 @@ class Column:
         self._copy = self._words.copy()
 
 
+Part = Value | Column
+
+
 class Fingerprint:
-    """A model, as it was when this was last taken.
+    """A model as it was read, with the values of when they were last taken.
 
     Parameters
     ----------
@@ -170,9 +160,9 @@ class Fingerprint:
         """Whether what a run changes is as it was, where the structure is."""
         return all(part.same() for part in self._moving)
 
-    def take(self) -> None:
-        """Take the model as it is now."""
-        for part in (self._first, *self._fixed, *self._moving):
+    def take_values(self) -> None:
+        """Take what a run changes as it is now."""
+        for part in self._moving:
             part.take()
 
 

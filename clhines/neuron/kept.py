@@ -104,7 +104,7 @@ class Kept:
         h.fadvance()
         self._lag += 1
         if self._print is not None:
-            self._print.take()
+            self._print.take_values()
         elif self._is_free:
             with suppress(OSError):  # something is not found: it is read again each time
                 self._print = Fingerprint(self.model)

@@ -1,0 +1,144 @@
+"""Time models of NEURON that are run in pieces, beside NEURON itself.
+
+    python -m bench pieces [--device SPEC] [--rounds 3] [--stop 100] [--out FOLDER]
+
+A ring of 20 cells, a soma with `hh` and a dendrite of 5 segments each, an Exp2Syn, and a NetStim
+with noise; and one cell of 170 segments with `hh`. Each runs from ``h.finitialize()`` for `--stop`
+ms by ``h.continuerun`` and by ``clhines.neuron.run``, in pieces of several lengths, and in one.
+Times are the median of all pieces in ms; the first run of a model, which builds kernels or loads
+them, is told apart. What is recorded must agree, or nothing is timed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench import record, table
+
+LENGTHS = (0.1, 1.0, 10.0)  # ms
+WORST = 1e-6  # mV and ms
+CELLS, SEGMENTS = 20, 169
+
+
+def ring(h: Any) -> tuple[list[Any], object]:
+    """Return somas of a ring of cells, and what must live on."""
+    somas, kept = [], []
+    for k in range(CELLS):
+        soma, dend = h.Section(name=f"soma{k}"), h.Section(name=f"dend{k}")
+        soma.L = soma.diam = 20
+        dend.L, dend.diam, dend.nseg = 200, 2, 5
+        soma.insert("hh")
+        dend.insert("pas")
+        dend.connect(soma(1))
+        synapse = h.Exp2Syn(dend(0.5))
+        synapse.tau1, synapse.tau2 = 0.5, 2
+        somas.append(soma)
+        kept += [dend, synapse]
+    for k, soma in enumerate(somas):
+        target = kept[2 * ((k + 1) % CELLS) + 1]
+        kept.append(h.NetCon(soma(0.5)._ref_v, target, -10, 1, 0.02, sec=soma))
+    stim = h.NetStim()
+    stim.number, stim.start, stim.interval, stim.noise = 1000, 2, 8, 1
+    stim.ranvar.set_ids(1, 2, 3)
+    return somas, [*kept, stim, h.NetCon(stim, kept[1], 0, 1, 0.05)]
+
+
+def cell(h: Any) -> tuple[list[Any], object]:
+    """Return the soma of one cell with a current, and what must live on."""
+    soma, dend = h.Section(name="soma"), h.Section(name="dend")
+    soma.L = soma.diam = 20
+    dend.L, dend.diam, dend.nseg = 1000, 2, SEGMENTS
+    dend.connect(soma(1))
+    for section in (soma, dend):
+        section.insert("hh")
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 1, 1e9, 0.5
+    return [soma], [dend, clamp]
+
+
+MODELS: dict[str, Callable[[Any], tuple[list[Any], object]]] = {"ring": ring, "cell": cell}
+
+
+class Timed:
+    """A model with what it records.
+
+    Parameters
+    ----------
+    name : str
+    h : Hoc
+    """
+
+    def __init__(self, name: str, h: Any) -> None:
+        self._h = h
+        self._somas, self._kept = MODELS[name](h)
+        self._voltages = [h.Vector().record(s(0.5)._ref_v) for s in self._somas]
+
+    def run(self, way: Callable[[float], object], piece: float, stop: float) -> list[float]:
+        """Run from the begin by pieces, and return the seconds of each."""
+        self._h.finitialize(-65)
+        seconds = []
+        for k in range(round(stop / piece)):
+            begin = time.perf_counter()
+            way((k + 1) * piece)
+            seconds.append(time.perf_counter() - begin)
+        return seconds
+
+    def taken(self) -> np.ndarray:
+        """Return what is recorded."""
+        return np.array([np.array(v) for v in self._voltages])
+
+
+def rows_of(name: str, h: Any, ours: Callable[[float], object], args: Any) -> list[dict[str, Any]]:
+    """Return the rows of a model; end where what is recorded differs."""
+    timed, rows = Timed(name, h), []
+    timed.run(h.continuerun, args.stop, args.stop)
+    known = timed.taken()
+    first = timed.run(ours, args.stop, args.stop)[0]
+    for piece in (*LENGTHS, args.stop):
+        spent: dict[str, list[float]] = {"neuron": [], "ours": []}
+        for _ in range(args.rounds):
+            for way, run in (("neuron", h.continuerun), ("ours", ours)):
+                spent[way] += timed.run(run, piece, args.stop)
+                worst = np.abs(timed.taken() - known).max()
+                if not worst < WORST:
+                    sys.exit(f"{name} in pieces of {piece:g} ms: {worst:.3g} mV off: not timed")
+        row = {"model": name, "piece": piece, "first_seconds": first}
+        rows.append({**row, **{f"{k}_seconds": float(np.median(v)) for k, v in spent.items()}})
+    return rows
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    head = f"{'model':<6} {'piece, ms':>9} {'NEURON, ms':>10} {'clhines, ms':>11} {'first, ms':>9}"
+    lines = [
+        f"{r['model']:<6} {r['piece']:>9g} {r['neuron_seconds'] * 1e3:>10.3f} "
+        f"{r['ours_seconds'] * 1e3:>11.3f} {r['first_seconds'] * 1e3:>9.0f}"
+        for r in result["rows"]
+    ]
+    return table.ruled(head, lines, [r["model"] for r in result["rows"]])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the models and write ``pieces-<device>.json`` and ``.txt``."""
+    parser = record.parser("pieces", __doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--stop", type=float, default=100.0)
+    args = parser.parse_args(arguments)
+    from neuron import h
+
+    import clhines.neuron
+
+    h.load_file("stdrun.hoc")
+    queue = record.queue(args.device, ["float64"])
+
+    def ours(until: float) -> None:
+        clhines.neuron.run(until, device=queue.device.name)
+
+    rows = [row for name in MODELS for row in rows_of(name, h, ours, args)]
+    result = {"record": record.record(queue, "pieces", arguments), "rows": rows}
+    record.write("pieces", queue, result, text(result), args.out)
