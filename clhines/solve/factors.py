@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -85,31 +85,8 @@ def entry_gradients(
     return Gradients(diagonal, upper, adjoint, lower)
 
 
-class Solves(Protocol):
-    """What `vjp` asks of a `Solver`."""
-
-    @property
-    def forest(self) -> Forest:
-        """Of the batch."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Of all values."""
-
-    def solve(
-        self,
-        d: Given,
-        u: Given,
-        b: Given,
-        *,
-        l: Given | None = None,  # noqa: E741
-        check: bool = True,
-    ) -> Array:
-        """See `Solver.solve`."""
-
-
 def vjp(
-    self: Solves,
+    self: Any,  # a `Solver`, of which this is a method
     d: ArrayLike,
     u: ArrayLike,
     x: ArrayLike,

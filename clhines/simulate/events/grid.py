@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -37,32 +37,9 @@ _HOPELESS = 4  # so many times slower than the best in the first two: not measur
 Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
 
 
-class Launch(Protocol):
-    """The kernels of one algorithm.
-
-    Attributes
-    ----------
-    events : list of pyopencl.Event
-        Of the kernels of the last call.
-    """
-
-    events: list[cl.Event]
-
-    def __call__(
-        self,
-        found: Found,
-        capacity: int,
-        incoming: cla.Array,
-        first_step: int,
-        steps: int,
-        turn: tuple[cla.Array, int, int],
-    ) -> cl.Event:
-        """Enqueue the delivery of a list of spikes; see `Delivery.deliver`."""
-
-
 def median_times(
     queue: cl.CommandQueue,
-    launchers: Sequence[Launch],
+    launchers: Sequence[_Launcher],
     lists: Sequence[tuple[np.ndarray, np.ndarray]],
     steps: int,
     size: int,
@@ -102,7 +79,7 @@ def median_times(
 
 def _timed(
     queue: cl.CommandQueue,
-    launch: Launch,
+    launch: _Launcher,
     found: Found,
     capacity: int,
     incoming: cla.Array,
