@@ -438,13 +438,13 @@ class ArenaRun(DeviceRun):
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` reads by `reads`."""
+        """Small arrays that `found` takes of `ending`."""
         return [self.events.count, self._error]
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-        check_room_for_events(self.model, int(self.reads.get(self._error)[0]))
-        count = int(self.reads.get(self.events.count)[0])
+        check_room_for_events(self.model, int(self.ending.values_of(self._error)[0]))
+        count = int(self.ending.values_of(self.events.count)[0])
         if not count and self.events.early is None:
             return Chunk.of_none(failed, values)
         source, t = self.events.to(min(count, self.max_spikes))

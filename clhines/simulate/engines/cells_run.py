@@ -232,13 +232,13 @@ class CellsRun(DeviceRun):
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` reads by `reads`."""
+        """Small arrays that `found` takes of `ending`."""
         return [self.grid.spikes.count]
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the spikes since `begin`."""
         spikes = self.grid.spikes
-        count = int(self.reads.get(spikes.count)[0])
+        count = int(self.ending.values_of(spikes.count)[0])
         if not count and not len(self.states.early):
             return Chunk.of_none(failed, values)
         kept = min(count, self.max_spikes)
