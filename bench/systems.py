@@ -17,10 +17,10 @@ import pyopencl.array as cla
 from pyopencl.reduction import ReductionKernel
 
 import clhines
+from bench.made import chain, random_binary_tree
 from bench.record import SEED
 from clhines.cells import swc, synthetic
 from clhines.cells.morphology import Morphology
-from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import devices, timing
 from clhines.solve import tune
 

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+Made = Mapping[str, Callable[[], object]]  # attributes that are made when asked for
 _ROUND = 1 << 13  # entries that are worth a copy of their own
 _CHUNK = 1 << 18  # entries that stay in the cache
+
+
+class Deferred:
+    """Base of a class, some of whose attributes are made when they are first asked for.
+
+    Parameters
+    ----------
+    made : mapping of str -> callable without arguments
+        What makes these.
+    **known
+        All other attributes.
+    """
+
+    def __init__(self, made: Made, **known: object) -> None:
+        vars(self).update(known, _made=made)
+
+    def __getattr__(self, name: str) -> Any:
+        made = vars(self).get("_made", {})
+        if name not in made:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name}")
+        vars(self)[name] = found = made[name]()
+        return found
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
@@ -27,7 +51,6 @@ def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
     ----------
     sizes : integer array
         Of the blocks of one copy; m in all.
-    copies : int
     """
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
@@ -77,7 +100,6 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     Parameters
     ----------
     per_cell : sequence of (n_c, ...) arrays
-    num_cells : int
     """
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)

@@ -85,8 +85,6 @@ class Bars:
         Step at which a piece of work begins, who does it, and how many steps it takes.
     edges : (num_edges,) int64
         Steps at which all lanes wait for each other.
-    lanes : int
-    steps : int
     what : str
         Name of a bar.
     """

@@ -24,7 +24,6 @@ def solve_serial(
 
     Parameters
     ----------
-    forest : Forest
     d, u : (n,) real
         Diagonal; entries between each node and its parent (ignored at roots).
     b : (n,) or (k, n) real

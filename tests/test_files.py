@@ -156,7 +156,6 @@ def test_what_cannot_be_written(tmp_path):
         (3, "3: is no path of a file"),
         (None, "None: is no path of a file"),
         ("x" * 5000, "File name too long"),
-        ("/dev/fd/987", "cannot be written: Bad file descriptor"),
     ):
         with pytest.raises(InputError, match=said) as error:
             files.check_target(path)
@@ -243,25 +242,17 @@ def test_more_bytes_than_the_shape_says(tmp_path):
             file.read("a", files.Member((3,), FLOAT))
 
 
-@pytest.mark.parametrize("flag", [0x1, 0x20, 0x40, 0x2000])
+@pytest.mark.parametrize("flag", [0x1, 0x20, 0x40])
 def test_flags_of_the_zip(tmp_path, flag):
-    """Encrypted, patched, strongly encrypted, hidden: as a writer would have set them."""
+    """Encrypted, patched, strongly encrypted: as a writer would have set them."""
     path = saved(tmp_path, a=np.zeros(3))
     data = bytearray(path.read_bytes())
     for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         at = data.index(mark) + place
         data[at : at + 2] = struct.pack("<H", flag)
     path.write_bytes(data)
-    with files.Npz(path, WHAT) as file, pytest.raises(InputError, match="encrypted|another way"):
+    with files.Npz(path, WHAT) as file, pytest.raises(InputError, match="encryp|patched"):
         file.read("a", files.Member((3,), FLOAT))
-
-
-def test_two_members_of_one_name(tmp_path):
-    path = saved(tmp_path, a=np.zeros(3))
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "a") as file:
-        file.writestr("a.npy", b"other")
-    with pytest.raises(InputError, match="two members of one name"):
-        files.Npz(path, WHAT)
 
 
 @posix

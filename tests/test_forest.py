@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from systems import children_first, dissimilar, families, renumbered
 
+from bench.made import chain, complete_binary, random_binary_tree, star
 from clhines import ClhinesError, Forest, ForestError
 from clhines.arrays import ranges
-from clhines.cells.shapes import chain, complete_binary, random_binary_tree, star
 
 # ---------------------------------------------------------------------------------- errors
 

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+from bench.made import chain
 from clhines import (
     Forest,
     ForestError,
@@ -18,12 +19,11 @@ from clhines import (
     checks,
 )
 from clhines.cells.cable import discretise
-from clhines.cells.shapes import chain
 from clhines.cells.synthetic import ring_cell
 from clhines.cli.main import main
 from clhines.errors import RefinementWarning
 from clhines.model import compile
-from clhines.model.connections import Connections, random_connections
+from clhines.model.connections import Connections
 from clhines.network.ring import ring_cables, ring_network
 from clhines.network.times import whole_steps
 from clhines.simulate.passive import PassiveCells
@@ -80,8 +80,6 @@ def test_what_is_no_number(value):
             fresh.insert("pas", "soma", g=value)
     with refused():
         PassiveCells([CABLE], current=value)
-    with refused():
-        random_connections(2, 2, value, 0)
 
 
 @pytest.mark.parametrize("value", NOT_COUNTS, ids=lambda v: str(type(v)) + repr(bool(v)))
@@ -110,7 +108,6 @@ def test_what_is_no_seed(value):
     for make in (
         lambda: compile(Network(CABLE), seed=value),
         lambda: ring_cables(1, seed=value),
-        lambda: random_connections(2, 2, 0.5, value),
     ):
         with refused("seed is"):
             make()
@@ -198,7 +195,6 @@ def test_too_much_memory(monkeypatch):
         lambda: Network(CABLE, 10_000),
         lambda: PassiveCells([CABLE], 10_000),
         lambda: ring_cables(1000),
-        lambda: random_connections(1000, 1000, 0.5, 0),
     ):
         with pytest.raises(HostMemoryError, match=r"of the host's memory; there are 1 MiB"):
             make()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import clhines
-from clhines.cells.shapes import chain
+from bench.made import chain
 from clhines.device import program
 
 

@@ -5,8 +5,8 @@ import pytest
 from systems import dissimilar, families, make_system
 from tolerances import assert_close, residual_bound
 
+from bench.made import random_binary_tree
 from clhines import Forest, PivotError, reference
-from clhines.cells.shapes import random_binary_tree
 
 
 def solve(parent, d, u, b, l=None):  # noqa: E741

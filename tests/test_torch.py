@@ -6,8 +6,8 @@ from solvers import make_solver
 from systems import dissimilar, make_system
 from tolerances import assert_close
 
+from bench.made import caterpillar, chain, star
 from clhines import Forest, InputError, PivotError, reference
-from clhines.cells.shapes import caterpillar, chain, star
 
 torch = pytest.importorskip("torch")
 

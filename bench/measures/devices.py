@@ -24,8 +24,8 @@ import pyopencl.array as cla
 
 import clhines
 from bench import record, systems, table
+from bench.made import random_binary_tree
 from clhines import reference
-from clhines.cells.shapes import random_binary_tree
 from clhines.device import copies as device_copies
 from clhines.device import devices
 

@@ -23,8 +23,9 @@ from tqdm import tqdm
 
 import clhines
 from bench import record, systems, table
+from bench.made import chain, random_binary_tree
 from bench.measures.solve import build_seconds
-from clhines.cells.shapes import chain, number_nodes, random_binary_tree
+from clhines.cells.synthetic import number_nodes
 from clhines.device import devices, timing
 from clhines.device.templates import render
 from clhines.plan.by_branch import fine

@@ -20,9 +20,9 @@ import pyopencl as cl
 from tqdm import tqdm
 
 import clhines
+from bench import made as shapes
 from bench import record, systems, table
 from clhines import reference
-from clhines.cells import shapes
 from clhines.device import timing
 
 

@@ -24,11 +24,11 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from bench import record, systems, table
+from bench.made import random_binary_tree
 from bench.measures import peers
 from bench.peers import originals
 from bench.systems import Candidate, Case
 from clhines import Forest
-from clhines.cells.shapes import random_binary_tree
 from clhines.errors import ClhinesError
 
 CASES = (

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 import clhines
 from bench import record, systems, table
-from clhines.cells.shapes import chain
+from bench.made import chain
 
 CASES = {"100,000 cells, 64 shapes": (100_000, 64), "2,560 cells, all different": (2_560, 2_560)}
 

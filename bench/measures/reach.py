@@ -23,9 +23,9 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
+from bench import made as shapes
 from bench import record, systems, table
 from clhines import reference
-from clhines.cells import shapes
 from clhines.device import timing
 
 CACHED = 1 << 24  # nodes; two sets of arrays take turns below

@@ -21,7 +21,7 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 from bench import plot, record, table
-from clhines.model.connections import random_connections
+from bench.made import random_connections
 from clhines.simulate.events.grid import Delivery
 
 LISTS = 4  # steps whose spikes take turns

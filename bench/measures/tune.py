@@ -31,9 +31,9 @@ import pyopencl as cl
 from tqdm import tqdm
 
 import clhines
+from bench import made as shapes
 from bench import record, systems
 from clhines import reference
-from clhines.cells import shapes
 from clhines.device import devices, timing
 from clhines.plan import auto
 from clhines.plan.auto import CANDIDATES, Candidate, Statistics

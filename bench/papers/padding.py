@@ -12,11 +12,11 @@ import numpy as np
 
 import clhines
 from bench import record, table
+from bench.made import chain, random_binary_tree
 from bench.measures import peers
 from bench.papers import batch, cases, pictures, report
 from bench.papers.batch import found
 from bench.papers.cases import Run, timed
-from clhines.cells.shapes import chain, random_binary_tree
 
 COUNTS = (2560, 12_800, 102_400)
 SKIPPED, COMPUTED = "padding skipped", "padding computed"

@@ -15,6 +15,7 @@ import pyopencl.array as cla
 
 import clhines
 from bench import plot, systems, table
+from bench.made import random_binary_tree
 from bench.measures import peers
 from bench.measures.options import judged as judged_plan
 from bench.papers import cases, pictures
@@ -23,7 +24,7 @@ from bench.papers.cases import Entry, Run, timed
 from bench.peers import old
 from bench.systems import Candidate, Case
 from clhines.arrays import ranges, starts
-from clhines.cells.shapes import grow, number_nodes, random_binary_tree
+from clhines.cells.synthetic import grow, number_nodes
 from clhines.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 100_000)

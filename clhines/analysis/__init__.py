@@ -8,12 +8,12 @@ does not compute is NaN here, or an empty list. A *result* is what `Simulation.r
 anything with its `spike_time`, `spike_cell`, `t` and `values`.
 
 Who owns what
-    `extract`: `extract`, `FEATURES`, the table of names, and `voltage_at`. `traces`: `Traces`,
-    checked, and eFEL's interpolation. `spikes`: `Lists`; crossings, peaks, minima after them.
-    `windows`: means and extremes between times. Bounds of windows are indices that depend on times
-    alone, and what is taken of the voltages are sums, extremes and crossings in the order of the
-    samples: one pass per trace. `features`: `Features`, those that a run computes as it goes, from
-    what it keeps of windows and, in `segments`, of spikes.
+    `extract`: `extract`, `FEATURES`, the table of names, `voltage_at`, and means and extremes
+    between times. `traces`: `Traces`, checked, and eFEL's interpolation. `spikes`: `Lists`;
+    crossings, peaks, minima after them. Bounds of windows are indices that depend on times alone,
+    and what is taken of the voltages are sums, extremes and crossings in the order of the samples:
+    one pass per trace. `features`: `Features`, those that a run computes as it goes, from what it
+    keeps of windows and, in `segments`, of spikes.
     Adapters, a thin module each, imported by name, which imports its package: `pandas` (tables of
     spikes and of records), `neo` (a `neo.Segment`), `sonata` (files of spikes and reports that
     libsonata reads, by h5py), `efel` (features by eFEL itself). `results`: what they ask of a

@@ -36,7 +36,6 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
 
     Parameters
     ----------
-    population : clhines.Population
     bounds : mapping of str to (float, float)
         Smallest and largest value of each of the population's parameters.
     calculator : bluepyopt.ephys.objectivescalculators.ObjectivesCalculator

@@ -7,11 +7,75 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.analysis import windows
 from clhines.analysis.spikes import Lists, lists_of, min_ahp_indices, peak_indices
 from clhines.analysis.traces import Traces, checked_traces
 from clhines.checks import as_real, shown
 from clhines.errors import InputError, meant
+
+_PRECISION = 1e-10  # ms, eFEL's precision_threshold
+
+
+def first_from(t: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """(m,) int64: the first sample at or after each time; ``len(t)`` where there is none."""
+    return np.searchsorted(t, times, side="left")
+
+
+def voltage_base(traces: Traces) -> np.ndarray:
+    """Mean of the last tenth of the time from 0 to the stimulus."""
+    start, t = traces.stim_start, traces.t
+    begin = first_from(t, 0.9 * start)
+    end = np.searchsorted(t, start + _PRECISION, side="left")
+    return np.where(0.9 * start < start, traces.mean(begin, end), np.nan)
+
+
+def steady_state_voltage_stimend(traces: Traces) -> np.ndarray:
+    """Mean of the last tenth of the stimulus."""
+    start, end = traces.stim_start, traces.stim_end
+    begin = first_from(traces.t, end - 0.1 * (end - start))
+    return traces.mean(begin, first_from(traces.t, end))
+
+
+def steady_state_voltage(traces: Traces) -> np.ndarray:
+    """Mean of all samples after the stimulus."""
+    begin = np.searchsorted(traces.t, traces.stim_end, side="right")
+    return traces.mean(begin, np.full_like(begin, len(traces.t)))
+
+
+def voltage_after_stim(traces: Traces) -> np.ndarray:
+    """Mean of the middle half of the time after the stimulus."""
+    t, end = traces.t, traces.stim_end
+    rest = t[-1] - end
+    begin, last = end + rest * 0.25, end + rest * 0.75
+    stop = np.minimum(np.searchsorted(t, last, side="right") + 1, len(t))
+    found = traces.mean(first_from(t, begin), stop)
+    return np.where(rest >= 0, found, np.nan)
+
+
+def _stimulus(traces: Traces) -> tuple[np.ndarray, np.ndarray]:
+    t, end = traces.t, np.minimum(traces.stim_end, traces.t[-1])
+    begin = first_from(t, traces.stim_start)
+    return begin, np.maximum(first_from(t, end), begin + 1)
+
+
+def minimum_voltage(traces: Traces) -> np.ndarray:
+    """Smallest voltage during the stimulus."""
+    return traces.smallest(*_stimulus(traces))
+
+
+def maximum_voltage(traces: Traces) -> np.ndarray:
+    """Largest voltage during the stimulus: the peak of the trace there."""
+    return traces.largest(*_stimulus(traces))
+
+
+def voltage_deflection(traces: Traces) -> np.ndarray:
+    """Five samples shortly before the end of the stimulus, minus the mean before it."""
+    t = traces.t
+    before = first_from(t, traces.stim_start)
+    after = np.searchsorted(t, traces.stim_end, side="right")
+    base = traces.mean(np.zeros_like(before), before)
+    late = traces.mean(np.maximum(after - 10, 0), np.maximum(after - 5, 0))
+    return np.where((after >= 10) & (after < len(t)), late - base, np.nan)
+
 
 Feature = Callable[[Traces], "np.ndarray | Lists"]
 _SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
@@ -144,14 +208,14 @@ def min_ahp_values(traces: Traces) -> Lists:
 
 def ahp_depth(traces: Traces) -> Lists:
     """Minima after the peaks minus `voltage_base`, mV; empty where that is not there."""
-    base, found = traces.of(windows.voltage_base), traces.of(min_ahp_values)
+    base, found = traces.of(voltage_base), traces.of(min_ahp_values)
     depth = Lists(found.offsets, found.values - base[found.rows])
     return depth.where(~np.isnan(depth.values))
 
 
 def voltage_deflection_vb_ssse(traces: Traces) -> np.ndarray:
     """`steady_state_voltage_stimend` minus `voltage_base`, mV."""
-    return traces.of(windows.steady_state_voltage_stimend) - traces.of(windows.voltage_base)
+    return traces.of(steady_state_voltage_stimend) - traces.of(voltage_base)
 
 
 def _per_current(traces: Traces, deflection: np.ndarray) -> np.ndarray:
@@ -163,7 +227,7 @@ def _per_current(traces: Traces, deflection: np.ndarray) -> np.ndarray:
 
 def ohmic_input_resistance(traces: Traces) -> np.ndarray:
     """`voltage_deflection` over the current, MΩ."""
-    return _per_current(traces, traces.of(windows.voltage_deflection))
+    return _per_current(traces, traces.of(voltage_deflection))
 
 
 def ohmic_input_resistance_vb_ssse(traces: Traces) -> np.ndarray:
@@ -173,12 +237,12 @@ def ohmic_input_resistance_vb_ssse(traces: Traces) -> np.ndarray:
 
 def sag_amplitude(traces: Traces) -> np.ndarray:
     """`steady_state_voltage_stimend` minus `minimum_voltage`, mV; of deflections downwards."""
-    sag = traces.of(windows.steady_state_voltage_stimend) - traces.of(windows.minimum_voltage)
+    sag = traces.of(steady_state_voltage_stimend) - traces.of(minimum_voltage)
     return np.where(traces.of(voltage_deflection_vb_ssse) <= 0, sag, np.nan)
 
 
 def _per_fall(traces: Traces, numerator: np.ndarray) -> np.ndarray:
-    fall = traces.of(windows.voltage_base) - traces.of(windows.minimum_voltage)
+    fall = traces.of(voltage_base) - traces.of(minimum_voltage)
     return np.where(fall != 0, numerator / np.where(fall == 0, 1.0, fall), np.nan)
 
 
@@ -213,13 +277,13 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
     "min_AHP_values": min_ahp_values,
     "AHP_depth_abs": min_ahp_values,
     "AHP_depth": ahp_depth,
-    "voltage_base": windows.voltage_base,
-    "steady_state_voltage": windows.steady_state_voltage,
-    "steady_state_voltage_stimend": windows.steady_state_voltage_stimend,
-    "voltage_after_stim": windows.voltage_after_stim,
-    "minimum_voltage": windows.minimum_voltage,
-    "maximum_voltage": windows.maximum_voltage,
-    "voltage_deflection": windows.voltage_deflection,
+    "voltage_base": voltage_base,
+    "steady_state_voltage": steady_state_voltage,
+    "steady_state_voltage_stimend": steady_state_voltage_stimend,
+    "voltage_after_stim": voltage_after_stim,
+    "minimum_voltage": minimum_voltage,
+    "maximum_voltage": maximum_voltage,
+    "voltage_deflection": voltage_deflection,
     "voltage_deflection_vb_ssse": voltage_deflection_vb_ssse,
     "ohmic_input_resistance": ohmic_input_resistance,
     "ohmic_input_resistance_vb_ssse": ohmic_input_resistance_vb_ssse,

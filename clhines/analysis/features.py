@@ -24,7 +24,6 @@ class Kept:
 
     Attributes
     ----------
-    segments : Segments
     sums, smallest, largest : (windows, m) float64, mV
         Of the samples of each of the windows that `Features.windows` gives.
     """

@@ -23,7 +23,6 @@ def segment(
 
     Parameters
     ----------
-    result : Result
     num_cells : int
         Of the network; cells without spikes have empty trains.
     units : dict of int to str, optional

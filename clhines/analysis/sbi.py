@@ -25,7 +25,6 @@ class Simulator:
 
     Parameters
     ----------
-    population : clhines.Population
     features : sequence of (str, str)
         Protocol and name of a feature of `clhines.analysis.FEATURES`. Of features with a value per
         spike the mean is taken.

@@ -67,7 +67,6 @@ def write_report(
 
     Parameters
     ----------
-    result : Result
     record : int
         The number that `Simulation.record` returned: a record without ``reduce``.
     path : str or path-like

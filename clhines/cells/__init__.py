@@ -9,10 +9,10 @@ Who owns what
     `morphology`: `Morphology`, the samples of one cell. `swc`: a strict reader; errors give file
     and line. `repair`: interpolates radii of 0, on request. `samples`: the tree rooted at the
     soma, and what a section is. `sections`: `Sections`, their 3-D points and connections, and the
-    differences from NEURON's importer. `frusta`: areas, resistances and centres of segments.
-    `regions`: regions of SWC types, distances. `values`: one number, or one for each section.
-    `cable`: `Cable` (compartments) and `System` (the matrix of a backward-Euler step).
-    `synthetic`: random and sample cells with 3-D points. `shapes`: bare parent arrays for tests.
+    differences from NEURON's importer. `regions`: regions of SWC types, distances. `values`: one
+    number, or one for each section. `cable`: areas, resistances and centres of segments; `Cable`
+    (compartments) and `System` (the matrix of a backward-Euler step).
+    `synthetic`: random and sample cells with 3-D points.
 
 From a morphology to a matrix of the passive membrane:
 

@@ -50,7 +50,6 @@ def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.
         -1 at the root.
     to_parent : (n,) float64
         Length to the parent; 0 at the root.
-    origin : int
     """
     number = np.arange(len(parent))
     above = np.where(parent < 0, number, parent)

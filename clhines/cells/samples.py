@@ -127,7 +127,6 @@ class Tree:
     ----------
     parent : int64
         -1 at the root.
-    root : int
     is_soma : bool
         Of type 1.
     first, last : int64

@@ -232,10 +232,6 @@ class Sections:
 def sections_of(cell: Morphology) -> Sections:
     """Cut a cell into unbranched sections; the rules are at the top of this module.
 
-    Parameters
-    ----------
-    cell : Morphology
-
     Returns
     -------
     Sections
@@ -391,7 +387,7 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     )
 
 
-def _connections(cell: Morphology, tree: Tree, chains: _Chains) -> tuple[np.ndarray, np.ndarray]:
+def _connections(tree: Tree, chains: _Chains) -> tuple[np.ndarray, np.ndarray]:
     """Where each section begins on its parent, and whether it lacks the point it leaves."""
     head, up = chains.head, np.maximum(chains.above, 0)
     leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
@@ -414,7 +410,7 @@ def _cut(
 ) -> Sections:
     """Make the sections: chains with the points that they leave, and without those of no length."""
     chains = _chains(tree, body)
-    x, lacks = _connections(cell, tree, chains)
+    x, lacks = _connections(tree, chains)
     with np.errstate(over="ignore"):
         points = np.column_stack([cell.xyz, 2 * cell.radius]).astype(np.float32)
     head, up = chains.head, np.maximum(chains.above, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,9 +10,12 @@ import numpy as np
 
 from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
-from clhines.cells.shapes import Seed, generator, grow, number_nodes, whole_count
 from clhines.errors import InputError, shown
 from clhines.quantities import as_numbers
+
+Seed = int | np.random.Generator
+_MAX_NODES = 2**31 - 1  # parent arrays are int32
+_MAX_BRANCHES = 2**22  # of a synthetic cell
 
 
 def ring_cell(
@@ -203,3 +207,77 @@ def _begin_of_each(
         above = branch_parent[here]
         begin[here] = begin[above] + direction[above] * length[above, None]
     return begin
+
+
+def grow(
+    rng: np.random.Generator,
+    levels: int,
+    probability: float | Sequence[float],
+    stems: int,
+    unsplit_children: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Grow branches level by level; (num_branches,) int64 parent branch (-1) and level of each."""
+    levels = whole_count("levels", levels)
+    p = _probability_of_levels(probability, levels)
+    parents = [np.full(stems, -1, dtype=np.int64)]
+    total = 0
+    for level in range(levels - 1):
+        here = parents[-1].size
+        children = np.where(rng.random(here) < p[level], 2, unsplit_children)
+        parents.append(np.repeat(np.arange(total, total + here), children))
+        total += here
+        if total + parents[-1].size > _MAX_BRANCHES:
+            message = f"{total + parents[-1].size} branches at level {level + 1} of {levels}"
+            raise InputError(f"{message}, expected at most {_MAX_BRANCHES}")
+        if parents[-1].size == 0:
+            break
+    sizes = [each.size for each in parents]
+    return np.concatenate(parents), np.repeat(np.arange(len(sizes)), sizes)
+
+
+def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int) -> np.ndarray:
+    """Lay out the nodes branch after branch; (n,) int32 parents.
+
+    The branches hang at the end of their parent branch (which comes before them), those without
+    one at the end of the `soma_nodes` nodes before all branches; with none there they are roots.
+    """
+    end = soma_nodes + np.cumsum(lengths)
+    if end[-1] > _MAX_NODES:
+        raise InputError(f"a tree of {end[-1]} nodes, expected at most {_MAX_NODES}")
+    parent = np.arange(-1, end[-1] - 1, dtype=np.int32)
+    parent[end - lengths] = np.where(branch_parent < 0, soma_nodes, end[branch_parent]) - 1
+    return parent
+
+
+def whole_count(name: str, value: int, least: int = 1) -> int:
+    """Return a whole number of nodes, branches or levels."""
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = None
+    if count is None or not least <= count <= _MAX_NODES:
+        raise InputError(f"{name} is {shown(value)}, expected a whole number from {least}")
+    return count
+
+
+def generator(seed: Seed) -> np.random.Generator:
+    """Return a generator of random numbers from a seed."""
+    try:
+        return np.random.default_rng(
+            seed if isinstance(seed, np.random.Generator) else operator.index(seed)
+        )
+    except (TypeError, ValueError) as error:
+        message = f"seed is {shown(seed)}, expected a whole number from 0 or a numpy Generator"
+        raise InputError(message) from error
+
+
+def _probability_of_levels(probability: float | Sequence[float], levels: int) -> np.ndarray:
+    p = np.asarray(as_numbers("branching_probability", probability), dtype=np.float64)
+    if p.ndim > 1 or (p.ndim == 1 and p.size not in (levels, levels - 1)):
+        raise InputError(
+            f"branching_probability has shape {p.shape}, expected one number or one per level, "
+            f"{levels} or {levels - 1}"
+        )
+    if not ((p >= 0) & (p <= 1)).all():  # false for NaN too
+        raise InputError(f"branching_probability is {shown(probability)}, expected 0 to 1")
+    return np.broadcast_to(p, levels) if p.ndim == 0 else p

@@ -86,9 +86,9 @@ def _tuning_table(report: Mapping[str, object], candidates: Sequence[Mapping[str
 
 
 def _list_store(arguments: argparse.Namespace) -> int:
-    from clhines.solve import store
+    from clhines.solve import tune
 
-    entries = list(store.stored())
+    entries = list(tune.stored())
     if arguments.json:
         print(json.dumps(entries, indent=1))
         return 0
@@ -101,7 +101,7 @@ def _list_store(arguments: argparse.Namespace) -> int:
 
 
 def _clear_store() -> int:
-    from clhines.solve import store
+    from clhines.solve import tune
 
-    print(f"{store.clear()} removed from {files.cache_folder()}")
+    print(f"{tune.clear()} removed from {files.cache_folder()}")
     return 0

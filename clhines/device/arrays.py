@@ -16,7 +16,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, DTypeLike
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
 _SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
@@ -33,7 +33,6 @@ class Order:
     ----------
     gather : (packed size,) int32
         As `Plan.gather`.
-    num_nodes : int
     """
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
@@ -76,6 +75,12 @@ def unmark(a: object) -> None:
     """Note that an array now has values in natural order."""
     if order_of(a) is not None:
         delattr(a, _MARK)
+
+
+def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cla.Array:
+    """Return values on a device, one after another; one zero stands for none."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    return cla.to_device(queue, (flat if flat.size else np.zeros(1)).astype(dtype))
 
 
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:

@@ -96,12 +96,7 @@ def returned(queue: cl.CommandQueue, buffer: cl.Buffer, a: np.ndarray) -> None:
 
 
 class Pins:
-    """Pinned pieces of the host, each for one array that comes or goes at once.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    """
+    """Pinned pieces of the host, each for one array that comes or goes at once."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -141,10 +136,6 @@ class Results:
 
     The bus carries values to these as they are; and their pages are there already, when memory of
     an earlier one is used again.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
     """
 
     def __init__(self, queue: cl.CommandQueue) -> None:
@@ -278,7 +269,6 @@ class Pinned:
     ----------
     queue : pyopencl.CommandQueue
         In order; of these copies only.
-    num_threads : int, optional
     piece_bytes : int
         Per pinned piece.
     joins : bool

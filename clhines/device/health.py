@@ -21,7 +21,6 @@ class Finding:
 
     Attributes
     ----------
-    good : bool
     what : str
         What was found, in one line.
     advice : str

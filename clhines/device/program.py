@@ -119,8 +119,6 @@ def typed_kernel(built: cl.Program, name: str, types: str) -> Kernel:
 
     Parameters
     ----------
-    built : pyopencl.Program
-    name : str
     types : str
         A letter an argument: ``b`` buffer, ``i`` int, ``l`` long, ``u`` ulong, ``f`` float,
         ``d`` double.
@@ -137,8 +135,6 @@ class BoundKernel:
 
     Parameters
     ----------
-    built : pyopencl.Program
-    name : str
     arguments : sequence of pyopencl arrays and NumPy scalars
         Of the types that the kernel has; they are kept, which a kernel does not do.
     changing : sequence of int
@@ -210,7 +206,6 @@ def bind(
     ----------
     built : pyopencl.Program
         Of the spec.
-    spec : TemplateSpec
     name : str
         One of its kernels.
     given : mapping

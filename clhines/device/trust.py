@@ -68,7 +68,6 @@ class Outcome:
     ----------
     family : str
         Of `FAMILIES`, or several.
-    dtype : str
     widest : int
         Bytes of the widest vectors that were right, from the device's own on; 0 if none were.
     seconds : float
@@ -103,7 +102,6 @@ def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
 
     Parameters
     ----------
-    device : pyopencl.Device
     family : str
         Of `FAMILIES`.
     dtype : float64 or float32

@@ -113,7 +113,6 @@ def watching(what: str, switch: str = "") -> Iterator[None]:
 
     Parameters
     ----------
-    what : str
     switch : str
         Variable that leaves it out; none for a compilation.
     """

@@ -53,8 +53,6 @@ def called(
 
     Parameters
     ----------
-    compiled : Compiled
-    block : str
     given : dict of str to array_like
         By role, what is no variable of the mechanism.
     params : dict of str to array_like or None

@@ -12,7 +12,7 @@ from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.model.additions import fields_of
 from clhines.model.constant import ConstantSums
-from clhines.model.copied import CopiedModel, are_alike
+from clhines.model.copied import are_alike, copied_model
 from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
 from clhines.model.model import Model
 from clhines.model.needs import GRID, of_model, of_network
@@ -25,7 +25,6 @@ from clhines.model.wires import (
 )
 from clhines.network.additions import Sources
 from clhines.network.changes import Changes
-from clhines.network.copied import CopiedNetwork
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.rounds import NodeValues
@@ -65,11 +64,11 @@ def compile(
         What was given does not go together.
     """
     changes = changes or Changes()
-    if isinstance(network, CopiedNetwork) and network.copies > 1 and not changes.any:
-        if np.ndim(v_init) == 0:
-            once = compile(network.once, dt, v_init, secondorder, seed)
-            if are_alike(network, once):
-                return CopiedModel(network, once, secondorder)
+    copied = network.copied
+    if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
+        once = compile(copied.once, dt, v_init, secondorder, seed)
+        if are_alike(copied.once, once):
+            return copied_model(network, copied, once, secondorder)
     return _compiled(network, changes, (dt, v_init, secondorder, seed))
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_number, as_seed, as_whole_number, check_room
+from clhines.checks import as_array, as_whole_number
 from clhines.errors import InputError
 from clhines.network.plasticity import STDP
 
@@ -232,71 +232,6 @@ def _numbers(
             else f"{name} of connection {k} is {given[k]}; expected at least {least}"
         )
     return given.astype(np.int32), max(limit, 0)
-
-
-def random_connections(
-    num_sources: int,
-    num_targets: int,
-    probability: float,
-    seed: int,
-    weight: float | tuple[float, float] = 1.0,
-    delay: int | tuple[int, int] = 1,
-) -> Connections:
-    """Connect each source with each target at a given probability.
-
-    Parameters
-    ----------
-    num_sources, num_targets : int
-    probability : float
-        0 to 1, independent for every pair.
-    seed : int
-        Of a counter-based generator (Philox): the same numbers on every machine.
-    weight : float or (low, high)
-        One for all, or uniform between two.
-    delay : int or (low, high), steps
-        One for all, or uniform from low to high, both included.
-
-    Returns
-    -------
-    Connections
-        Sorted by source, then target.
-    """
-    probability = as_number("probability", probability)
-    if not 0 <= probability <= 1:
-        raise InputError(f"probability is {probability}; expected 0 to 1")
-    num_sources = as_whole_number("num_sources", num_sources, 0, _MOST)
-    num_targets = as_whole_number("num_targets", num_targets, 0, _MOST)
-    seed, expected = as_seed(seed), num_sources * num_targets * probability
-    check_room(24 * expected, f"{expected:.0f} connections")
-    generator = np.random.Generator(np.random.Philox(seed))
-    pairs = _successes(generator, num_sources * num_targets, probability)
-    count = len(pairs)
-    weights: ArrayLike = weight
-    if np.ndim(weight):
-        low, high = as_array("weight", weight).tolist()
-        weights = generator.uniform(low, high, count)
-    delays: ArrayLike = delay
-    if np.ndim(delay):
-        first, last = as_array("delay", delay).tolist()
-        delays = generator.integers(first, last, count, endpoint=True)
-    source, target = np.divmod(pairs, max(1, num_targets))
-    return Connections(source, target, weights, delays, num_sources, num_targets)
-
-
-def _successes(generator: np.random.Generator, trials: int, probability: float) -> np.ndarray:
-    """Which of so many trials succeed, ascending; draws the gaps between them."""
-    if probability == 0 or trials == 0:
-        return np.zeros(0, np.int64)
-    found, last = [], -1
-    while last < trials:
-        mean = (trials - last) * probability
-        gaps = generator.geometric(probability, int(mean + 4 * math.sqrt(mean) + 16))
-        # beyond the end one gap is as good as another, and sums stay in range
-        positions = last + np.cumsum(np.minimum(gaps, trials + 1))
-        found.append(positions)
-        last = int(positions[-1])
-    every = np.concatenate(found)
-    return every[every < trials]
 
 
 def check_sizes(connections: Connections, num_targets: int, slots: int, capacity: int) -> None:

@@ -116,7 +116,7 @@ class Model:
     second_order_currents : bool
         Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
     bins : bool
-        Whether connections deliver in bins of a step; see `Additions.bin_events`.
+        Whether connections deliver in bins of a step; see `Network.bin_events`.
     remote_v : (r,) float64, mV
         At the start, of nodes of other ranks at which pointers of this one point; they have the
         numbers after those of its own nodes.
@@ -124,6 +124,8 @@ class Model:
         Mechanisms and parameters whose values a simulation changes; see `Changes`.
     needs : frozenset of str
         What the network asks of an engine, in words of `clhines.model.needs`.
+    alike : Alike, optional
+        Where this is the model of copies that do not differ.
     """
 
     forest: Forest
@@ -154,6 +156,17 @@ class Model:
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     stored: frozenset[tuple[str, str]] = frozenset()
     needs: frozenset[str] = frozenset()
+    alike: Alike | None = None
+
+    @property
+    def once(self) -> Model:
+        """The model of one copy, where this is that of copies which are alike."""
+        return self if self.alike is None else self.alike.once
+
+    @property
+    def copies(self) -> int:
+        """Number of copies that are alike."""
+        return 1 if self.alike is None else len(self.alike.sources)
 
     @property
     def has_times(self) -> bool:
@@ -294,6 +307,26 @@ class Model:
         once = {k: varying[k][:each] if k in varying else a for k, a in kind.parameters.items()}
         found = kind.mechanism.initial(v[:each], once)
         return {k: np.tile(np.broadcast_to(a, each), cells) for k, a in found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Alike:
+    """One of copies that are alike, and its things among those of all.
+
+    Attributes
+    ----------
+    once : Model
+    sources : (copies, num_sources) int64
+    connections : (copies, m) int64
+    """
+
+    once: Model
+    sources: np.ndarray
+    connections: np.ndarray
+
+    def sources_of(self, source: np.ndarray) -> np.ndarray:
+        """Return the numbers of sources of one copy in all copies, copy after copy."""
+        return self.sources[:, source].reshape(-1)
 
 
 @dataclass(frozen=True, eq=False)

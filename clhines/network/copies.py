@@ -26,7 +26,6 @@ class CopiedForest(Forest):
 
     Parameters
     ----------
-    once : Forest
     count : int
         Of copies.
     """
@@ -78,10 +77,8 @@ def fill(
     ----------
     copies : Network
         Of `structure_of_copies`.
-    network : Network
     groups, wiring
         Of the network, with all changes; several groups may be pieces of one that takes no events.
-    rule : STDP or None
     streams : sequence of (int, str, (count, 3) uint32)
         Group, name and numbers of all streams of random numbers of the network, also of those that
         were given none: they would else have other numbers among those of the copies.

@@ -107,7 +107,6 @@ class Group:
     network : Network
     number : int
         Among the network's groups.
-    mechanism : Mechanism
     nodes : (count,) int64
         Natural index of each instance's node, in the order given.
     parameters : dict of name -> float or (count,) float64
@@ -129,6 +128,12 @@ class Group:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def freeze(self) -> None:
+        """Let no value of a parameter be changed any more."""
+        for array in self.parameters.values():
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
 
 def values_of(

@@ -11,21 +11,23 @@ mechanisms of the membrane, µm² for areas.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.cells.cable import Cable
-from clhines.checks import as_array, as_finite, as_indices
+from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number
 from clhines.errors import InputError
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.additions import Additions, Sources
+from clhines.network.additions import Added, Sources
 from clhines.network.changes import Changes
 from clhines.network.groups import (
     Group,
     Parameters,
     as_parameter,
+    check_celsius,
     check_name,
     check_once,
     values_of,
@@ -36,8 +38,31 @@ from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
 from clhines.quantities import as_numbers
 
+CELSIUS = 6.3  # °C, NEURON's default
 
-class Network(Additions):
+
+@dataclass(frozen=True, eq=False)
+class Copied:
+    """A network of which another one is copies, and its things among those of all.
+
+    Attributes
+    ----------
+    once : Network
+    sources : (copies, num_sources) int64
+    connections : (copies, m) int64
+    """
+
+    once: Network
+    sources: np.ndarray
+    connections: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of copies."""
+        return len(self.sources)
+
+
+class Network:
     """Cells, what is in their membranes, and how they are connected.
 
     What is needed of the cables is read here. A network is frozen once a `Simulation` has been made
@@ -69,6 +94,9 @@ class Network(Additions):
     branched_from : Network or None
     frozen : bool
         Whether a `Simulation` has been made of it.
+    celsius : float
+        Temperature, °C; 6.3 at first, as in NEURON. Once set, it is that of all mechanisms to
+        which no other is given.
     threshold : float or (num_cells,) float64, mV
         A cell spikes when the middle of its soma comes from below to this or above; 10 at first.
     settings : dict of str to float
@@ -94,8 +122,9 @@ class Network(Additions):
         self._groups, self.settings = list[Group](), dict[str, float]()
         self.soma.setflags(write=False)
         self.area_at = self._places.area_at
-        self._begin_additions()
-        self._wiring = Wiring(self)
+        self._celsius: float | None = None
+        self._added, self._wiring = Added(self, self.forest.num_nodes, self.num_cells), Wiring(self)
+        self._copied: Copied | None = None
 
     @classmethod
     def from_arrays(
@@ -149,10 +178,10 @@ class Network(Additions):
     def freeze(self) -> None:
         """Refuse all changes from now on; done when a `Simulation` has been made."""
         self._frozen = True
-        parameters = [v for group in self._groups for v in group.parameters.values()]
-        for array in (self._threshold, *parameters):
-            if isinstance(array, np.ndarray):
-                array.setflags(write=False)
+        if isinstance(self._threshold, np.ndarray):
+            self._threshold.setflags(write=False)
+        for group in self._groups:
+            group.freeze()
 
     @property
     def frozen(self) -> bool:
@@ -179,6 +208,35 @@ class Network(Additions):
         array = as_array("threshold", value, unit="mV")
         checked = as_finite("threshold", np.atleast_1d(array))
         self._threshold: float | np.ndarray = checked if array.ndim else float(checked[0])
+
+    @property
+    def celsius(self) -> float:
+        """Temperature, °C."""
+        return CELSIUS if self._celsius is None else self._celsius
+
+    @celsius.setter
+    def celsius(self, value: object) -> None:
+        celsius = as_number("celsius", value, "degC")
+        check_celsius("celsius", celsius)
+        self._celsius = celsius
+        for group in self.groups:
+            if isinstance(group.parameters, Parameters):
+                group.parameters.set_default("celsius", self._celsius)
+
+    @property
+    def added(self) -> Added:
+        """All that was added so far."""
+        return self._added
+
+    @property
+    def copied(self) -> Copied | None:
+        """What this network is copies of."""
+        return self._copied
+
+    def only_cells(self, count: int) -> bool:
+        """Whether as many values as there are cells can be of nothing but cells."""
+        sizes = self.forest.sizes
+        return self.num_cells not in (count, 1, self.forest.num_nodes, int(sizes[0]))
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
@@ -253,13 +311,13 @@ class Network(Additions):
         values = values_of(self, mechanism, nodes, area_at, given)
         nodes.setflags(write=False)
         own = Parameters(self, mechanism.name, nodes, values, given, mechanism.units)
-        if self.has_celsius or "celsius" in mechanism.program.built_in:
+        if self._celsius is not None or "celsius" in mechanism.program.built_in:
             own.set_default("celsius", self.celsius)
         group = Group(self, len(self._groups), mechanism, nodes, own, again)
         self._groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:
-            self._emits(group)
+            self._added.emits(group)
         return group
 
     # -- places --------------------------------------------------------------------------------
@@ -290,6 +348,180 @@ class Network(Additions):
         if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
             value = self._places.resolved(what, value, nodes, unit)
         return as_parameter(mechanism, name, value, len(nodes))
+
+    # -- sources, ions and more -------------------------------------------------------------------
+
+    def detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
+        """Detect spikes at nodes; what it returns is a source for `connect`.
+
+        Parameters
+        ----------
+        node : integer or (count,) integer
+        threshold : float or (count,) float, mV
+
+        Returns
+        -------
+        Sources
+        """
+        return self._added.detector(node, threshold)
+
+    def trains(self, times: Sequence[ArrayLike]) -> Sources:
+        """Make sources whose events are given, as NEURON's VecStim.
+
+        Parameters
+        ----------
+        times : sequence of (k,) float, ms
+            One a source, in any order.
+
+        Returns
+        -------
+        Sources
+        """
+        return self._added.trains(times)
+
+    def source_numbers(self, source: object, index: ArrayLike | None = None) -> np.ndarray:
+        """Return the numbers of sources, as `Result.spike_cell` has them.
+
+        Parameters
+        ----------
+        source : integer array, Sources or Group
+            Cells; what `detector` or `trains` gave; or a group whose instances send events.
+        index : integer array, optional
+            Which of them; default: all.
+        """
+        return self._added.source_numbers(source, index)
+
+    def connect_numbers(
+        self,
+        source: np.ndarray,
+        target: Group,
+        index: ArrayLike,
+        weight: ArrayLike,
+        delay: ArrayLike,
+        rule: STDP | None,
+    ) -> None:
+        """Do what `connect` does, with sources by their numbers, see `source_numbers`."""
+        self.check_not_frozen("connect()")
+        self._wiring.check_target(target)
+        self._wiring.connect(source, target, index, weight, delay, rule)
+
+    def add_artificial(
+        self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
+    ) -> Group:
+        """Add artificial cells: instances without a node, that take and send events.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Of kind ``artificial``.
+        count : int
+        **parameters : float or (count,) float64
+
+        Returns
+        -------
+        Group
+            A target and a source for `connect`.
+        """
+        self.check_not_frozen("add_artificial()")
+        found = find_mechanism(mechanism)
+        if found.kind != "artificial":
+            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() or add()")
+        nodes = np.full(as_whole_number("count", count, 0), -1)
+        return self._group(found, nodes, parameters)
+
+    def ion(
+        self,
+        name: str,
+        nodes: ArrayLike | None = None,
+        valence: float | None = None,
+        e: ArrayLike | None = None,
+        ci: ArrayLike | None = None,
+        co: ArrayLike | None = None,
+        style: ArrayLike | None = None,
+    ) -> None:
+        """Give an ion its values; it is wherever a mechanism uses it, and at the nodes given.
+
+        Parameters
+        ----------
+        name : str
+            As ``ca``.
+        nodes : (count,) integer, optional
+            Default: all nodes with membrane.
+        valence : float, optional
+        e : float or (count,) float, mV
+            Reversal potential at the start.
+        ci, co : float or (count,) float, mM
+            Concentrations at the start, inside and outside.
+        style : integer or (count,) integer
+            NEURON's bits, as `h.ion_style` returns them; default: by what mechanisms use.
+        """
+        nodes = np.flatnonzero(self.area > 0) if nodes is None else nodes
+        given = {"e": e, "ci": ci, "co": co, "style": style}
+        self._added.ion(name, nodes, valence, {k: v for k, v in given.items() if v is not None})
+
+    def point(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None = None) -> None:
+        """Let a POINTER of instances point to the voltage of nodes.
+
+        Parameters
+        ----------
+        group : Group
+        name : str
+            Of the pointer.
+        to : integer or (count,) integer
+            Nodes; of any cells.
+        index : (count,) integer, optional
+            Which of the group's instances; default: all.
+        """
+        self._added.point(group, name, to, index)
+
+    def play(
+        self,
+        group: Group,
+        index: int,
+        name: str,
+        t: ArrayLike,
+        y: ArrayLike,
+        continuous: bool = True,
+    ) -> None:
+        """Let a parameter of an instance take values in time, as NEURON's Vector.play.
+
+        Parameters
+        ----------
+        group : Group
+        index : int
+        name : str
+            Of the parameter.
+        t : (m,) float, ms
+            Ascending.
+        y : (m,) float
+        continuous : bool
+            Interpolate; else ``y[k]`` holds from ``t[k]`` on.
+        """
+        self._added.play(group, index, name, t, y, continuous)
+
+    def random(self, group: Group, name: str, ids: ArrayLike, index: int = 0) -> None:
+        """Give the streams of a RANDOM variable their numbers, as NEURON's ``set_ids``.
+
+        Parameters
+        ----------
+        group : Group
+        name : str
+        ids : (count, 3) integer
+            For each instance of the group.
+        index : int
+            The global index of all streams of the network.
+        """
+        self._added.random(group, name, ids, index)
+
+    def bin_events(self) -> None:
+        """Deliver events of connections in bins, as NEURON with ``CVode.queue_mode(1, 0)``.
+
+        The bin of a step from t to t + dt has the events that are due in [t - dt/2, t + dt/2).
+        They come at its begin, all with t as their time, those that were sent last first. Self
+        events keep their own times.
+        """
+        self.check_not_frozen("bin_events()")
+        self._added.bins = True
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -351,6 +583,13 @@ class Network(Additions):
         self.check_not_frozen("event()")
         self._wiring.check_target(target)
         self._wiring.event(target, index, time, weight)
+
+    def take_copies(
+        self, copied: Copied, groups: Sequence[Group], added: Added, wiring: Wiring
+    ) -> None:
+        """Be copies of a network, with these groups and all else of them."""
+        self._copied, self._groups = copied, list(groups)
+        self._added, self._wiring = added, wiring
 
     def wiring(self, changes: Changes) -> Wiring:
         """Return the connections and events with what a simulation has changed."""

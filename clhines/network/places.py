@@ -36,12 +36,7 @@ Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of 
 
 
 class Places:
-    """Where the nodes of a network are.
-
-    Parameters
-    ----------
-    structure : Structure
-    """
+    """Where the nodes of a network are."""
 
     def __init__(self, structure: Structure) -> None:
         self.cables = structure.cables[: structure.forest.num_cells]

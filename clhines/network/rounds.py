@@ -17,7 +17,6 @@ class NodeValues:
     once : mapping of str -> (m,) array
         One round of each, which is repeated to `count` nodes; the last round may be cut. They are
         read-only from now on.
-    count : int
     """
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:

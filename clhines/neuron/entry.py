@@ -20,7 +20,6 @@ from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import Model, read_model
 from clhines.quantities import as_numbers
 from clhines.simulate.simulation import Simulation
-from clhines.simulate.state.arena_copies import CopiedSteps
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
@@ -189,11 +188,10 @@ def _simulation(
         v_init=v_init,
         **given,  # type: ignore[arg-type]
     )
-    if isinstance(sim.runner, CopiedSteps):
-        one = OneCopy(sim, sim.runner)
-        take_values(one, once)
-        crossed = np.array(once.crossed, np.int64)
-        imported.crossed += sim.runner.model.sources_of(crossed).tolist()
+    alike = sim.model.alike
+    if alike is not None:
+        take_values(OneCopy(sim), once)
+        imported.crossed += alike.sources_of(np.array(once.crossed, np.int64)).tolist()
     else:
         take_values(sim, imported)
     return sim, At(imported)

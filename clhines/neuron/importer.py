@@ -10,7 +10,7 @@ import numpy as np
 from clhines.arrays import shifted
 from clhines.mechanisms.ir.program import Quantity
 from clhines.network.additions import Sources
-from clhines.network.copied import CopiedNetwork
+from clhines.network.copied import copies_of
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.neuron.convert import Rejected, RejectedError
@@ -91,11 +91,12 @@ def network_of(model: Model) -> Imported:
 
 def copied(once: Imported, copies: int) -> Imported:
     """Return several copies of a model, one after another, that do not interact."""
-    network = CopiedNetwork(once.network, copies)
+    network = copies_of(once.network, copies)
+    assert network.copied is not None
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
     pairs = zip(once.network.added.sources, network.added.sources, strict=True)
     made: dict[int, Sources | Group] = {**named, **{id(old): new for old, new in pairs}}
-    at = network.connections_of()
+    at = network.copied.connections
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
     return Imported(

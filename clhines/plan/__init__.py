@@ -16,8 +16,8 @@ Who owns what
 
     - `by_cell`, a lane (or k lanes) per cell: `cell`, `dhs`, `reduction`
     - `by_branch`, a lane per branch: `levels`, `fine`, `fine_vector`
-    - `by_segment`, a lane per segment of a branch: `contraction`, `room` (what fits), and `cut`,
-      `pieces` and `joined` for cells that exceed local memory
+    - `by_segment`, a lane per segment of a branch: `contraction`, `room` (what fits) and `cut`,
+      also of cells that exceed local memory
 
 Four chains of three nodes, node j of all cells side by side; and one cell by branches:
 

@@ -158,8 +158,6 @@ def terms(
 
     Parameters
     ----------
-    known : Statistics
-    limits : Limits
     dtype : float64 or float32
     options : dict
         Of the candidate; only `vector_width` matters here.

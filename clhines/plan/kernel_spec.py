@@ -81,7 +81,6 @@ class Word:
 
         Parameters
         ----------
-        name : str
         word : str
             OpenCL expression of type int.
         mask : str
@@ -120,7 +119,6 @@ class Parameter:
 
     Attributes
     ----------
-    name : str
     type : str
         As in OpenCL C, without the address space: ``int``, ``const real *restrict``.
     role : str
@@ -290,7 +288,6 @@ def signature(spec: TemplateSpec, kernel: str = "solve") -> str:
 
     Parameters
     ----------
-    spec : TemplateSpec
     kernel : str
         One of `TemplateSpec.kernels`.
     """

@@ -16,8 +16,8 @@ from clhines.errors import InputError, meant, shown
 from clhines.forest import Forest
 from clhines.plan import auto
 from clhines.plan.auto import Candidate
+from clhines.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
 from clhines.plan.by_branch.levels import plan_levels
-from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
 from clhines.plan.by_cell import schedule
 from clhines.plan.by_cell.cell import plan_block_local, plan_cells
 from clhines.plan.by_cell.dhs import plan_dhs

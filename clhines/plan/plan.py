@@ -27,10 +27,8 @@ class Limits:
 
     Attributes
     ----------
-    compute_units : int
     max_work_group : int
         Work-items.
-    is_cpu : bool
     vector_bytes : int
         Width of the vectors that explicit vector code should use.
     trusted_bytes : int

@@ -191,7 +191,6 @@ class Split:
         Its elimination order differs, so that pivots are still numbered by that of the old one.
     tree : (num_trees,) int64
         Shape in the old forest of each shape of the new one.
-    old : Forest
     """
 
     forest: Forest
@@ -222,7 +221,6 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
 
     Parameters
     ----------
-    forest : Forest
     blocks : Blocks, optional
         The mean is that of a block (the report's outlook, section 8), and cells of one shape are
         cut alike within blocks of the same template only. Default: of all cells.

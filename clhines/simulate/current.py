@@ -40,7 +40,7 @@ class CurrentModel:
     def compiled(self) -> Model:
         """Return a new model with all changes."""
         net, settings = self.network, self.settings
-        if type(self.known) is Model and self._outdated < Outdated.WIRING:
+        if self.known.alike is None and self._outdated < Outdated.WIRING:
             values = settings["v_init"], self.changes, self.sums
             return with_values(net, self.known, net.groups, *values)
         return compile(net, **settings, changes=self.changes)

@@ -88,8 +88,6 @@ def joined_result(
 
     Parameters
     ----------
-    chunks : sequence of Chunk
-    records : sequence of Record
     dt : float, ms
     steps : (int, int)
         First step of the run, and the first one whose spikes and records are left out.

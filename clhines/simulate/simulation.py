@@ -381,12 +381,11 @@ class Simulation:
         -----
         A parameter that was one number for all instances is a constant of the kernels on GPUs, and
         elsewhere has no memory for other values. The first change of such a one to several values
-        plans the run again, once; the logger ``clhines`` says so at INFO. All other changes of
-        parameters cost a copy to the device, or less on CPUs. Where events act at exact times the
-        host computes INITIAL blocks again: at the start, and later for mechanisms with TABLEs, on
-        GPUs by epochs and with copies. Weights plan again where they grow, become much smaller, or
-        are plastic; events and several ranks do so each time, and ``reference`` computes all arrays
-        again.
+        plans the run again, once; the logger ``clhines`` says so at INFO. Others cost a copy to the
+        device, or less on CPUs. Where events act at exact times the host computes INITIAL blocks
+        again: at the start, and later for mechanisms with TABLEs, on GPUs by epochs and with
+        copies. Weights plan again where they grow, become much smaller, or are plastic; events and
+        several ranks do so each time, and ``reference`` computes all arrays again.
 
         Raises
         ------

@@ -11,11 +11,10 @@ Who owns what
     `whole` (a batch in one piece), `sliced` (in slices), `mixed` (float32 elimination with float64
     refinement), `several` (several devices, each with a plain `Solver`). `loaded`: a plan on a
     queue, with its tables and kernels. `repeated`: calls with the same arrays, prepared once;
-    `hosted`: calls with NumPy arrays, prepared for their number of rows. `transfer`: copies.
-    `factors`: `Factors`.
-    `gradient`: `Gradients`, of a solve with respect to d, u, l and b.
+    `hosted`: calls with NumPy arrays, prepared for their number of rows, and copies. `factors`:
+    `Factors`, and `Gradients`, of a solve with respect to d, u, l and b.
     `memory`: the memory budget and what a batch needs. `accuracy`: warnings about methods that
-    may lose accuracy. `tune` times candidates and `store` keeps the winners. `tridiagonal`:
+    may lose accuracy. `tune` times candidates and keeps the winners. `tridiagonal`:
     `solve_tridiagonal`. `torch` and `jax`: solves that these libraries differentiate, at
     `clhines.torch` and `clhines.jax`.
 

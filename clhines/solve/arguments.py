@@ -35,7 +35,6 @@ class Arguments:
 
     Attributes
     ----------
-    forest : Forest
     dtype : float64 or float32
     queue : pyopencl.CommandQueue or None
         Of arrays on a device; None for several devices, where these are rejected.

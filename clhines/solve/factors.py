@@ -4,21 +4,124 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_switch
+from clhines.checks import as_real, as_switch
 from clhines.device.arrays import Array, Given, events_of, unshared
 from clhines.device.guard import exclusive
+from clhines.errors import InputError
+from clhines.forest import Forest
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments
 from clhines.solve.engine import Eliminated, Engine, first_nodes
-from clhines.solve.gradient import Gradients, entry_gradients, host_rows
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.repeated import Calls
+
+
+class Gradients(NamedTuple):
+    """Gradients of a loss; sums over the right-hand sides but for `b`.
+
+    Attributes
+    ----------
+    d, u : (n,) of the solver's dtype
+        `u` is 0 at roots. Without `l`, an entry of `u` stands in the matrix twice, and so here.
+    b : (n,) or (k, n)
+        The adjoint: solution with the transposed matrix.
+    l : (n,) or None
+        0 at roots; None where the matrix was given without `l`.
+    """
+
+    d: np.ndarray
+    u: np.ndarray
+    b: np.ndarray
+    l: np.ndarray | None  # noqa: E741
+
+
+def host_rows(
+    x: ArrayLike, g: ArrayLike, num_nodes: int, dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a solution and the gradient with respect to it as arrays of the dtype.
+
+    Raises
+    ------
+    InputError
+        They are on a device, not finite, or of other shapes than (n,) or (k, n).
+    """
+    rows = []
+    for name, a in (("x", x), ("g", g)):
+        if hasattr(a, "base_data"):
+            raise InputError(f"{name} is a pyopencl array; expected a NumPy array (see get())")
+        rows.append(as_real(name, a).astype(dtype, copy=False))
+        if rows[-1].ndim not in (1, 2) or rows[-1].shape[-1] != num_nodes or not rows[-1].size:
+            shape = rows[-1].shape
+            expected = f"({num_nodes},) or (k, {num_nodes})"
+            raise InputError(f"{name} has shape {shape}; expected {expected}")
+    if rows[0].shape != rows[1].shape:
+        raise InputError(f"g has shape {rows[1].shape}; expected that of x, {rows[0].shape}")
+    return rows[0], rows[1]
+
+
+def entry_gradients(
+    forest: Forest, x: np.ndarray, adjoint: np.ndarray, symmetric: bool
+) -> Gradients:
+    """Make the gradients from a solution and the adjoint, both (n,) or (k, n)."""
+    roots, above = forest.parent < 0, np.maximum(forest.parent, 0)
+    rows, adjoints = np.atleast_2d(x), np.atleast_2d(adjoint)
+
+    def products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return -(a[0] * b[0] if len(a) == 1 else np.einsum("kn,kn->n", a, b))
+
+    upper = products(np.take(adjoints, above, axis=1), rows)
+    lower = products(adjoints, np.take(rows, above, axis=1))
+    upper[roots] = lower[roots] = 0.0
+    diagonal = products(adjoints, rows)
+    if symmetric:
+        return Gradients(diagonal, upper + lower, adjoint, None)
+    return Gradients(diagonal, upper, adjoint, lower)
+
+
+def vjp(
+    self: Any,  # a `Solver`, of which this is a method
+    d: ArrayLike,
+    u: ArrayLike,
+    x: ArrayLike,
+    g: ArrayLike,
+    *,
+    l: ArrayLike | None = None,  # noqa: E741
+    check: bool = True,
+) -> Gradients:
+    """Gradients of a loss with respect to d, u, l and b, by one solve with u and l swapped.
+
+    `Factors.vjp` does the same with a matrix that is eliminated already.
+
+    Parameters
+    ----------
+    d, u, l : (n,) NumPy arrays
+        As in `solve`.
+    x : (n,) or (k, n)
+        The solution, as `solve` returned it.
+    g : like x
+        Gradient of the loss with respect to `x`.
+    check : bool
+        As in `solve`.
+
+    Returns
+    -------
+    Gradients
+
+    Raises
+    ------
+    InputError, PivotError, DeviceMemoryError
+    """
+    rows_x, rows_g = host_rows(x, g, self.forest.num_nodes, self.dtype)
+    upper, lower = (u, None) if l is None else (l, u)
+    adjoint = self.solve(d, upper, rows_g, l=lower, check=check)
+    return entry_gradients(self.forest, rows_x, adjoint, l is None)
 
 
 class Factors:

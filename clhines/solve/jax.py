@@ -1,7 +1,7 @@
 """JAX: a solve that `jax.grad` differentiates and `jax.jit` compiles around.
 
 The solve is a callback to the host (`jax.pure_callback`), whose gradient is one more solve, with u
-and l swapped (see `clhines.solve.gradient`); that is differentiable again. Forward mode (`jax.jvp`)
+and l swapped (see `clhines.solve.factors`); that is differentiable again. Forward mode (`jax.jvp`)
 is refused by JAX. `jax.vmap` solves one element after another: give `b` of shape (k, n) instead.
 
 >>> import clhines  # doctest: +SKIP

@@ -63,7 +63,6 @@ class Slot:
 
     Parameters
     ----------
-    shape : tuple of int
     given : pyopencl.Buffer or pyopencl.SVM, optional
         Its memory, if that is always the same.
     name : str

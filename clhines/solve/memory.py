@@ -41,7 +41,6 @@ class Buffer:
 
     Attributes
     ----------
-    name : str
     size : int
         Values.
     dtype : numpy dtype
@@ -62,8 +61,6 @@ class Buffers:
 
     Parameters
     ----------
-    listed : sequence of Buffer
-    queue : pyopencl.CommandQueue
     allocator : callable, optional
         Of pyopencl arrays.
     """

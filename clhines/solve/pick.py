@@ -25,8 +25,7 @@ from clhines.solve.engine import Engine
 from clhines.solve.memory import Room, size_text
 from clhines.solve.mixed import Mixed, bytes_beside, too_large
 from clhines.solve.sliced import Sliced
-from clhines.solve.store import load, save, store_key
-from clhines.solve.tune import Tuning, measure, random_system
+from clhines.solve.tune import Tuning, load, measure, random_system, save, store_key
 from clhines.solve.whole import Whole
 
 _log = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ class Pick:
     ----------
     forest, method, dtype, tune, options
         As of `Solver`; dtype is not ``mixed``.
-    queue : pyopencl.CommandQueue
     memory : int
         Bytes that may be used.
 

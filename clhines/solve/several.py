@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -14,10 +14,8 @@ import pyopencl.array as cla
 
 from clhines.checks import shown
 from clhines.device import devices
-from clhines.device.arrays import Array, Given
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest
-from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, DeviceOrder, Refined
 from clhines.solve.factors import Factors
@@ -25,60 +23,8 @@ from clhines.solve.loaded import Step
 from clhines.solve.memory import Memory
 
 OneDevice: TypeAlias = cl.Device | cl.CommandQueue | str
+PlainSolver: TypeAlias = Any  # a `Solver`, which imports this module
 _T = TypeVar("_T")
-
-
-class PlainSolver(Protocol):
-    """Methods of `Solver` that this engine calls on the solver of each device."""
-
-    forest: Forest
-    queue: cl.CommandQueue
-
-    @property
-    def plan(self) -> Plan:
-        """See `Solver`."""
-
-    @property
-    def num_slices(self) -> int:
-        """See `Solver`."""
-
-    @property
-    def memory(self) -> list[Memory]:
-        """See `Solver`."""
-
-    @property
-    def source(self) -> str:
-        """See `Solver`."""
-
-    @property
-    def kernel_events(self) -> list[cl.Event]:
-        """See `Solver`."""
-
-    def solve(
-        self,
-        d: Given,
-        u: Given,
-        b: Given,
-        *,
-        l: Given | None = None,  # noqa: E741
-        out: Array | None = None,
-        overwrite: bool = False,
-        check: bool = True,
-    ) -> Array:
-        """See `Solver`."""
-
-    def factor(
-        self,
-        d: Given,
-        u: Given,
-        *,
-        l: Given | None = None,  # noqa: E741
-        check: bool = True,
-    ) -> Factors:
-        """See `Solver`."""
-
-    def status(self) -> np.ndarray:
-        """See `Solver`."""
 
 
 class Several:
@@ -86,7 +32,6 @@ class Several:
 
     Parameters
     ----------
-    forest : Forest
     given : sequence of pyopencl.Device, str or pyopencl.CommandQueue
     dtype : float64 or float32
     shares : sequence of float, optional

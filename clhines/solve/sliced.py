@@ -21,6 +21,7 @@ from clhines.forest import Forest
 from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, DeviceOrder, Eliminated, nothing_solved
+from clhines.solve.hosted import Ended, Transfer
 from clhines.solve.loaded import Resident, only_event
 from clhines.solve.memory import (
     STAGES,
@@ -33,7 +34,6 @@ from clhines.solve.memory import (
     size_text,
     slot_buffers,
 )
-from clhines.solve.transfer import Ended, Transfer
 from clhines.solve.whole import Whole, memory_of, source_of
 
 _POLL = 0.1  # s, between two looks whether another stage has failed
@@ -77,12 +77,9 @@ class Sliced:
 
     Parameters
     ----------
-    forest : Forest
     plans, bounds
         Of `Room.plan`.
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
-    room : Room
 
     Attributes
     ----------
@@ -213,7 +210,6 @@ class Pipeline:
 
     Parameters
     ----------
-    forest : Forest
     plans, bounds
         Of `plan_slices`.
     queue : pyopencl.CommandQueue

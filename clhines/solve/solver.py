@@ -21,8 +21,7 @@ from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
 from clhines.solve.engine import Refined, first_nodes
-from clhines.solve.factors import Factors
-from clhines.solve.gradient import vjp
+from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
 from clhines.solve.mixed import is_mixed
 from clhines.solve.pick import engine_for, logged

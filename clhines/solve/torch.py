@@ -1,7 +1,7 @@
 """PyTorch: solves that `torch.autograd` differentiates, as often as wanted.
 
 A solve is one node of the graph; its gradient is one more solve, with u and l swapped (see
-`clhines.solve.gradient`), and a node itself, so second derivatives work too. Tensors are solved
+`clhines.solve.factors`), and a node itself, so second derivatives work too. Tensors are solved
 through the host's memory: those of the CPU are read and written in place, others are copied.
 
 >>> import clhines  # doctest: +SKIP

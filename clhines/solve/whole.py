@@ -19,9 +19,11 @@ from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, nothing_solved
 from clhines.solve.hosted import (
     Elimination,
+    Ended,
     Hosted,
     HostSolve,
     Shared,
+    Transfer,
     pin_buffers,
     prefers_shared,
     solves_by_values,
@@ -42,7 +44,6 @@ from clhines.solve.memory import (
     total,
     value_buffers,
 )
-from clhines.solve.transfer import Ended, Transfer
 
 MOST_WAYS = 2  # prepared for NumPy arrays: numbers of right-hand sides that take turns
 _Value = TypeVar("_Value")
@@ -54,10 +55,7 @@ class Whole:
 
     Parameters
     ----------
-    plan : Plan
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
-    room : Room
     transfer : Transfer, optional
         Of a solver that has several of these, one after another.
 

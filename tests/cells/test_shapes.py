@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.made import caterpillar, chain, complete_binary, random_binary_tree, random_tree, star
 from clhines.cells.morphology import Morphology
-from clhines.cells.shapes import (
-    caterpillar,
-    chain,
-    complete_binary,
-    random_binary_tree,
-    random_tree,
-    star,
-)
 from clhines.cells.synthetic import ring_cell, sample_cells
 from clhines.errors import InputError
 

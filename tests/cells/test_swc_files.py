@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from real_cells import FOLDER, needs_folder
 from swc_files import is_tree, parent_ids, refusal, swc, zero_edges
 
-from clhines.cells.shapes import random_tree
+from bench.made import random_tree
 from clhines.cells.swc import read_swc
 from clhines.errors import MorphologyError
 

@@ -10,7 +10,7 @@ from commands import SAMPLE_NODES, index_of
 
 from clhines.device import devices
 from clhines.plan.auto import CANDIDATES, Candidate
-from clhines.solve import store
+from clhines.solve import tune
 
 TUNE_ROW = re.compile(
     r"(?P<name>[a-z_]+( [a-z_]+=\d+)*) +\d+\.\d{3} ms +\d+\.\d\d x floor(  (?P<notes>[a-z, ]+))?"
@@ -33,7 +33,7 @@ def test_tune_the_sample_on_every_fast_device(cli, fast_queue):
     notes = [note for row in rows if row["notes"] for note in row["notes"].split(", ")]
     assert sorted(notes) == ["chosen", "heuristic"]
     (chosen,) = [row["name"] for row in rows if "chosen" in (row["notes"] or "")]
-    (entry,) = store.stored()
+    (entry,) = tune.stored()
     assert str(Candidate(entry["method"], entry["options"])) == chosen
 
     table = cli("solve", "--steps", 2, "--cells", 7, "--tune", "cached", *where).table()
@@ -82,7 +82,7 @@ def test_tune_list_and_clear(cli, swc):
     assert len(lines) == 2 and all(len(line) <= 100 and "float32: " in line for line in lines)
     assert any(line.startswith(f"6 cells, {SAMPLE_NODES} nodes, ") for line in lines)
     entries = json.loads(cli("tune", "--list", "--json").out)
-    assert entries == list(store.stored())
+    assert entries == list(tune.stored())
     (Path(folder) / "tuned-broken.json").write_text("{")
     assert cli("tune", "--list").out.startswith("2 stored in ")
     assert cli("tune", "--clear").out == f"3 removed from {folder}\n"
@@ -103,7 +103,7 @@ def test_tune_list_and_clear(cli, swc):
 )
 def test_tune_bad_arguments(cli, arguments, said):
     cli("tune", *arguments).assert_refused(said)
-    assert list(store.stored()) == []
+    assert list(tune.stored()) == []
 
 
 def test_solve_refuses_tuning_of_a_named_method(cli):

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pyopencl as cl
 import pytest
 
+from bench.made import chain, star
 from clhines import BuildError, DeviceError, Forest, InputError, Solver, make_plan
-from clhines.cells.shapes import chain, star
 from clhines.device import devices, pocl, program
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec

@@ -16,8 +16,8 @@ import pyopencl.array as cla
 import pytest
 from systems import bad_pivot, dissimilar, make_system
 
+from bench.made import chain
 from clhines import Forest, InputError, PivotError, Simulation, Solver, errors, solve_tridiagonal
-from clhines.cells.shapes import chain
 from clhines.device import devices
 from clhines.device.program import MOST_CONTEXTS
 from clhines.network.ring import ring_cables, ring_network
@@ -266,7 +266,7 @@ import pyopencl as cl
 from clhines import METHODS, Forest, Simulation, Solver
 from clhines.device import devices
 from clhines import reference
-from clhines.cells.shapes import chain
+from bench.made import chain
 from clhines.network.ring import ring_cables
 from clhines.network.ring import ring_network
 from clhines.simulate.passive import PassiveCells

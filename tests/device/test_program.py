@@ -15,8 +15,8 @@ import pytest
 from solvers import make_solver
 from systems import make_system
 
+from bench.made import chain
 from clhines import Forest, Simulation
-from clhines.cells.shapes import chain
 from clhines.device import pocl, program
 from clhines.device.arrays import set_zero
 from clhines.device.devices import is_cpu

@@ -8,8 +8,8 @@ import pyopencl.array as cla
 import pytest
 from systems import make_system
 
+from bench.made import chain
 from clhines import Forest, Solver
-from clhines.cells.shapes import chain
 from clhines.device import program, timing
 from clhines.device.timing import FloorSpec
 from clhines.plan.plan import real_name

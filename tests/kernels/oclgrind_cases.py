@@ -11,27 +11,27 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
+sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # as a program
 
 import exact_cells
 import mod_files
 from networks import blocks
 from systems import families, forest_for, make_system, updates_for
 
+from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
 from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver
 from clhines.analysis import Features
 from clhines.cells.cable import discretise
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
-from clhines.model.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
 from clhines.simulate.cpu import blocks as cell_blocks
+from clhines.simulate.cpu import vectors
 from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, work_of
-from clhines.simulate.cpu.vectors import CellEpochs
 from clhines.simulate.engines import choose, steps
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
@@ -288,12 +288,12 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     if lanes:
         of_blocks = engine in ("blocks", "lists")
         lists = True if engine == "lists" else None
-        make = partial(CellEpochs.of, lanes=lanes)
+        make = partial(vectors.make, lanes=lanes)
         if of_blocks:
             make = blocks(Limits(), units=lanes, by_node=lists)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine=make)
     if engine in ("blocks", "lists"):
-        assert sim.runner.launches[0].spec.constant == constant
+        assert sim.runner.cells.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
     sim.record("i", channel, [1, 0])
@@ -365,7 +365,7 @@ def blocks_case(queue, dtype):
     finally:
         choose.devices = steps.devices = devices
         cell_blocks.plan_blocks = planned
-    assert isinstance(sim.runner, CellBlocks)
+    assert isinstance(sim.runner.kernels, CellBlocks)
     number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
     found = sim.run(0.3)
     assert all(np.isfinite(found[k]).all() for k in number)
@@ -373,7 +373,7 @@ def blocks_case(queue, dtype):
 
 def tiled_case(queue, dtype):
     """Values and numbers of three copies; the last of seven places is empty."""
-    tiler = Tiler(queue, np.dtype(dtype), 3)
+    tiler = Tiler(queue, np.dtype(dtype), 3, np.array([5, 4, 3, 2, 1, 0, -1]))
     values, whole = np.arange(4, dtype=dtype).reshape(2, 2), cla.zeros(queue, 13, dtype)
     tiler.tile(values, whole, 1, 0)
     tiled = [np.tile(row, 3) for row in values]
@@ -381,16 +381,14 @@ def tiled_case(queue, dtype):
     numbers = cla.zeros(queue, 7, np.int32)
     tiler.tile(np.array([[1, -1]], np.int32), numbers, 1, 10)
     np.testing.assert_array_equal(numbers.get()[1:], [1, -1, 11, -1, 21, -1])
-    gather = cla.to_device(queue, np.array([5, 4, 3, 2, 1, 0, -1], np.int32))
-    found = tiler.packed(np.array([7.0, 9.0]), gather).get()
+    found = tiler.pack(np.array([7.0, 9.0])).get()
     np.testing.assert_array_equal(found[:6], [9, 7, 9, 7, 9, 7])
-    np.testing.assert_array_equal(tiler.places(gather, 6), [5, 4, 3, 2, 1, 0])
     tree = np.array([[-1, 0], [1, -1], [-1, -1]])
-    above, below, _ = (some.get() for some in tiler.neighbours(gather, tree))
+    above, below, _ = (some.get() for some in tiler.neighbours(tree))
     np.testing.assert_array_equal(above, [1, -1, 3, -1, 5, -1, -1])
     np.testing.assert_array_equal(below, [-1, 0, -1, 2, -1, 4, -1])
     active, ints = cla.zeros(queue, 7, np.int32), cla.zeros(queue, 4, np.int32)
-    tiler.find_places(gather, np.array([-1, 0], np.int32), active, ints, 1)
+    tiler.find_places(np.array([-1, 0], np.int32), active, ints, 1)
     np.testing.assert_array_equal(active.get(), [2, -1, 1, -1, 0, -1, -1])
     np.testing.assert_array_equal(ints.get()[1:], [4, 2, 0])
 

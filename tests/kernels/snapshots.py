@@ -18,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parents[2]))  # where this is run as a program
+from bench.made import chain, random_binary_tree, star
 from clhines import METHODS, Forest, Network, make_plan
 from clhines.cells.cable import discretise
-from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
@@ -29,8 +30,9 @@ from clhines.model import compile
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.blocks import CellBlocksSpec, level_ions
+from clhines.simulate.cpu.blocks import CellBlocksSpec
 from clhines.simulate.cpu.plan import blocks_of, work_of
+from clhines.simulate.cpu.tables import level_ions
 from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
@@ -155,7 +157,7 @@ def exact_specs(dtype):
         variables = Variables(model, wires_of(model))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
-        spec, _ = spec_of(variables, tables, real, None, vector_bytes=64 * (secondorder == 1))
+        spec, _ = spec_of(variables, tables, real, vector_bytes=64 * (secondorder == 1))
         yield spec
         if spec.wide:
             blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
@@ -171,7 +173,7 @@ def arena_epoch_specs(dtype, limits):
         variables = Variables(model, wires_of(model))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d)
-        functions = spec_of(variables, tables, real_name(dtype), None)[0]
+        functions = spec_of(variables, tables, real_name(dtype))[0]
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
             for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)

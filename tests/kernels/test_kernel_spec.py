@@ -10,8 +10,8 @@ import pytest
 import snapshots
 from template_modules import PAIRS
 
+from bench.made import chain, random_binary_tree
 from clhines import METHODS, Forest, make_plan
-from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device.templates import render
 from clhines.plan.by_cell.schedule import STEP
 from clhines.plan.by_segment.schedule import LINK

@@ -14,8 +14,8 @@ from networks import DT, mixed_network, simple_network, truth
 from systems import make_system
 from tolerances import assert_close
 
+from bench.made import random_binary_tree
 from clhines import Forest, Solver
-from clhines.cells.shapes import random_binary_tree
 from clhines.device import devices
 from clhines.device.templates import render
 from clhines.simulate.gpu.plan import plan_epochs

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from systems import dissimilar, families
 
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, Forest, make_plan
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.errors import InputError
 from clhines.plan import auto
 from clhines.plan.auto import CANDIDATES, Candidate

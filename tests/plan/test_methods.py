@@ -5,8 +5,8 @@ import pytest
 from plans import CPU, GPU, OPTIONS
 from systems import dissimilar, families, forest_for
 
+from bench.made import chain, star
 from clhines import METHODS, Forest, InputError, make_plan
-from clhines.cells.shapes import chain, star
 from clhines.plan import layout
 from clhines.plan.plan import Limits
 

@@ -7,8 +7,8 @@ import pytest
 from plans import next_fit
 from systems import families
 
+from bench.made import chain, star
 from clhines import Forest, make_plan
-from clhines.cells.shapes import chain, star
 
 
 def naive_widths(forest, cell):

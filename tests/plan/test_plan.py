@@ -9,8 +9,8 @@ from plans import equal_cells
 from systems import dissimilar, forest_for
 
 import clhines
+from bench.made import chain, star
 from clhines import METHODS, Forest, make_plan
-from clhines.cells.shapes import chain, star
 from clhines.plan.plan import Limits
 
 
@@ -78,7 +78,7 @@ def test_everything_down_to_plan_works_without_pyopencl():
         sys.meta_path.insert(0, Block())
         import importlib, pkgutil
         import clhines
-        from clhines.cells.shapes import chain
+        from bench.made import chain
         for package in ("clhines.plan", "clhines.cells"):
             found = pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
             loaded = [importlib.import_module(m.name) for m in found]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from systems import dissimilar, families, make_system
 
+from bench.made import chain, random_binary_tree, star
 from clhines import Forest, InputError, make_plan, reference, reroot
-from clhines.cells.shapes import chain, random_binary_tree, star
 
 
 def eccentricities(parent):

@@ -1,13 +1,15 @@
 """Short sections that are joined, whose axial conductance is thousands of times C/dt."""
 
+from functools import partial
+
 import mod_files
 import numpy as np
 import pytest
 
+from bench.made import random_binary_tree
 from clhines import Forest, Network, Simulation
-from clhines.cells.shapes import random_binary_tree
 from clhines.simulate.engines.axial import axial_currents, neighbours, placed_neighbours
-from clhines.simulate.gpu.epochs import BlockEpochs
+from clhines.simulate.gpu import epochs
 
 DT, STOP, V_INIT, AMP = 0.025, 2.0, -61.3, 1e-3  # ms, ms, mV, nA
 PARENT = [-1, 0, 1, 1, 0, 4, 4]
@@ -95,9 +97,9 @@ def chain(at):
     [
         ("steps", 0, None, 1),
         ("epochs-cpu", 0, None, 1),
-        (BlockEpochs.of, 0, "epoch_constant", 8),
-        (lambda job: BlockEpochs.of(job, by_node=False), CHAIN - 1, "epoch_by_instance", 1),
-        (lambda job: BlockEpochs.of(job, by_node=True), CHAIN - 1, "epoch_by_node", 1),
+        (epochs.make, 0, "epoch_constant", 8),
+        (partial(epochs.make, by_node=False), CHAIN - 1, "epoch_by_instance", 1),
+        (partial(epochs.make, by_node=True), CHAIN - 1, "epoch_by_node", 1),
     ],
     ids=["steps", "epochs-cpu", "constant", "by_instance", "by_node"],
 )
@@ -117,7 +119,7 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
         number = sim.record("v", nodes)
         found.append(sim.run(LONG)[number])
     if template:
-        assert sim.runner.launches[0].spec.template.endswith(template)
+        assert sim.runner.cells.launches[0].spec.template.endswith(template)
     assert not sim.model.has_times
     ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
     expected, eps = found[0], np.finfo(dtype).eps

@@ -70,7 +70,7 @@ def test_as_the_reference(cpu, by_cell, tmp_path):
     slow = Simulation(net, DT, engine="reference", secondorder=2)
     numbers, expected = taken(slow, groups)
     sim = Simulation(net, DT, **given)
-    assert isinstance(sim.runner, CellBlocks) and sim.engine == "epochs-cpu"
+    assert isinstance(sim.runner.kernels, CellBlocks) and sim.engine == "epochs-cpu"
     (blocks,) = by_cell
     assert blocks.count == CELLS and blocks.crossing.sum() > 2 and 1 < blocks.epoch < STOP / DT
     _, result = taken(sim, groups)
@@ -195,8 +195,8 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
         result = sim.run(6.0)
         found.append([result[r] for r in wanted] + [sim.voltages(), result.spike_time])
     if together > 1:
-        assert (sim.runner.layout.tiles.roots > 1).any()
-    assert {1, 2} <= set(sim.runner.layout.tiles.widths) and len(found[0][-1]) > 10
+        assert (sim.runner.kernels.layout.tiles.roots > 1).any()
+    assert {1, 2} <= set(sim.runner.kernels.layout.tiles.widths) and len(found[0][-1]) > 10
     for expected, got in zip(*found, strict=True):
         np.testing.assert_allclose(got, expected, 0, EPS * np.abs(expected).max())
 

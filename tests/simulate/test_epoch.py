@@ -101,7 +101,7 @@ def test_fast_rates_take_another_way(fast_queue, needs, dtype):
     assert slowest_of_m * DT < -WEIGHTS[0] < slowest_of_m * warm * DT
     expected, v = truth(hot_network)
     whole, parts = (simulation(hot_network, fast_queue, dtype) for _ in range(2))
-    assert whole.runner.launches[0].spec.quick_weights
+    assert whole.runner.cells.launches[0].spec.quick_weights
     result = whole.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
     assert np.abs(result[0] - expected[0]).max() < bound
@@ -118,7 +118,7 @@ def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
     needs(fast_queue, dtype)
     expected, v = truth(mixed_network)
     sim = simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
-    assert sim.runner.launches[0].spec.by_node
+    assert sim.runner.cells.launches[0].spec.by_node
     result = sim.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
     assert np.abs(result[0] - expected[0]).max() < bound
@@ -186,7 +186,7 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     sim = Simulation(net, DT, queue=fast_queue, engine=blocks(small), seed=7, chunk=150)
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
-    assert sim.runner.launches[0].spec.by_node
+    assert sim.runner.cells.launches[0].spec.by_node
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
@@ -237,7 +237,7 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     found = []
     for units in (1, 3):
         sim = simulation(build, fast_queue, segment=segment, units=units)
-        assert sim.runner.launches[0].spec.units == units
+        assert sim.runner.cells.launches[0].spec.units == units
         sim.run(3.0)
         found.append(sim.voltages())
     assert np.array_equal(*found)
@@ -257,7 +257,7 @@ def test_cells_by_size(fast_queue, needs, hh):
     expected, v = truth(build, duration=3.0)
     assert len(expected.spike_cell) >= 1
     sim = simulation(build, fast_queue, compute_units=1)
-    launches = sim.runner.launches
+    launches = sim.runner.cells.launches
     assert len(launches) > 1
     assert sorted(np.concatenate([each.plan.cells.numbers for each in launches])) == list(range(16))
     assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
@@ -288,9 +288,9 @@ def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tm
 def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
     needs(fast_queue, "float64")
     sim = simulation(simple_network, fast_queue)
-    values = sim.runner.states[0].get()
+    values = sim.runner.states.of_kinds[0].get()
     values[2] = np.nan
-    sim.runner.states[0].set(values)
+    sim.runner.states.of_kinds[0].set(values)
     with pytest.raises(SimulationError, match=r"cell 2.*not finite|not finite.*cell 2"):
         sim.run(1.0)
 
@@ -344,7 +344,7 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
 def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
     needs(fast_queue, dtype)
-    spec = simulation(build, fast_queue, dtype).runner.launches[0].spec
+    spec = simulation(build, fast_queue, dtype).runner.cells.launches[0].spec
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
         kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
@@ -352,13 +352,13 @@ def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
 
 
 def test_float32_takes_no_float64(fast_queue):
-    spec = simulation(noisy_network, fast_queue, "float32").runner.launches[0].spec
+    spec = simulation(noisy_network, fast_queue, "float32").runner.cells.launches[0].spec
     assert "double" not in render(spec)
     assert "double" not in render(spec.of_factors)
 
 
 def test_numbers_have_bits_enough(fast_queue):
-    spec = simulation(simple_network, fast_queue, "float32").runner.launches[0].spec
+    spec = simulation(simple_network, fast_queue, "float32").runner.cells.launches[0].spec
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     assert spec.fits(wide)
     assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)

@@ -12,9 +12,8 @@ from clhines.device.devices import limits
 from clhines.model import compile
 from clhines.simulate.cpu import groups
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.groups import choose_width, make_blocks, make_groups
+from clhines.simulate.cpu.groups import SlotNodes, choose_width, make_blocks
 from clhines.simulate.cpu.pivots import variable_nodes
-from clhines.simulate.cpu.vectors import CellEpochs
 
 
 @pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])
@@ -23,7 +22,7 @@ def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
     needs(fast_queue, dtype)
     _, v = truth(mixed_network)
     skip_too_wide(fast_queue, lanes, dtype)
-    engine = partial(CellEpochs.of, lanes=lanes)
+    engine = partial(epoch_vector.make, lanes=lanes)
     sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, engine=engine, seed=7)
     sim.run(10.0)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
@@ -59,7 +58,9 @@ def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
     assert len(expected.spike_time)
     found = []
     for _ in range(2):
-        sim = Simulation(net, DT, dtype, queue=fast_queue, engine=partial(CellEpochs.of, lanes=4))
+        sim = Simulation(
+            net, DT, dtype, queue=fast_queue, engine=partial(epoch_vector.make, lanes=4)
+        )
         result = sim.run(4.0)
         np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
         found.append(sim.voltages())
@@ -77,9 +78,9 @@ def test_groups_of_two_registers_change_no_bit(fast_queue, needs, monkeypatch):
     found, widths = [], []
     for of_many in (8 * most, 0):
         monkeypatch.setattr(groups, "_OF_MANY", of_many)
-        engine = partial(CellEpochs.of, lanes=4)
+        engine = partial(epoch_vector.make, lanes=4)
         sim = Simulation(crowded_network(), DT, "float64", queue=fast_queue, engine=engine)
-        widths.append({groups.member.shape[1] for groups in sim.runner.groups})
+        widths.append({groups.width for groups in sim.runner.cells.plan.groups})
         sim.run(0.5)
         found.append(sim.voltages())
     assert max(widths[0]) == 2 * max(widths[1])
@@ -97,10 +98,10 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
     found = []
     for count in (10**6, 1):
         monkeypatch.setattr(epoch_vector, "choose_count", lambda *_, count=count: count)
-        engine = partial(CellEpochs.of, lanes=lanes)
+        engine = partial(epoch_vector.make, lanes=lanes)
         net = crowded_network()
         sim = Simulation(net, DT, queue=fast_queue, engine=engine, secondorder=secondorder)
-        blocks = sim.runner.blocks
+        blocks = sim.runner.cells.plan.blocks
         assert (blocks.count == 1) == (count == 1) and len(blocks.cells) > 2
         result = sim.run(3.0)
         found.append((sim.voltages(), result.spike_cell, result.spike_time))
@@ -123,21 +124,21 @@ def test_groups_hold_every_instance_once(most, count):
     model = compile(net, DT)
     blocks = make_blocks(model.forest, variable_nodes(model), 4, count=count)
     assert blocks.count == (count or len(blocks.cells))
+    nodes = SlotNodes(blocks, model.forest)
     for kind in model.kinds:
-        groups = make_groups(model.forest, blocks, kind, most)
-        width = groups.member.shape[1]
+        groups = nodes.groups(blocks, model.forest, kind, most)
+        width = groups.width
         assert width <= most
         kept = groups.member >= 0
         np.testing.assert_array_equal(np.sort(groups.member[kept]), np.arange(kind.count))
-        block = np.repeat(np.arange(blocks.count), np.diff(groups.ends))[:, None]
-        slot, lane = np.divmod(groups.place, 4)
+        block = np.repeat(np.arange(blocks.count), np.diff(groups.first))[:, None]
+        slot, lane = np.divmod(groups.place - nodes.block_place[block], 4)
         at = blocks.first[blocks.pattern[block]] + slot
         cell = blocks.cells[blocks.first_row[block] + blocks.row[at], lane]
         np.testing.assert_array_equal(cell[kept] >= 0, True)
         node = blocks.order[at] + model.forest.cell_offsets[cell]
         np.testing.assert_array_equal(node[kept], kind.node[groups.member[kept]])
         side_by_side = (groups.place == groups.place[:, :1] + np.arange(width)).all(axis=1)
-        np.testing.assert_array_equal(groups.run >= 0, side_by_side)
-        np.testing.assert_array_equal(groups.run[side_by_side], groups.place[side_by_side, 0])
+        np.testing.assert_array_equal(groups.side_by_side, side_by_side)
         if most > 1 and kind.mechanism.name == "hh":
             assert 0 < side_by_side.sum() < len(side_by_side)

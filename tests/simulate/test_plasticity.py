@@ -4,9 +4,10 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 
+from bench.made import random_connections
 from clhines.device.devices import has_atomics
 from clhines.errors import InputError
-from clhines.model.connections import Connections, random_connections
+from clhines.model.connections import Connections
 from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity

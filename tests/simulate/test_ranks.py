@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from clhines.model import compile
 from clhines.model.model import Model
 from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.arena_run import ArenaRun
+from clhines.simulate.engines.cells_run import CellsRun
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.epochs import BlockEpochs
 from clhines.simulate.ranks import partition
@@ -171,18 +174,19 @@ def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor
 
 
 def voltages(model: Model, queue, dtype, executor, decisions=None):
-    given = model, queue, np.dtype(dtype), 60, None, decisions
+    given, more = (model, queue, np.dtype(dtype)), (60, None, decisions)
     if executor in ("blocks", "sizes", "lists"):
         room = limits(queue.device)
         apart, lists = executor == "sizes", True if executor == "lists" else None
         room = replace(room, compute_units=1) if apart else room
-        run = BlockEpochs(*given, limits=room, by_node=lists)
-        assert not lists or run.launches[0].spec.by_node
-        assert not apart or len(run.launches) > 1
+        make = partial(BlockEpochs, limits=room, by_node=lists)
+        run = CellsRun(*given, make, *more)
+        assert not lists or run.cells.launches[0].spec.by_node
+        assert not apart or len(run.cells.launches) > 1
     elif executor == "cells":
-        run = CellEpochs(*given)
+        run = CellsRun(*given, CellEpochs, *more)
     else:
-        run = Steps(*given[:3], decisions=decisions)
+        run = ArenaRun(*given, partial(Steps, decisions=decisions), decisions=decisions)
     run.begin(60, [])
     for first in range(0, 60, 20):
         run.advance(first, 20, first)

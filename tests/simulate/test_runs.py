@@ -4,20 +4,15 @@ import inspect
 
 import pytest
 
-from clhines.simulate.cpu.blocks import CellBlocks
-from clhines.simulate.cpu.vectors import CellEpochs
+from clhines.simulate.engines.arena_run import ArenaRun
+from clhines.simulate.engines.cells_run import CellsRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import PartRun, Run
-from clhines.simulate.engines.steps import Steps
-from clhines.simulate.gpu.arena_epochs import ArenaEpochs
-from clhines.simulate.gpu.epochs import BlockEpochs
 from clhines.simulate.ranks.split import SplitRun
-from clhines.simulate.state.arena_copies import CopiedSteps
 
 PLAYED = [
-    *((PartRun, cls) for cls in (Reference, Steps)),
-    *((Run, cls) for cls in (BlockEpochs, CellBlocks, CellEpochs, CopiedSteps, ArenaEpochs)),
-    (Run, SplitRun),
+    *((PartRun, cls) for cls in (Reference, ArenaRun)),
+    *((Run, cls) for cls in (CellsRun, SplitRun)),
 ]
 
 

@@ -10,8 +10,8 @@ from mock_queue import MockQueue
 from solvers import make_solver
 from systems import make_system
 
+from bench.made import chain, star
 from clhines import Forest, InputError, Solver
-from clhines.cells.shapes import chain, star
 from clhines.solve.arguments import Arguments
 
 LOOSE = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE

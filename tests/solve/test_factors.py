@@ -10,8 +10,8 @@ from solvers import DTYPES, SHORT, make_solver, on_device
 from systems import System, dissimilar, families, make_system
 from tolerances import assert_close
 
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.device import devices
 from clhines.device.templates import render
 from clhines.plan.by_segment import contraction

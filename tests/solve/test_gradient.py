@@ -8,10 +8,10 @@ from solvers import DTYPES, make_solver
 from systems import dissimilar, families, make_system
 from tolerances import C, assert_close
 
+from bench.made import caterpillar, chain, star
 from clhines import METHODS, Forest, InputError, PivotError, Solver, reference
-from clhines.cells.shapes import caterpillar, chain, star
 from clhines.device import devices
-from clhines.solve.gradient import Gradients
+from clhines.solve.factors import Gradients
 
 CONFIGS = ["fine_5", "contraction_6"]
 

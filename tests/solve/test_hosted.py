@@ -11,8 +11,8 @@ import pytest
 from solvers import ONE_EACH, forest_of, make_solver, on_device
 from systems import dissimilar, make_system
 
+from bench.made import random_binary_tree
 from clhines import Forest, InputError, PivotError, Solver
-from clhines.cells.shapes import random_binary_tree
 from clhines.device import copies
 from clhines.solve import arguments, hosted, memory, whole
 

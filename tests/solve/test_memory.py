@@ -10,8 +10,8 @@ import pyopencl.array as cla
 import pytest
 from systems import make_system
 
+from bench.made import chain, random_binary_tree
 from clhines import Forest, Solver, reference
-from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies
 from clhines.plan.methods import METHODS
 from clhines.solve import loaded, memory, mixed, sliced

@@ -10,6 +10,7 @@ from solvers import on_device
 from systems import System, dissimilar, forest_for, make_system
 from tolerances import relative_errors
 
+from bench.made import chain, star
 from clhines import (
     METHODS,
     DeviceError,
@@ -20,7 +21,6 @@ from clhines import (
     Solver,
     reference,
 )
-from clhines.cells.shapes import chain, star
 from clhines.cli.main import main
 from clhines.device import devices
 from clhines.errors import RefinementWarning

@@ -6,8 +6,8 @@ import pytest
 from solvers import make_solver, on_device
 from systems import dissimilar, families, make_system
 
+from bench.made import chain, random_binary_tree, star
 from clhines import Forest, PivotError
-from clhines.cells.shapes import chain, random_binary_tree, star
 
 CONFIGS = ["contraction_6", "contraction_registers", "fine_vector_4", "fine_vector_16"]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from systems import forest_for, make_system, renumbered, updates_for
 from tolerances import assert_close
 
+from bench.made import chain, star
 from clhines import METHODS, Forest, ForestError, Solver, make_plan, reference
-from clhines.cells.shapes import chain, star
 from clhines.plan import layout
 
 # Three cells of fixed shapes, so that strides and level counts differ within every batch: they are

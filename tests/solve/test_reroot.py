@@ -5,8 +5,8 @@ import pyopencl.array as cla
 import pytest
 from systems import dissimilar, make_system
 
+from bench.made import chain, star
 from clhines import METHODS, Forest, PivotError, Solver, reroot
-from clhines.cells.shapes import chain, star
 
 # vectors, one work-item a branch, and segments
 KINDS = {

@@ -7,6 +7,7 @@ import pytest
 from systems import dissimilar, make_system
 from tolerances import assert_close
 
+from bench.made import chain, random_binary_tree
 from clhines import (
     DeviceMemoryError,
     Forest,
@@ -17,7 +18,6 @@ from clhines import (
     errors,
     reference,
 )
-from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import devices
 from clhines.errors import AccuracyWarning
 from clhines.solve.several import cut

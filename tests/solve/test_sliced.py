@@ -11,8 +11,8 @@ import pytest
 from solvers import ONE_EACH, assert_solved, forest_of, make_solver, on_device
 from systems import dissimilar, make_system
 
+from bench.made import chain, random_binary_tree
 from clhines import DeviceMemoryError, Forest, PivotError, Solver, make_plan
-from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies as device_copies
 from clhines.solve import memory
 from clhines.solve.loaded import Resident

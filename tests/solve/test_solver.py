@@ -16,8 +16,8 @@ from systems import (
 )
 from tolerances import assert_close, residual_bound
 
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, Forest, InputError, Solver, reference
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.plan.by_branch import fine_vector
 
 

@@ -11,8 +11,8 @@ from systems import (
     renumbered,
 )
 
+from bench.made import caterpillar, chain, star
 from clhines import Forest, InputError, PivotError
-from clhines.cells.shapes import caterpillar, chain, star
 
 
 @pytest.mark.parametrize("config", CONFIGS)

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from bench.made import chain, star
 from clhines import Forest, files
-from clhines.cells.shapes import chain, star
 from clhines.plan.auto import Candidate
-from clhines.solve import store, tune
+from clhines.solve import tune
 
 DEVICE = SimpleNamespace(
     name=" Some Device ",
@@ -34,26 +34,26 @@ TUNING = tune.Tuning(
 
 
 def test_round_trip():
-    assert store.load(KEY) is None
-    path = store.save(KEY, TUNING)
+    assert tune.load(KEY) is None
+    path = tune.save(KEY, TUNING)
     assert path.parent == Path(os.environ["CLHINES_CACHE_DIR"])
-    assert store.load(KEY) == TUNING.best
+    assert tune.load(KEY) == TUNING.best
     other = Candidate("flat")
-    store.save(KEY, tune.Tuning(TUNING.rows, other, other))
-    assert store.load(KEY) == other
-    assert store.load({**KEY, "forest": "abd"}) is None
+    tune.save(KEY, tune.Tuning(TUNING.rows, other, other))
+    assert tune.load(KEY) == other
+    assert tune.load({**KEY, "forest": "abd"}) is None
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 def test_key_depends_on_everything_that_a_winner_depends_on():
-    base = store.store_key(DEVICE, FOREST, "float64", {"max_cells": None})
-    assert base == store.store_key(
+    base = tune.store_key(DEVICE, FOREST, "float64", {"max_cells": None})
+    assert base == tune.store_key(
         DEVICE, Forest.from_cells([chain(5), star(4), chain(5)]), np.float64, {}
     )
     json.dumps(base)
     assert base["device"] == "Some Device"
     others = [
-        store.store_key(SimpleNamespace(**{**vars(DEVICE), name: value}), FOREST, "float64", {})
+        tune.store_key(SimpleNamespace(**{**vars(DEVICE), name: value}), FOREST, "float64", {})
         for name, value in (
             ("name", "Other"),
             ("platform", SimpleNamespace(name="Other")),
@@ -61,10 +61,10 @@ def test_key_depends_on_everything_that_a_winner_depends_on():
             ("max_compute_units", 4),
         )
     ]
-    others.append(store.store_key(DEVICE, FOREST, "float32", {}))
-    others.append(store.store_key(DEVICE, FOREST, "float64", {"max_cells": 2}))
+    others.append(tune.store_key(DEVICE, FOREST, "float32", {}))
+    others.append(tune.store_key(DEVICE, FOREST, "float64", {"max_cells": 2}))
     others += [
-        store.store_key(DEVICE, Forest.from_cells(cells), "float64", {})
+        tune.store_key(DEVICE, Forest.from_cells(cells), "float64", {})
         for cells in (
             [star(4), chain(5), chain(5)],
             [chain(5), star(4), star(4)],
@@ -102,62 +102,62 @@ def damaged(entry):
 
 
 def test_whatever_is_wrong_with_a_file_it_is_ignored():
-    path = store.save(KEY, TUNING)
+    path = tune.save(KEY, TUNING)
     texts = list(damaged(json.loads(path.read_text())))
     assert len(texts) == 25
     for text in texts:
         path.write_text(text)
-        assert store.load(KEY) is None, text[:200]
+        assert tune.load(KEY) is None, text[:200]
     path.write_bytes(b"\xff\xfe\x80")
-    assert store.load(KEY) is None
-    assert list(store.stored()) == []
+    assert tune.load(KEY) is None
+    assert list(tune.stored()) == []
     path.unlink()
     path.mkdir()
-    assert store.load(KEY) is None
-    assert list(store.stored()) == []
+    assert tune.load(KEY) is None
+    assert list(tune.stored()) == []
 
 
 def test_a_damaged_file_is_replaced():
-    path = store.save(KEY, TUNING)
+    path = tune.save(KEY, TUNING)
     path.write_text("{")
-    store.save(KEY, TUNING)
-    assert store.load(KEY) == TUNING.best
+    tune.save(KEY, TUNING)
+    assert tune.load(KEY) == TUNING.best
 
 
 def test_a_failed_write_leaves_the_old_entry_and_no_rest(monkeypatch):
-    path = store.save(KEY, TUNING)
+    path = tune.save(KEY, TUNING)
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        store.save(KEY, tune.Tuning(TUNING.rows, *[Candidate("flat")] * 2))
-    assert store.load(KEY) == TUNING.best
+        tune.save(KEY, tune.Tuning(TUNING.rows, *[Candidate("flat")] * 2))
+    assert tune.load(KEY) == TUNING.best
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 def test_clear_counts_entries_and_leaves_other_files():
-    assert store.clear() == 0
-    path = store.save(KEY, TUNING)
-    store.save({**KEY, "forest": "other"}, TUNING)
+    assert tune.clear() == 0
+    path = tune.save(KEY, TUNING)
+    tune.save({**KEY, "forest": "other"}, TUNING)
     path.write_text("{")
     (path.parent / "tuned-left.tmp").write_text("")
     (path.parent / "notes.txt").write_text("mine")
-    assert store.clear() == 2
+    assert tune.clear() == 2
     assert [p.name for p in path.parent.iterdir()] == ["notes.txt"]
 
 
 WRITER = """
 import sys
-from clhines.solve import store
+from clhines.solve import tune
 from clhines.solve import tune
 from clhines.plan.auto import Candidate
 me = int(sys.argv[1])
 row = Candidate("fine", {"max_cells": me})
 for k in range(100):
-    store.save({"device": "d", "n": k % 5}, tune.Tuning(((row, 1.0 + k),) * 50, row, row))
-    found = store.load({"device": "d", "n": k % 5})
+    tune.save({"device": "d", "n": k % 5}, tune.Tuning(((row, 1.0 + k),) * 50, row, row))
+    found = tune.load({"device": "d", "n": k % 5})
     assert found is not None and found.options["max_cells"] in (1, 2, 3, 4)
 """
 
@@ -169,7 +169,7 @@ def test_processes_write_at_once():
     ]
     failed = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 4, failed
-    assert len(list(store.stored())) == 5
+    assert len(list(tune.stored())) == 5
     assert len(list(Path(os.environ["CLHINES_CACHE_DIR"]).iterdir())) == 5
 
 

@@ -8,8 +8,8 @@ from systems import (
     make_system,
 )
 
+from bench.made import chain, random_binary_tree
 from clhines import Forest
-from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies
 from clhines.solve import hosted
 

@@ -8,14 +8,14 @@ import pyopencl as cl
 import pytest
 from systems import dissimilar, make_system
 
+from bench.made import chain, random_binary_tree, star
 from clhines import Forest, make_plan
-from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.device import devices, program, timing
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.plan.auto import CANDIDATES, Candidate
 from clhines.plan.methods import candidate_plans
 from clhines.simulate.passive import PassiveCells
-from clhines.solve import store, tune
+from clhines.solve import tune
 from clhines.solve.pick import Pick
 from clhines.solve.solver import Solver
 
@@ -107,7 +107,7 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
     assert solver.tuning.best in candidates
     assert all(0 < seconds < 10 for _, seconds in solver.tuning.rows)
     system.assert_solved(solver.solve(**system.arrays))
-    (entry,) = store.stored()
+    (entry,) = tune.stored()
     assert Candidate(entry["method"], entry["options"]) == solver.tuning.best
     again = Solver(forest, dtype=dtype, queue=fast_queue, tune="cached")
     assert again.tuning is None
@@ -164,8 +164,8 @@ def test_cached_takes_what_is_stored_for_this_forest_only(fast_queue):
     plain = Solver(FOREST, dtype="float32", queue=fast_queue)
     slowest = Candidate("fine", {"work_group": 4})
     assert plain.plan.parts[0].spec.work_group != 4
-    key = store.store_key(plain.device, FOREST, "float32", {})
-    store.save(key, tune.Tuning(((slowest, 1.0),), slowest, slowest))
+    key = tune.store_key(plain.device, FOREST, "float32", {})
+    tune.save(key, tune.Tuning(((slowest, 1.0),), slowest, slowest))
     for forest, mode, expected in (
         (FOREST, "cached", "fine"),
         (FOREST, "heuristic", plain.plan.method),
@@ -182,9 +182,9 @@ def test_cached_takes_what_is_stored_for_this_forest_only(fast_queue):
 def test_a_stored_winner_that_the_device_refuses_is_ignored(fast_queue):
     plain = Solver(FOREST, dtype="float32", queue=fast_queue)
     row = Candidate("fine", {"work_group": 10**7})
-    key = store.store_key(plain.device, FOREST, "float32", {})
-    store.save(key, tune.Tuning(((row, 1.0),), row, row))
-    assert store.load(key) == row
+    key = tune.store_key(plain.device, FOREST, "float32", {})
+    tune.save(key, tune.Tuning(((row, 1.0),), row, row))
+    assert tune.load(key) == row
     solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
     assert solver.plan.parts[0].spec == plain.plan.parts[0].spec
 
@@ -192,8 +192,8 @@ def test_a_stored_winner_that_the_device_refuses_is_ignored(fast_queue):
 def test_a_stored_winner_that_does_not_build_is_ignored(fast_queue, monkeypatch):
     plain = Solver(FOREST, dtype="float32", queue=fast_queue)
     row = Candidate("fine", {"work_group": 4})
-    key = store.store_key(plain.device, FOREST, "float32", {})
-    store.save(key, tune.Tuning(((row, 1.0),), row, row))
+    key = tune.store_key(plain.device, FOREST, "float32", {})
+    tune.save(key, tune.Tuning(((row, 1.0),), row, row))
     real = program.build
 
     def build(context, spec, source=None):
@@ -212,7 +212,7 @@ def test_measuring_a_batch_that_is_solved_in_slices(fast_queue):
     forest = Forest.repeated([random_binary_tree(50, 7, k) for k in range(2)], 60)
     solver = Solver(forest, dtype="float32", queue=fast_queue, tune="measure", max_memory=80_000)
     assert solver.num_slices > 1
-    assert len(list(store.stored())) == 1
+    assert len(list(tune.stored())) == 1
     system = make_system(forest, "float32")
     system.assert_solved(solver.solve(**system.arrays))
 

@@ -10,8 +10,8 @@ from systems import (
     make_system,
 )
 
+from bench.made import chain
 from clhines import Forest, InputError
-from clhines.cells.shapes import chain
 
 
 @pytest.mark.parametrize("rows", [None, 1, 6])

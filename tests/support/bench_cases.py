@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clhines
-from clhines.cells import shapes as cells_shapes
+from bench import made as cells_shapes
 
 sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks
 

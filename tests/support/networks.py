@@ -1,11 +1,13 @@
 """Networks that several tests simulate, and their reference results."""
 
+from functools import partial
+
 import numpy as np
 
 from clhines import Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
-from clhines.simulate.gpu.epochs import BlockEpochs
+from clhines.simulate.gpu import epochs
 
 DT, ENGINES = 0.025, ("steps", "epochs")
 CABLES = [
@@ -15,7 +17,7 @@ CABLES = [
 
 def blocks(room, **options):
     """An engine for `Simulation`: `BlockEpochs` within some limits, whatever the device."""
-    return lambda job: BlockEpochs.of(job, limits=room, **options)
+    return partial(epochs.make, limits=room, **options)
 
 
 def mixed_network(cells=7):

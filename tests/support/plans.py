@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from bench.made import random_binary_tree
 from clhines import METHODS, Forest
-from clhines.cells.shapes import random_binary_tree
 from clhines.plan import packing
 from clhines.plan.plan import Limits
 

@@ -5,15 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tolerances import REDUCTION_UPDATES, assert_close, residual_bound
 
+from bench.made import caterpillar, chain, complete_binary, random_binary_tree, random_tree, star
 from clhines import METHODS, Forest, PivotError, reference
-from clhines.cells.shapes import (
-    caterpillar,
-    chain,
-    complete_binary,
-    random_binary_tree,
-    random_tree,
-    star,
-)
 
 SIZES = (1, 2, 31, 32, 33, 63, 64, 65)  # around the sizes of work-groups and vectors
 

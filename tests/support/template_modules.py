@@ -13,7 +13,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/epoch_constant": "simulate.gpu.spec",
     "simulate/epoch_factors": "simulate.gpu.spec",
     "simulate/steps": "simulate.kinds.calls",
-    "simulate/delivery": "simulate.events.grid_spec",
+    "simulate/delivery": "simulate.events.grid",
     "simulate/events": "simulate.events.grid_run",
     "around/permute": "solve.loaded",
     "around/residual": "solve.mixed",

@@ -1,6 +1,6 @@
 """From `Compiled` to OpenCL and NumPy.
 
-`functions`: the functions of a mechanism, whatever language it was written in; `printer` writes
-expressions, `helpers`, `exponentials` and `tables` what they call. `noise`: normal numbers;
-`random123`: NEURON's streams of random numbers. `formula`: expressions of recorded values.
+`functions`: the functions of a mechanism, whatever language it was written in, and tables of their
+values; `printer` writes expressions, `helpers` and `exponentials` what they call. `noise`: normal
+numbers; `random123`: NEURON's streams of random numbers. `formula`: expressions of recorded values.
 """

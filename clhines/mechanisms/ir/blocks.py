@@ -68,7 +68,6 @@ class Block:
         Local variable of an expression.
     steps : list of list of Node
         Expressions that have one, by phase, in order.
-    results : list of Node
     """
 
     names: dict[Node, str]
@@ -89,10 +88,8 @@ def make_block(
 
     Parameters
     ----------
-    results : sequence of Node
     phases : mapping of str to int, optional
         First phase of the function in which a symbol is known; 0 for others.
-    num_phases : int
     reserved : sequence of str, optional
         Names that are taken.
     """

@@ -154,7 +154,6 @@ class Compiled:
 
     Attributes
     ----------
-    program : Program
     bodies : dict of str to Body
         Of the blocks of the program.
     about : tuple of str

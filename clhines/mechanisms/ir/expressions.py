@@ -34,7 +34,6 @@ class Node:
 
     Attributes
     ----------
-    graph : Graph
     op : str
         ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
         ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight`` or one of

@@ -21,8 +21,6 @@ def polynomial(e: Node, name: str, degree: int = _DEGREE) -> list[Node] | None:
 
     Parameters
     ----------
-    e : Node
-    name : str
     degree : int
         Largest power that is taken.
 

@@ -62,8 +62,6 @@ class Argument:
 
     Attributes
     ----------
-    role : str
-    name : str
     direction : str
         ``in``, ``out`` or ``inout``.
     symbol : str
@@ -84,8 +82,6 @@ class Quantity:
     ----------
     name : str
         In functions.
-    unit : str
-    default : float
     is_global : bool
         Whether all instances have the same value.
     public : str
@@ -133,9 +129,6 @@ class Table:
 
     Attributes
     ----------
-    name : str
-    columns : tuple of str
-    n : int
     depends : tuple of str
         Parameters that it is filled from; one that is not global must be alike in all instances.
     """
@@ -171,7 +164,6 @@ class Net:
         Whether events of one step may act once, with the sum of their weights.
     sends : tuple of Send
         In the order of the text; those of ``initial`` and ``receive`` have numbers of their own.
-    watches : int
     watch_flags : tuple of float
         Flag of the event of each WATCH.
     for_netcons : int
@@ -212,15 +204,10 @@ class Program:
         What an instance keeps from one block to the next, with values before ``initial``.
     outputs : tuple of Quantity
         What blocks work out for users to record.
-    ions : tuple of IonUse
-    pointers : tuple of str
-    tables : tuple of Table
-    net : Net or None
     random : tuple of str
         Names of RANDOM variables.
     blocks : dict of str to tuple of Argument
         Those that exist, with their arguments.
-    built_in : tuple of str
     electrode : bool
         Whether its current is one of an electrode; `i` is outward all the same.
     electrode_currents : tuple of str

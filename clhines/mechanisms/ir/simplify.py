@@ -26,7 +26,6 @@ class Constants:
 
     Parameters
     ----------
-    graph : Graph
     symbols : iterable of str
         What does not change from step to step.
 

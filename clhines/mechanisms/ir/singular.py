@@ -28,7 +28,6 @@ def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node
 
     Parameters
     ----------
-    roots : list of Node
     done : dict of Node to Node
         Results by node so far; gets more.
     """
@@ -185,7 +184,6 @@ def singular_point(
 
     Parameters
     ----------
-    root : Node
     defaults : mapping of str to float
     seen : dict of Node to (801,) float64
         Values on the grid, None where an expression depends on more; gets more.

@@ -3,7 +3,7 @@
 - `reading`: from text to the tree of a file.
 - `values` has those of one execution; `evaluate` expressions, `execute` statements: a block is
   executed once, with symbols, and leaves expressions on a `Graph`; `meaning` has methods of SOLVE,
-  functions, and statements that need a page of their own.
+  and statements that need a page of their own.
 - `bodies` executes the blocks of a file, `build` finds what is a parameter, a state, an output.
 - `language`: `Nmodl`, what there is to a mechanism beside its text.
 

@@ -64,7 +64,6 @@ class Values:
 
     Parameters
     ----------
-    shared : Shared
     where : str
         Block's name, for what is allowed in it.
 

@@ -36,7 +36,6 @@ class Advance:
     ----------
     values : dict of str to Node
         By state, of those that change.
-    loops : list of Loop
     """
 
     values: dict[str, Node] = field(default_factory=dict)

@@ -18,7 +18,6 @@ class Statement:
     ----------
     sort : str
         ``name``, ``rate`` or ``current``.
-    name : str
     value : Node
         In terms of symbols, of which the names of other statements are some.
     """
@@ -46,21 +45,16 @@ class Equations:
 
     Attributes
     ----------
-    graph : Graph
-    name, kind : str
-    parameters, states : tuple of Quantity
     statements : tuple of Statement
         In the order of the text.
     initial : dict of str to Node
         By state.
-    actions : tuple of Action
     method : str
         That of the states in `stepped`, or empty.
     stepped : tuple of str
         States that the method takes together, in the order of their rates.
     uses_currents : bool
         Whether a rate depends on a current.
-    substeps : int
     """
 
     graph: Graph
@@ -102,7 +96,6 @@ class Scope:
 
     Parameters
     ----------
-    equations : Equations
     given : mapping of str to Node, optional
         Values in place of symbols.
     """
@@ -121,7 +114,6 @@ class Scope:
 
         Parameters
         ----------
-        e : Node
         keep : bool
             Whether names that had no value yet keep the one that they get.
         """

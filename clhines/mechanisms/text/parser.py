@@ -54,8 +54,6 @@ class Parser:
 
     Parameters
     ----------
-    graph : Graph
-    source : str
     resolve : callable
         Returns the expression of a name, or raises.
     """

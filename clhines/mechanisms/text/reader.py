@@ -1,4 +1,4 @@
-"""The statements of a mechanism's text, sorted and checked; `meaning` makes `Equations` of them.
+"""The statements of a mechanism's text, sorted and checked; `language` makes `Equations` of them.
 
 The format is described in `Mechanism`.
 """

@@ -101,7 +101,6 @@ class Unit:
 
     Attributes
     ----------
-    text : str
     exact : fractions.Fraction
         NEURON's number is this times the number written.
     canonical : str
@@ -159,10 +158,6 @@ class Unit:
                 "expected a unit of voltage, time, concentration, current, conductance or charge"
             )
         return Unit(rate_name, Fraction(1), rate_name, dimension)
-
-    def is_rate_of(self, state: Unit) -> bool:
-        """Whether this is a unit of the rate of a state in the unit `state`."""
-        return self.dimension == state.per_time().dimension
 
 
 # NEURON's own units: the names that its programmers' reference and its mechanisms have.

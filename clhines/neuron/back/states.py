@@ -18,9 +18,9 @@ from clhines.neuron.memory.raw import put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Instances
-from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes
+from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.simulation import Simulation
-from clhines.simulate.state.arena_copies import CopiedSteps
+from clhines.simulate.state.start import started
 
 Arrays = dict[str, np.ndarray]
 
@@ -31,8 +31,6 @@ class OneCopy:
     Parameters
     ----------
     sim : Simulation
-    steps : CopiedSteps
-        Its run.
 
     Attributes
     ----------
@@ -40,13 +38,12 @@ class OneCopy:
         Of one copy.
     """
 
-    def __init__(self, sim: Simulation, steps: CopiedSteps) -> None:
-        self.model = steps.model.once
-        self._sim, self._steps = sim, steps
+    def __init__(self, sim: Simulation) -> None:
+        self.model, self._sim = sim.model.once, sim
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what `Simulation.arrays` would be of one copy."""
-        return self._steps.save_once()
+        """Return what `Simulation.arrays` would be of one copy at the start."""
+        return started(self.model, wires_of(self.model))[0].save(self._sim.dtype)
 
     def take_state(self, step: int, arrays: Arrays, unit: float) -> None:
         """Let all copies go on from these."""

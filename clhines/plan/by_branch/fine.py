@@ -223,8 +223,6 @@ class _Shaped:
     ----------
     forest : Forest
         With the branches that are solved: those of `split`, if any.
-    split : transforms.Split or None
-    blocks : packing.Blocks
     shift : bool
         Branches may have to move to deeper levels.
     """

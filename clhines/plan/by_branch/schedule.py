@@ -172,7 +172,6 @@ class BranchVectors:
 
     Attributes
     ----------
-    width : int
     template_start : (num_templates + 1,) int64
         Vectors of template t are ``template_start[t]:template_start[t + 1]``.
     template, rows, even : (num_vectors,) int64
@@ -252,10 +251,8 @@ def branch_vectors(
 
     Parameters
     ----------
-    trees : Trees
     slot_template : (num_slots,) integer, non-decreasing
     slot_tree : (num_slots,) integer
-    width : int
     """
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)

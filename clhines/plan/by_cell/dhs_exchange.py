@@ -181,10 +181,6 @@ class _Groups:
     profiles: list[np.ndarray]
     start: np.ndarray
 
-    def lanes_of(self, group: int) -> np.ndarray:
-        """Return the cells of a group."""
-        return self.cells[group * self.width : (group + 1) * self.width]
-
 
 def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> _Groups:
     """Put `width` cells at a time side by side."""

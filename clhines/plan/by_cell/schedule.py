@@ -77,7 +77,6 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
 
     Parameters
     ----------
-    trees : Trees
     k : int
         Largest number of nodes in a step.
     """

@@ -8,8 +8,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan import layout
 from clhines.plan.by_segment import schedule
-from clhines.plan.by_segment.cut import Cut, cut_trees
-from clhines.plan.by_segment.joined import USUAL_PLACES
+from clhines.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees
 from clhines.plan.by_segment.schedule import NO_LANE
 from clhines.plan.plan import Limits, Options
 

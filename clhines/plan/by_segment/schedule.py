@@ -91,7 +91,6 @@ def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
     most : int
         Most values that a piece may keep in local memory: its nodes, and what `KEPT_VALUES` for
         each inner segment take beyond the nodes of the leaf segments.
-    most_segments : int
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Epochs on CPUs: cells of one shape in the lanes of vectors, blocks of cells per work-item.
 
-`vectors` launches, `groups` puts cells of a shape together, `pivots` are eliminated once. With
-events at exact times: `blocks`, by `plan`; `tiles` are the cells of a block and their places,
-`kinds` what the template takes of a mechanism.
+`groups` puts cells of a shape together, and instances by place; `pivots` are eliminated once.
+Events in whole steps: `vectors`. Events at exact times: `blocks`, by `plan`; `tiles` are the cells
+of a block and their places, `tables` what it looks up, `kinds` what its template takes of a
+mechanism.
 """

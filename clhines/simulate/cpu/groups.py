@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +13,9 @@ from clhines.arrays import offsets, ranges, starts, stretch_of
 from clhines.forest import Forest, Trees
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
-from clhines.simulate.cpu.pivots import class_changes, variable_nodes
+from clhines.simulate.cpu.pivots import class_changes
+from clhines.simulate.kinds.layouts import Columns
+from clhines.simulate.state.arena import NONE, Arena
 
 _WIDEST = 16  # numbers of OpenCL's vectors
 _OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
@@ -39,12 +43,8 @@ class Blocks:
         Node in its shape, and row of the block, by pattern and slot; roots come last, row by row.
     parent : like `order`, int64
         The parent's slot.
-    slot : like `order`, int64
-        The slot of a node, by pattern, row and node.
     first, sizes, constant : (num_patterns,) int64
         First entry in `order`, slots, and how many of them have constant pivots.
-    row_start : (num_rows,) int64
-        Entries of `slot` of the rows before in the block.
     """
 
     cells: np.ndarray
@@ -53,11 +53,9 @@ class Blocks:
     order: np.ndarray
     row: np.ndarray
     parent: np.ndarray
-    slot: np.ndarray
     first: np.ndarray
     sizes: np.ndarray
     constant: np.ndarray
-    row_start: np.ndarray
 
     @property
     def count(self) -> int:
@@ -92,8 +90,8 @@ class SlotNodes:
 
     Attributes
     ----------
-    slot : (num_blocks,) int64
-        First slot of each block.
+    block_place : (num_blocks + 1,) int64
+        First place of each block.
     block : (num_slots,) int64
     node : (num_slots, lanes) int64
         A lane without a cell has those of the first lane: it computes the same and keeps nothing.
@@ -103,13 +101,36 @@ class SlotNodes:
 
     def __init__(self, blocks: Blocks, forest: Forest) -> None:
         sizes = blocks.sizes[blocks.pattern]
-        self.slot, self.block = starts(sizes), np.repeat(np.arange(len(sizes)), sizes)
+        self.block_place = offsets(sizes) * blocks.lanes
+        self.block = np.repeat(np.arange(len(sizes)), sizes)
         at = ranges(blocks.first[blocks.pattern], sizes)
         row = blocks.first_row[self.block] + blocks.row[at]
         self.node = forest.cell_offsets[blocks.own][row] + blocks.order[at][:, None]
         kept = (blocks.cells >= 0)[row]
         self.place = np.empty(forest.num_nodes, np.int64)
         self.place[self.node[kept]] = np.flatnonzero(kept)
+
+    def groups(
+        self,
+        blocks: Blocks,
+        forest: Forest,
+        kind: Kind,
+        most: int,
+        twice: bool = False,
+        several: bool | None = None,
+    ) -> Groups:
+        """Group the instances of a kind; see `make_groups`."""
+        # A lane without a cell computes what the first does, so that consecutive places stay so.
+        cuts = np.searchsorted(kind.node, forest.cell_offsets)
+        row, lane = np.nonzero(blocks.cells < 0)
+        cell = blocks.cells[row, 0]
+        counts = np.diff(cuts)[cell]
+        idle = ranges(cuts[:-1][cell], counts)
+        place = np.append(
+            self.place[kind.node], self.place[kind.node[idle]] + np.repeat(lane, counts)
+        )
+        instance = np.append(np.arange(kind.count), ~idle)
+        return make_groups(instance, place, self.block_place, most, twice, several)
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
@@ -151,10 +172,8 @@ def make_blocks(
 
     Parameters
     ----------
-    forest : Forest
     variable : (num_nodes of all shapes,) bool
         Nodes of `forest.trees` whose pivots change.
-    lanes : int
     classes : (num_nodes of all shapes,) int64, optional
         See `node_classes`; by default all are of one.
     count : int, optional
@@ -181,10 +200,9 @@ def make_blocks(
             known[shapes] = len(found)
             found.append(eliminated(trees, shapes, keys))
         pattern[block] = known[shapes]
-    at, row, parent, slot = (np.concatenate(each) for each in zip(*found, strict=True))
+    at, row, parent = (np.concatenate(each) for each in zip(*found, strict=True))
     sizes = np.array([len(each[0]) for each in found])
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
-    before = starts(trees.sizes[of_row])
     return Blocks(
         cells=cells,
         first_row=first_row,
@@ -192,11 +210,9 @@ def make_blocks(
         order=at - trees.offsets[tree[at]],
         row=row,
         parent=parent,
-        slot=slot,
         first=starts(sizes),
         sizes=sizes,
         constant=np.add.reduceat((~variable[at]).astype(np.int64), starts(sizes)),
-        row_start=before - np.repeat(before[first_row[:-1]], np.diff(first_row)),
     )
 
 
@@ -225,7 +241,7 @@ def eliminated(
     Returns
     -------
     tuple of (slots,) int64
-        Node in `trees`, row, and the parent's slot (-1 of roots), by slot; slot by row and node.
+        Node in `trees`, row, and the parent's slot (-1 of roots), by slot.
     """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
@@ -235,100 +251,116 @@ def eliminated(
     above = trees.parent[at]
     shift = np.repeat(first - starts(sizes), sizes)
     parent = np.where(above < 0, -1, slot[np.maximum(above - shift, 0)])
-    return at[order], row[order], parent[order], slot
+    return at[order], row[order], parent[order]
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
-    """The instances of a kind by block, in groups of as many as a vector has lanes.
+class Groups(Columns):
+    """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
 
     Attributes
     ----------
-    ends : (num_blocks + 1,) int64
-        First group of each block.
-    member : (num_groups, width) int64
+    member : (groups, width) int64
         Instance, or ``~instance`` of another one of the block where a lane has none: it computes
         with the same numbers, and nothing of it is kept.
-    place : (num_groups, width) int64
-        ``slot * lanes + lane`` in the block, ascending.
-    run : (num_groups,) int64
-        The first place of those that are consecutive, else -1.
+    place : (groups, width) int64
+        Ascending.
+    first : (blocks + 1,) int64
+        First group of each block.
     """
 
-    ends: np.ndarray
+    by_node: ClassVar[bool] = False
     member: np.ndarray
     place: np.ndarray
-    run: np.ndarray
+    first: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """Instances of a group."""
+        return self.member.shape[1]
+
+    @property
+    def source(self) -> np.ndarray:
+        """(groups, width) int64: instances whose numbers lanes have."""
+        return np.where(self.member < 0, ~self.member, self.member)
+
+    @property
+    def side_by_side(self) -> np.ndarray:
+        """(groups,) bool: whether places follow each other."""
+        return (np.diff(self.place, axis=1) == 1).all(axis=1)
+
+    @cached_property
+    def position(self) -> np.ndarray:
+        """(count,) int64: of each instance ``group * width + lane``."""
+        member = self.member.reshape(-1)
+        kept = np.flatnonzero(member >= 0)
+        found = np.empty(self.count, np.int64)
+        found[member[kept]] = kept
+        return found
+
+    def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
+        """Where instances have their values in one of so many columns."""
+        group, lane = np.divmod(self.position[instance], self.width)
+        return (group * columns + column) * self.width + lane
+
+    def put(
+        self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
+    ) -> None:
+        """Add a region to an arena: some numbers, then the lines of a group, one after another."""
+        source = self.source
+        lines = np.stack([v[source] for v in values], axis=1) if values else NONE
+        mem.add(name, np.concatenate([before, lines.reshape(-1)]))
 
 
 def make_groups(
-    forest: Forest,
-    blocks: Blocks,
-    kind: Kind,
+    instance: np.ndarray,
+    place: np.ndarray,
+    block_place: np.ndarray,
     most: int,
-    several: bool | None = None,
     twice: bool = False,
+    several: bool | None = None,
 ) -> Groups:
-    """Group the instances of a kind, in each block by place.
+    """Group the instances of a kind by their places.
 
     Parameters
     ----------
-    forest : Forest
-    blocks : Blocks
-    kind : Kind
-    most : int
-        Instances of a group at most; fewer where that makes hardly more groups.
+    instance : (e,) int64
+        Or ``~instance``, see `Groups.member`; at equal places ascending.
+    place : (e,) int64
+    block_place : (blocks + 1,) int64
+        First place of each block.
+    most, twice
+        As of `choose_width`.
     several : bool, optional
         Whether a group is of several instances, where that is decided.
-    twice : bool
-        Whether a group may have twice as many, see `choose_width`.
     """
-    lanes, num_blocks = blocks.lanes, blocks.count
-    # A lane without a cell computes what the first does, so that consecutive places stay so.
-    own, cell = blocks.cells >= 0, blocks.own.reshape(-1)
-    cuts = np.searchsorted(kind.node, forest.cell_offsets)
-    counts = np.diff(cuts)[cell]
-    member = ranges(cuts[:-1][cell], counts)
-    lane = np.repeat(np.arange(len(cell)), counts)  # of all rows
-    row, cell = lane // lanes, cell[lane]
-    block = stretch_of(blocks.first_row, row)
-    within = kind.node[member] - forest.cell_offsets[cell]
-    slot = blocks.slot[blocks.first[blocks.pattern[block]] + blocks.row_start[row] + within]
-    place = slot * lanes + lane % lanes
-    order = np.lexsort((member, place, block))
-    of_block = np.bincount(block, minlength=num_blocks)
-    width = choose_width(of_block, most, twice)
+    order = np.argsort(place, kind="stable")
+    counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
+    width = choose_width(counts, most, twice)
     if several is not None:
         width = max(2, width) if several else 1
-    groups = -(-of_block // width)
-    ends = offsets(groups)
-    rank = np.arange(len(order)) - np.repeat(starts(of_block), of_block)
+    groups = -(-counts // width)
+    block = np.repeat(np.arange(len(counts)), groups * width)
+    within = ranges(np.zeros_like(counts), groups * width)
     # The last group of a block is filled up with its last instance.
-    last = np.repeat(np.cumsum(of_block) - 1, groups * width - of_block)
-    at = np.repeat(ends[:-1] * width, of_block) + rank
-    source = np.empty(int(ends[-1]) * width, np.int64)
-    filled = np.zeros(len(source), bool)
-    source[at], filled[at] = order, own.reshape(-1)[lane[order]]
-    spare = np.ones(len(source), bool)
-    spare[at] = False
-    source[spare] = order[last]
-    shape = -1, width
-    place = place[source].reshape(shape)
-    run = np.where((np.diff(place, axis=1) == 1).all(axis=1), place[:, 0], -1)
-    member = member[source]
-    return Groups(ends, np.where(filled, member, ~member).reshape(shape), place, run)
+    at = order[starts(counts)[block] + np.minimum(within, counts[block] - 1)]
+    member, shape = instance[at], (-1, width)
+    member = np.where((within >= counts[block]) & (member >= 0), ~member, member)
+    num = int((instance >= 0).sum())
+    return Groups(num, member.reshape(shape), place[at].reshape(shape), offsets(groups))
 
 
 def in_groups(
-    model: Model, lanes: int, most: int, count: int | None = None
+    model: Model, variable: np.ndarray, lanes: int, most: int, count: int | None = None
 ) -> dict[Mechanism, bool]:
     """For each kind, whether several instances are advanced at a time; see `choose_width`.
 
     Scalar code calls the device's exp, vector code that of `mechanisms.emit.exponentials`. Parts
     of a network must choose as the whole network would, or results differ in the last bits.
+    `variable` are its `variable_nodes`.
     """
     forest = model.forest
-    blocks = make_blocks(forest, variable_nodes(model), lanes, count=count)
+    blocks = make_blocks(forest, variable, lanes, count=count)
     counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets)) for k in model.kinds]
     each = [np.add.reduceat(c[blocks.own].sum(axis=1), blocks.first_row[:-1]) for c in counts]
     return {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.simulate.cpu.tiles import Groups
+from clhines.simulate.cpu.groups import Groups
 from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, result_of
 
 
@@ -131,12 +131,10 @@ class GroupedKind(KindBlocks):
 
         Parameters
         ----------
-        block : str
         values : dict
             As of `call`.
         always : tuple of str
             Ions whose currents are added up in every step.
-        indent : int
         """
         space = " " * indent
         before, given, after = [], [], []

@@ -134,8 +134,6 @@ def blocks_of(
 
     Parameters
     ----------
-    model : Model
-    wires : Wires
     work : (cells,) float64, ns
     count : int
         Number of blocks.

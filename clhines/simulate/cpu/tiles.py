@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from clhines.arrays import offsets, starts, stretch_of
+from clhines.arrays import offsets, starts
 from clhines.forest import Forest
 from clhines.model.model import Kind, Model
-from clhines.simulate.cpu.groups import TOGETHER, choose_width, eliminated
+from clhines.simulate.cpu.groups import TOGETHER, Groups, eliminated, make_groups
 from clhines.simulate.cpu.pivots import class_changes, node_classes
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
@@ -71,7 +70,7 @@ def make_tiles(model: Model, blocks: Blocks, widest: int) -> Tiles:
         cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
         for width, rows in _rows(forest, cells, widest):
             shapes = forest.shape_of_cell[rows[:, 0]].tolist()
-            at, row, parent, _ = eliminated(trees, shapes, keys)
+            at, row, parent = eliminated(trees, shapes, keys)
             within = at - trees.offsets[shapes][row]
             nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
             parents.append(parent)
@@ -108,70 +107,6 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
             yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
 
 
-@dataclass(frozen=True, eq=False)
-class Groups(Columns):
-    """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
-
-    Attributes
-    ----------
-    width : int
-    position : (count,) int64
-        Of each instance: ``group * width + lane``.
-    source : (groups, width) int64
-        Instances; the last group of a block is filled up with its last one.
-    kept : (groups, width) bool
-        Whether a lane has an instance of its own.
-    first : (blocks + 1,) int64
-        First group of each block.
-    """
-
-    by_node: ClassVar[bool] = False
-    width: int
-    position: np.ndarray
-    source: np.ndarray
-    kept: np.ndarray
-    first: np.ndarray
-
-    def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of so many columns."""
-        group, lane = np.divmod(self.position[instance], self.width)
-        return (group * columns + column) * self.width + lane
-
-    def filled(self, values: list[np.ndarray]) -> np.ndarray:  # type: ignore[override]
-        """Return what arenas have of columns: lines of a group, one after another."""
-        if not values:
-            return np.zeros(0)
-        return np.stack([v[self.source] for v in values], axis=1).reshape(-1)
-
-
-def make_groups(place: np.ndarray, tiles: Tiles, most: int, twice: bool) -> Groups:
-    """Group instances by their places.
-
-    Parameters
-    ----------
-    place : (count,) int64
-    tiles : Tiles
-    most, twice
-        As of `choose_width`.
-    """
-    num_blocks = len(tiles.block_place) - 1
-    order = np.argsort(place, kind="stable")
-    of_block = np.bincount(stretch_of(tiles.block_place, place), minlength=num_blocks)
-    width = max(2, choose_width(of_block, most, twice))
-    groups = -(-of_block // width)
-    first = offsets(groups)
-    position = np.empty(len(place), np.int64)
-    within = np.arange(len(place)) - np.repeat(starts(of_block), of_block)
-    position[order] = np.repeat(first[:-1] * width, of_block) + within
-    spare = groups * width - of_block
-    source = np.full(int(first[-1]) * width, -1)
-    source[position] = np.arange(len(place))
-    kept = source >= 0
-    source[~kept] = np.repeat(order[np.cumsum(of_block) - 1], spare)
-    shape = -1, width
-    return Groups(len(place), width, position, source.reshape(shape), kept.reshape(shape), first)
-
-
 class BlockLayout(Layout):
     """Where the arenas of blocks of cells have what belongs to nodes and instances: by place."""
 
@@ -180,7 +115,9 @@ class BlockLayout(Layout):
         self.tiles, self._place = tiles, np.empty(len(tiles.node), np.int64)
         self._place[tiles.node] = np.arange(len(tiles.node))
         self.groups: dict[int, Groups] = {
-            k: make_groups(self._place[kind.node], tiles, most, twice)
+            k: make_groups(
+                np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
+            )
             for k, kind in enumerate(model.kinds)
             if not is_artificial(kind)
         }

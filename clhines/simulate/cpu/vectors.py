@@ -9,27 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 
 from clhines.arrays import starts
 from clhines.device import devices, program
-from clhines.device.arrays import within_reach
+from clhines.device.arrays import to_device, within_reach
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.model.model import Kind
+from clhines.model.model import Kind, Model
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.methods import check_width
-from clhines.plan.plan import real_name
+from clhines.plan.plan import Limits, real_name
 from clhines.simulate.cpu.groups import (
+    Blocks,
+    Groups,
     SlotNodes,
     choose_count,
     choose_lanes,
     in_groups,
     make_blocks,
-    make_groups,
     takes_twice,
 )
 from clhines.simulate.cpu.pivots import (
@@ -38,10 +42,11 @@ from clhines.simulate.cpu.pivots import (
     nodes_in_part,
     variable_nodes,
 )
-from clhines.simulate.engines.cells_run import CellsRun
+from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
 from clhines.simulate.records.sampling import REST, TABLES, Sample, arguments
+from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
 
 _RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
@@ -102,150 +107,233 @@ class CellEpochSpec(TemplateSpec):
         return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
 
 
-def make(job: Job) -> CellEpochs:
-    """Make a run of epochs; see `Job`."""
+def make(job: Job, lanes: int | None = None) -> CellsRun:
+    """Make a run of epochs, with `lanes` as of `plan_vectors`; see `Job`."""
     job.check("epochs")
-    return CellEpochs.of(job)
+    return CellsRun.of(job, partial(CellEpochs, lanes=lanes))
 
 
-class CellEpochs(CellsRun):
-    """Advance a model in epochs on a CPU, `lanes` cells in a vector: by default as shapes allow."""
+@dataclass(frozen=True, eq=False)
+class VectorPlan:
+    """Which cells share vectors and blocks, and which instances groups.
 
-    def __init__(self, *given: Any, lanes: int | None = None) -> None:
-        super().__init__(*given)
-        model, real, size = self.model, real_name(self.dtype), self.dtype.itemsize
-        device, limits, chosen = self.queue.device, self.limits, lanes
-        check_width(lanes, "lanes", real, limits)
-        widest = min(_LANES_BYTES, limits.trusted_bytes) // size
-        lanes = chosen or choose_lanes(model.forest, widest, limits.compute_units)
-        split, network = self.decisions.split, self.decisions.network
-        whole = network if split else model
-        own = nodes_in_part(model, network) if split else slice(None)
-        of_all = variable_nodes(whole)
-        variable, classes = of_all[own], node_classes(whole)[own]
-        count = choose_count(model.forest, limits.compute_units, lanes, widest, of_all)
-        self.blocks = make_blocks(model.forest, variable, lanes, classes, count)
-        most = limits.vector_bytes // size
-        several = dict[Mechanism, bool]()
-        if split:
-            units = devices.limits(devices.whole_device(device)).compute_units
-            lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
-            count = choose_count(network.forest, units, lanes_of_all, widest, of_all)
-            several = in_groups(network, lanes_of_all, most, count)
-        twice = takes_twice(most, size)
-        self.groups = [
-            make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism), twice)
-            for k in model.kinds
-        ]
-        kinds = tuple(
-            grouped_kind_spec(kind, real, groups.member.shape[1])
-            for kind, groups in zip(model.kinds, self.groups, strict=True)
-        )
-        noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
-        flat = lanes == 1 and most > 1
-        window = self.blocks.largest if flat else self.blocks.window
-        self._spec = CellEpochSpec(
-            real, lanes, kinds, model.secondorder, noise, window, detects=model.num_extra > 0,
-            flat=most if flat else 0,
-        )  # fmt: skip
-        self.nodes = SlotNodes(self.blocks, model.forest)
-        self.pivots = ConstantPivots(model, self.nodes.node, variable, self.queue, self.dtype)
-        self._parameters = list[tuple[cla.Array, cla.Array]]()
+    Attributes
+    ----------
+    variable : (num_nodes of all shapes,) bool
+        Nodes whose pivots change.
+    groups : list of Groups
+        Of each kind.
+    spec : CellEpochSpec
+        Of the kernel where no states or currents are recorded.
+    """
+
+    blocks: Blocks
+    nodes: SlotNodes
+    variable: np.ndarray
+    groups: list[Groups]
+    spec: CellEpochSpec
+
+
+def plan_vectors(
+    model: Model,
+    decisions: Decisions,
+    device: cl.Device,
+    limits: Limits,
+    dtype: np.dtype,
+    lanes: int | None = None,
+) -> VectorPlan:
+    """Plan epochs on a device, with `lanes` cells in a vector, by default as shapes allow.
+
+    `model` may be a rank's share of a network, whose `decisions` then hold.
+    """
+    real, size, chosen = real_name(dtype), dtype.itemsize, lanes
+    check_width(lanes, "lanes", real, limits)
+    widest, most = min(_LANES_BYTES, limits.trusted_bytes) // size, limits.vector_bytes // size
+    lanes = chosen or choose_lanes(model.forest, widest, limits.compute_units)
+    whole = decisions.network if decisions.split else model
+    of_all, classes = variable_nodes(whole), node_classes(whole)
+    own = nodes_in_part(model, whole) if decisions.split else slice(None)
+    variable = of_all[own]
+    count = choose_count(model.forest, limits.compute_units, lanes, widest, of_all)
+    blocks = make_blocks(model.forest, variable, lanes, classes[own], count)
+    several = dict[Mechanism, bool]()
+    if decisions.split:
+        units = devices.limits(devices.whole_device(device)).compute_units
+        lanes_of_all = chosen or choose_lanes(whole.forest, widest, units)
+        count = choose_count(whole.forest, units, lanes_of_all, widest, of_all)
+        several = in_groups(whole, of_all, lanes_of_all, most, count)
+    nodes, twice = SlotNodes(blocks, model.forest), takes_twice(most, size)
+    groups = [
+        nodes.groups(blocks, model.forest, k, most, twice, several.get(k.mechanism))
+        for k in model.kinds
+    ]
+    kinds = tuple(
+        grouped_kind_spec(k, real, g.width) for k, g in zip(model.kinds, groups, strict=True)
+    )
+    noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
+    flat = most if lanes == 1 and most > 1 else 0
+    window = blocks.largest if flat else blocks.window
+    spec = CellEpochSpec(
+        real, lanes, kinds, model.secondorder, noise, window, detects=model.num_extra > 0, flat=flat
+    )
+    return VectorPlan(blocks, nodes, variable, groups, spec)
+
+
+class CellEpochs(Cells):
+    """Epochs of cells in vectors, `lanes` as of `plan_vectors`; each block has a work-item."""
+
+    def __init__(self, run: CellsRun, lanes: int | None = None) -> None:
+        model, queue, dtype = run.model, run.queue, run.dtype
+        decided = run.decisions, queue.device, run.limits
+        self.plan = plan = plan_vectors(model, *decided, dtype, lanes)
+        self._run, self._spec = run, plan.spec
+        self.pivots = ConstantPivots(model, plan.nodes.node, plan.variable, queue, dtype)
+        self._parameters = list[tuple[cla.Array, cla.Array]]()  # of all instances, and of each
         self._v = self._by_node(model.v_init)
-        self._table, none = self._block_table(), self._put(np.zeros(1, np.int32))
+        self._table, none = self._block_table(), self._put(np.zeros(1))
         self._recorded: list[program.Argument]
-        self._recorded = [self._put(self._table), np.int32(0), none, none, self.record_v]
-        self._given = {**self._arguments(), **dict(zip(_RECORDS, self._recorded, strict=True))}
+        self._recorded = [self._put(self._table), np.int32(0), none, none, none]
+        recorded = dict(zip(_RECORDS, self._recorded, strict=True))
+        self._given = {**self._of_nodes(), **self._of_events(), **recorded}
         for k, kind in enumerate(model.kinds):
             self._given |= {f"{name}_{k}": a for name, a in self._of_kind(k, kind).items()}
         self._kernel = self._bound([])
 
+    # -- device --------------------------------------------------------------------------------
+
     def _block_table(self) -> np.ndarray:
         """(num_blocks, ...) int32: what each block has, in columns; of kinds, their groups."""
-        blocks, slot, pattern = self.blocks, self.nodes.slot, self.blocks.pattern
+        blocks, pattern = self.plan.blocks, self.plan.blocks.pattern
+        slot = self.plan.nodes.block_place[:-1] // blocks.lanes
         sizes, constant = blocks.sizes[pattern], blocks.constant[pattern]
         variable, none = starts((sizes - constant).astype(np.int64)), np.zeros_like(slot)
         columns = [slot, sizes, constant, blocks.first[pattern], variable, none, none]
         columns += [blocks.first_row[:-1], np.diff(blocks.first_row)]
-        columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
+        columns += [c for g in self.plan.groups for c in (g.first[:-1], g.first[1:])]
         return np.stack(columns, axis=1).astype(np.int32)
 
-    def _arguments(self) -> dict[str, program.Argument]:
-        """Put all numbers of nodes and cells into blocks on the device."""
-        model, blocks, grid, num = self.model, self.blocks, self.grid, np.int32
-        real, put, by_node = self.dtype.type, self._put, self._by_node
+    def _of_nodes(self) -> dict[str, program.Argument]:
+        """Put all numbers of nodes into blocks on the device."""
+        run, model, blocks, by_node = self._run, self._run.model, self.plan.blocks, self._by_node
         constant_g, constant_b, base_d, inverse = self.pivots.arrays
         window = max(1, blocks.count * self._spec.window * blocks.lanes)
-        spikes = self.spikes
         return {
-            "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
-            "parents": put(blocks.parent.astype(num)),
+            "parents": self._put(blocks.parent),
             "constant_gs": constant_g, "constant_bs": constant_b, "inverses": inverse,
             "vs": self._v, "bs": by_node(np.zeros(model.forest.num_nodes)),
-            "xs": cla.zeros(self.queue, window, real), "us": by_node(model.u),
+            "xs": cla.zeros(run.queue, window, run.dtype), "us": by_node(model.u),
             "base_ds": base_d, "ds": base_d.copy(), "fs": cla.zeros_like(base_d),
-            "cells": put(blocks.cells.astype(num)), "threshold": put(model.threshold.astype(real)),
-            "failed": self.failed, "capacity": num(self.max_spikes),
+        }  # fmt: skip
+
+    def _of_events(self) -> dict[str, program.Argument]:
+        """Return arguments of time, cells and events."""
+        run, model, num, real = self._run, self._run.model, np.int32, self._run.dtype.type
+        spikes, grid = run.grid.spikes, run.grid
+        return {
+            "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
+            "cells": self._put(self.plan.blocks.cells),
+            "threshold": self._put(model.threshold, real),
+            "failed": run.failed, "capacity": num(run.max_spikes),
             "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
             "num_targets": num(model.num_targets), "slots": num(grid.slots),
             "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
-            "incoming": grid.incoming, **dict(zip(_DETECTORS, self.detectors, strict=False)),
+            "incoming": grid.incoming, **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
         }  # fmt: skip
 
     def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
         """Put a kind into groups on the device; names are without the kind's number."""
-        dtype, put, groups, num = self.dtype, self._put, self.groups[k], np.int32
+        dtype, put, groups, num = self._run.dtype, self._put, self.plan.groups[k], np.int32
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
-        instance = np.where(groups.member < 0, ~groups.member, groups.member)
+        instance = groups.source
         given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
             np.zeros(instance.shape)
         ]
-        ones = within_reach(self.queue, (len(single),), dtype)
-        ones.set(np.array(single, dtype), self.queue)
-        others = put(np.stack(given, axis=1).astype(dtype))
+        ones = within_reach(self._run.queue, (len(single),), dtype)
+        ones.set(np.array(single, dtype), self._run.queue)
+        others = put(np.stack(given, axis=1), dtype)
         self._parameters.append((ones, others))
         length = max(1, len(kind.mechanism.states)) * instance.size
+        first = self.plan.nodes.block_place[:-1].repeat(np.diff(groups.first))
+        place = groups.place - first[:, None]
         return {
             "count": num(kind.count), "target": num(kind.first_target),
-            "number": num(kind.first_instance), "member": put(groups.member.astype(num)),
-            "place": put(groups.place.astype(num)), "run": put(groups.run.astype(num)),
+            "number": num(kind.first_instance), "member": put(groups.member),
+            "place": put(place),
+            "run": put(np.where(groups.side_by_side, place[:, 0], -1)),
             "parameters": ones, "given": others,
-            "factor": put(kind.factor[instance].astype(dtype)), "states": self.states[k],
-            "held": cla.zeros(self.queue, length, dtype),
+            "factor": put(kind.factor[instance], dtype),
+            "states": self._run.states.of_kinds[k],
+            "held": cla.zeros(self._run.queue, length, dtype),
         }  # fmt: skip
+
+    def _put(self, a: np.ndarray, dtype: DTypeLike = np.int32) -> cla.Array:
+        return to_device(self._run.queue, a, dtype)
+
+    def _by_node(self, a: np.ndarray) -> cla.Array:
+        """(n,) values of nodes on the device, by slot and lane."""
+        return self._put(a[self.plan.nodes.node], self._run.dtype)
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
         """Return the kernel with its arguments, of which `advance` changes some."""
         self._spec = spec = replace(self._spec, samples=bool(samples))
         more = dict(zip((p.name for p in spec.of_samples), samples, strict=True))
-        built = program.build(self.queue.context, spec)
+        built = program.build(self._run.queue.context, spec)
         return program.bind(built, spec, "epoch", {**self._given, **more}, _CHANGES)
 
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self.queue, np.ascontiguousarray(a.reshape(-1)))
+    # -- records -------------------------------------------------------------------------------
 
-    def _by_node(self, a: np.ndarray) -> cla.Array:
-        """(n,) values of nodes on the device, by slot and lane."""
-        return self._put(a[self.nodes.node].astype(self.dtype))
+    def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
+        """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
+        model, at = self._run.model, self.plan.nodes
+        column = np.append(np.arange(len(nodes)), ~np.arange(model.num_extra))
+        nodes = np.append(nodes, model.sources.detector_node[len(model.soma) :])
+        place = at.place[nodes]
+        block = at.block[place // self.plan.blocks.lanes]
+        order = np.argsort(block, kind="stable")
+        counts = np.bincount(block, minlength=len(self._table))
+        self._table[:, 6] = np.cumsum(counts)
+        self._table[:, 5] = self._table[:, 6] - counts
+        slot = place - at.block_place[block]
+        lists = self._put(slot[order]), self._put(column[order])
+        self._recorded = [self._put(self._table), np.int32(rows.shape[1]), *lists, rows]
+
+    def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
+        """Record states and currents from now on; see `Sampling`."""
+        if samples or self._spec.samples:
+            sizes = [len(groups.member) for groups in self.plan.groups]
+            given = (self._run.queue, samples, sizes, self._by_group, rows)
+            self._kernel = self._bound(arguments(*given) if samples else [])
+
+    def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Group and lane of instances of a kind."""
+        groups = self.plan.groups[k]
+        return np.divmod(groups.position[instance], groups.width)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def launch(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        self._kernel.change(np.int32(first), np.int32(count), np.int32(row), *self._recorded)
+        self._kernel.launch(self._run.queue, len(self._table), 1)
+
+    # -- values --------------------------------------------------------------------------------
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are."""
-        kind, groups = self.model.kinds[k], self.groups[k]
+        kind, groups = self._run.model.kinds[k], self.plan.groups[k]
         single, index = place_of(kind, name)
         ones, given = self._parameters[k]
         if single:
             return [Storage(ones, index)]
-        width = groups.member.shape[1]
         number = sum(np.ndim(v) > 0 for v in kind.parameters.values())
 
         def places() -> tuple[np.ndarray, np.ndarray]:
-            first = np.arange(len(groups.member)) * (number * width)
-            member = groups.member.reshape(-1)
-            at = (first[:, None] + np.arange(width)).reshape(-1)
-            return at, np.where(member < 0, ~member, member)
+            first = np.arange(len(groups.member)) * (number * groups.width)
+            at = (first[:, None] + np.arange(groups.width)).reshape(-1)
+            return at, groups.source.reshape(-1)
 
-        return [Storage(given, index * width, k, places)]
+        return [Storage(given, index * groups.width, k, places)]
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`; whether it can."""
@@ -256,48 +344,11 @@ class CellEpochs(CellsRun):
         """Arrays on the device that `set_voltages` sets."""
         return [self._v]
 
-    def set_records(self, nodes: np.ndarray) -> None:
-        """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
-        lanes = self.blocks.lanes
-        column = np.append(np.arange(len(nodes)), ~np.arange(self.model.num_extra))
-        nodes = np.append(nodes, self.model.sources.detector_node[len(self.model.soma) :])
-        place = self.nodes.place[nodes]
-        block = self.nodes.block[place // lanes]
-        order = np.argsort(block, kind="stable")
-        counts = np.bincount(block, minlength=len(self._table))
-        self._table[:, 6] = np.cumsum(counts)
-        self._table[:, 5] = self._table[:, 6] - counts
-        slot = place - self.nodes.slot[block] * lanes
-        given = [slot[order], column[order]] if len(nodes) else [np.zeros(1), np.zeros(1)]
-        lists = [self._put(a.astype(np.int32)) for a in given]
-        width = np.int32(self.record_v.shape[1])
-        self._recorded = [self._put(self._table), width, *lists, self.record_v]
-
-    def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
-        """Record states and currents from now on; see `Sampling`."""
-        if samples or self._spec.samples:
-            sizes = [len(groups.member) for groups in self.groups]
-            given = (self.queue, samples, sizes, self._by_group, sampled)
-            self._kernel = self._bound(arguments(*given) if samples else [])
-
-    def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Group and lane of instances of a kind."""
-        member = self.groups[k].member
-        at = np.empty(self.model.kinds[k].count, np.int64)
-        own = np.flatnonzero(member.reshape(-1) >= 0)
-        at[member.reshape(-1)[own]] = own
-        return np.divmod(at[instance], member.shape[1])
-
-    def launch(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self._kernel.change(np.int32(first), np.int32(count), np.int32(row), *self._recorded)
-        self._kernel.launch(self.queue, len(self._table), 1)
-
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""
-        return self._v.get(self.queue)[self.nodes.place]
+        return self._v.get(self._run.queue)[self.plan.nodes.place]
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) mV in natural order."""
-        values = np.asarray(v)[self.nodes.node].astype(self.dtype)
-        self._v.set(values.reshape(-1), self.queue)
+        values = np.asarray(v)[self.plan.nodes.node].astype(self._run.dtype)
+        self._v.set(values.reshape(-1), self._run.queue)

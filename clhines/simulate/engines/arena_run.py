@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from clhines.simulate.kinds.layouts import (
     at_parameter,
     check_room_for_events,
     locations,
-    one_of,
     owner_of,
     read_back,
     spec_of,
@@ -37,6 +36,7 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
+from clhines.simulate.state.copies import chunk_of_all, whole, with_wires
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
 
@@ -101,65 +101,96 @@ class StepTimes:
         self._counted = (*now[:2], now[2] + count)
 
 
-class ArenaRun(DeviceRun):
-    """Advance a model whose variables are in arenas; see `kinds.layouts`.
-
-    The start is worked out on the host, where INITIAL blocks run.
+class EventList:
+    """Events that kernels find, in a list on a device, and those of the start.
 
     Parameters
     ----------
-    model : Model
     queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    max_spikes : int, optional
-        Events that one chunk may have.
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a rank's share of it.
+    capacity : int
+        Events of a chunk.
+    instant : float64 or float32
 
     Attributes
     ----------
-    instant : float64 or float32
-        Of times: float64, but in networks with events in whole steps where the device has none.
+    early : Chunk or None
+        Events of the start, until they are told of.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, capacity: int, instant: np.dtype) -> None:
+        self.capacity, self._queue, self._seen = capacity, queue, 0
+        self.count = within_reach(queue, (1,), np.dtype(np.int32))
+        self._source = cla.zeros(queue, capacity, np.int32)
+        self._time = cla.zeros(queue, capacity, instant)
+        self.early: Chunk | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of kernels, by name."""
+        return {
+            "capacity": np.int32(self.capacity), "spike_count": self.count,
+            "spike_source": self._source, "spike_time": self._time,
+        }  # fmt: skip
+
+    def empty(self) -> None:
+        """Enqueue that there are none."""
+        set_zero(self.count, self._queue)
+        self._seen = 0
+
+    def to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of some events, and of those of the start."""
+        source, t = np.zeros(0, np.int64), np.zeros(0)
+        if end > begin:
+            own, t = (a[begin:end].get(self._queue) for a in (self._source, self._time))
+            source, t = own.astype(np.int64), t.astype(np.float64)
+        early, self.early = self.early, None
+        if early is None:
+            return source, t
+        return np.append(early.spike_cell, source), np.append(early.spike_time, t)
+
+    def new(self) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of the events found since the last call."""
+        begin, end = self._seen, min(int(values_of(self.count, self._queue)[0]), self.capacity)
+        self._seen = end
+        return self.to(end, begin)
+
+
+class ArenaKernels(ABC):
+    """The kernels of an `ArenaRun`, and the places that nodes have for them.
+
+    Parameters
+    ----------
+    run : ArenaRun
+        Which these are a part of.
+
+    Attributes
+    ----------
+    restarts : bool
+        Whether they take other values of parameters.
     in_vectors : bool
         Whether several instances advance at once.
+    in_place : bool
+        Whether parameters may change where they lie.
     layout : Layout
-        Where the arenas have what belongs to nodes and instances; engines may set another one.
+        Where the arenas have what belongs to nodes and instances.
     place : (n,) int64
         Of each node among the voltages on the device; nodes of other ranks follow.
     v : list of (places,) real
         Voltages, mV: those at the begin of the next step first.
     """
 
-    in_vectors, in_place = False, True
+    restarts, in_vectors, in_place = True, False, True
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
 
-    def __init__(
-        self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
-        max_spikes: int | None = None,
-        decisions: Decisions | None = None,
-    ) -> None:
-        double = devices.has_fp64(queue.device)
-        if not double and model.has_times:
-            raise InputError(
-                f"{devices.label(queue.device)} has no float64, in which exact times of events are "
-                "kept; expected another device"
-            )
-        super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
-        self.max_steps = MOST_STEPS
-        self.instant = np.dtype(np.float64 if double else np.float32)
-        self.wires, self.times = wires_of(model), StepTimes(queue, model.dt, self.instant)
-        sizes = (self.max_spikes, np.int32), (self.max_spikes, self.instant)
-        count = within_reach(queue, (1,), np.dtype(np.int32))
-        self.events = [count, *(cla.zeros(queue, *size) for size in sizes)]
-        self.wanted: Wanted = tuple(() for _ in model.kinds)
-        self._start(model, Reference(one_of(model), decisions=decisions))
+    def __init__(self, run: ArenaRun) -> None:
+        self.run, self.queue, self.dtype = run, run.queue, run.dtype
 
-    # -- what engines say ----------------------------------------------------------------------
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.run.model
 
     @abstractmethod
     def put_matrix(self) -> None:
@@ -177,28 +208,94 @@ class ArenaRun(DeviceRun):
     def bind(self) -> None:
         """Bind the arguments of all kernels."""
 
+    @abstractmethod
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Append events of other ranks, where the kernels are for a part of a network."""
+        raise NotImplementedError
+
+
+class ArenaRun(DeviceRun):
+    """Advance a model whose variables are in arenas; see `kinds.layouts`.
+
+    The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
+    alike are put on the device when they are needed: until then they are of one copy, and a state
+    of one may be loaded.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    kernels : callable
+        Returns the `ArenaKernels` of this run.
+    max_spikes : int, optional
+        Events that one chunk may have.
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a rank's share of it.
+    family : str
+        Of the kernels; see `clhines.device.trust`.
+
+    Attributes
+    ----------
+    instant : float64 or float32
+        Of times: float64, but in networks with events in whole steps where the device has none.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        kernels: Callable[[ArenaRun], ArenaKernels],
+        max_spikes: int | None = None,
+        decisions: Decisions | None = None,
+        family: str = "steps",
+    ) -> None:
+        double = devices.has_fp64(queue.device)
+        if not double and model.has_times:
+            raise InputError(
+                f"{devices.label(queue.device)} has no float64, in which exact times of events are "
+                "kept; expected another device"
+            )
+        self.family = family
+        super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
+        self.max_steps = MOST_STEPS
+        self.instant = np.dtype(np.float64 if double else np.float32)
+        self.wires, self.times = wires_of(model), StepTimes(queue, model.dt, self.instant)
+        self.events = EventList(queue, self.max_spikes, self.instant)
+        self.wanted: Wanted = tuple(() for _ in model.kinds)
+        self.kernels = kernels(self)
+        self._start(model, Reference(model.once, decisions=decisions))
+
+    @property
+    def in_place(self) -> bool:
+        """Whether parameters change where they lie; those of copies do not."""
+        return self.kernels.in_place and self.model.copies == 1
+
     # -- the start -----------------------------------------------------------------------------
 
     def restart(self, model: Model) -> bool:
         """Go to the start of the model with other parameters or `v_init`."""
-        if type(model) is not type(self.model):
+        if not self.kernels.restarts or max(model.copies, self.model.copies) > 1:
             return False
         self._start(model, Reference(model, self.wires, self.wanted, self._decisions))
         return True
 
     def _start(self, model: Model, host: Reference) -> None:
-        """Go to the start of a model; `host` is there, with it or one of its copies."""
+        """Go to the start of a model; `host` is there, with one of its copies."""
         self.model, self.host = model, host
-        self.taken, self._seen = False, 0
+        self.taken = False
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = self._grid_of(model) if model.has_sums else None
-        self.layout = Layout(model)
-        self.put_matrix()
+        self.kernels.put_matrix()
         self.failed = within_reach(self.queue, (model.forest.num_cells,), np.dtype(np.int32))
         self._forget_records()
         self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
-        self.recorded_at = self._recorder.begin(0, [], nothing, self.layout.count)
-        self.early: Chunk | None = host.end()
+        self.recorded_at = self._recorder.begin(0, [], nothing, self.kernels.layout.count)
+        self.events.early = chunk_of_all(host.end(), model)
         self.build(host.variables)
 
     def storage(self, k: int, name: str) -> list[Storage]:
@@ -212,7 +309,7 @@ class ArenaRun(DeviceRun):
             return [Storage(self.mem, first + names.index(name))]
 
         def places() -> tuple[np.ndarray, np.ndarray]:
-            return at_parameter(self.variables, self.layout, k, name, every), every
+            return at_parameter(self.variables, self.kernels.layout, k, name, every), every
 
         return [Storage(self.mem, first, (k, name), places)]
 
@@ -229,41 +326,53 @@ class ArenaRun(DeviceRun):
         return Grid(model, self.queue, self.decisions, spikes)
 
     def build(self, variables: Variables) -> None:
-        """Build the kernels, and put all variables on the device."""
+        """Go on from variables, of one copy or of all."""
+        self._waiting: Variables | None = variables
+        if self.model.copies == 1:
+            self.ready()
+
+    def ready(self) -> None:
+        """Build the kernels, and put all variables on the device, if they are not there yet."""
+        variables = self._waiting
+        if variables is None:
+            return
+        if self.model.copies > 1 and variables.model is not self.model:
+            variables = with_wires(variables, self.model, self.wires)
         self.variables = variables
+        copies = self.model.copies if variables.once is not self.model else 1
+        self.failed.set(np.tile(variables.failed, copies).astype(np.int32), self.queue)
         if self.grid is not None:
             self.grid.load(variables.save())
-        self.arenas = tables = self.fill(variables)
+        self.arenas = tables = self.kernels.fill(variables)
         self.mem, self.clock, self.ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
         self._error = tables["ints"].view("error")
-        width = self.limits.vector_bytes if self.in_vectors else 0
-        spec, at = spec_of(
-            variables, tables, real_name(self.dtype), self.wanted, width, self.layout.groups
-        )
-        self.compile(spec, at)
-        self.bind()
+        kernels, width = self.kernels, self.limits.vector_bytes if self.kernels.in_vectors else 0
+        real, groups = real_name(self.dtype), kernels.layout.groups
+        kernels.compile(*spec_of(variables, tables, real, width, groups))
+        kernels.bind()
+        self._waiting = None
 
-    def begin_advance(self, first: int, count: int, row: int) -> None:
-        """Note that steps are taken, and enqueue that events from outside come in."""
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.taken = True
         if row == 0:
             self.first_step = first
         if self.grid is not None:
             self.grid.add_events(first, count)
+        self.kernels.advance(first, count, row)
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Arguments that kernels of all engines take, by name."""
         num, model = np.int32, self.model
         given: dict[str, Any] = {
-            "capacity": num(self.max_spikes), "seed": np.uint64(model.seed & (1 << 64) - 1),
+            "seed": np.uint64(model.seed & (1 << 64) - 1),
             "dt": self.dtype.type(model.dt), "half_dt": self.instant.type(0.5 * model.dt),
             "step_begin": self.times.begin, "failed": self.failed,
             "mem": self.mem, "clock": self.clock, "ints": self.ints,
-            **dict(zip(("spike_count", "spike_source", "spike_time"), self.events, strict=True)),
-            **self.recorded_at,
+            **self.events.arguments, **self.recorded_at,
         }  # fmt: skip
         if self.grid is None:
             return given
@@ -280,61 +389,65 @@ class ArenaRun(DeviceRun):
     def want(self, sources: Sequence[Record]) -> None:
         """Have the outputs that are recorded worked out, which takes other kernels."""
         wanted = wanted_outputs(self.model, sources)
-        if wanted == self.wanted:
-            return
-        saved = self.save() if self.taken else None
-        self.wanted = wanted
-        self.host.want(sources)
-        for (k, name), values in self._changed.items():
-            self.host.variables.parameters[k][name] = values
-        if saved is not None:
-            known = {**self.host.variables.save(), **saved}
-            self.host.variables.load(known)
-        self.build(self.host.variables)
+        if wanted != self.wanted:
+            waiting, saved = self._waiting, None
+            if self.taken:
+                saved = self.save() if waiting is None else waiting.save()
+            self.wanted = wanted
+            self.host.want(sources)
+            for (k, name), values in self._changed.items():
+                self.host.variables.parameters[k][name] = values
+            self.build(self.host.variables if saved is None else self._with(saved))
+        self.ready()
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps; make room for rows of records."""
+        super().begin(rows, records)
+        self.ready()
 
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
         """Make room for rows of samples, and return where those of each of `sources` are."""
         self.want(sources)
-        owner = [
-            owner_of(source, self.variables, self.layout) for source in sources if source.kind != -1
-        ]
+        layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
+        owner = [owner_of(source, self.variables, layout) for source in others]
         self.recorded_at = self._recorder.begin(
             rows, self._locations(sources),
-            np.concatenate([np.zeros(0, np.int64), *owner]), self.layout.count,
+            np.concatenate([np.zeros(0, np.int64), *owner]), layout.count,
         )  # fmt: skip
-        self.bind()
+        self.kernels.bind()
         return self._recorder.views()
 
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
         """Wait, and return the samples of each of `sources` as they are, (1, r)."""
         self.want(sources)
-        arrays = {"v": self.v[0], "mem": self.mem}
+        arrays = {"v": self.kernels.v[0], "mem": self.mem}
         found = self._locations(sources)
         return [_values_at(arrays[name], at, self.queue) for name, at in found]
 
     def _locations(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
         """Where the values of each of `sources` are, among voltages or in ``mem``."""
-        return locations(sources, self.variables, self.arenas, lambda: self.place, self.layout)
+        kernels = self.kernels
+        place, layout = (lambda: kernels.place), kernels.layout
+        return locations(sources, self.variables, self.arenas, place, layout)
 
     # -- events --------------------------------------------------------------------------------
 
     def _empty(self) -> None:
         super()._empty()
-        set_zero(self.events[0], self.queue)
-        self._seen = 0
+        self.events.empty()
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` reads by `reads`."""
-        return [self.events[0], self._error]
+        """Small arrays that `found` takes of `ending`."""
+        return [self.events.count, self._error]
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-        check_room_for_events(self.model, int(self.reads.get(self._error)[0]))
-        count = int(self.reads.get(self.events[0])[0])
-        if not count and self.early is None:
+        check_room_for_events(self.model, int(self.ending.values_of(self._error)[0]))
+        count = int(self.ending.values_of(self.events.count)[0])
+        if not count and self.events.early is None:
             return Chunk.of_none(failed, values)
-        source, t = self._events_to(min(count, self.max_spikes))
+        source, t = self.events.to(min(count, self.max_spikes))
         if count > self.max_spikes:
             check_room(count, self.max_spikes, int(t.max() / self.model.dt))
         if self.instant == np.float64:
@@ -342,51 +455,65 @@ class ArenaRun(DeviceRun):
         step = steps_to(t, self.model.dt)
         return Chunk.of_steps(step, source, self.model.dt, failed, values)
 
-    def _events_to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return sources and times of some events, and of those of the start."""
-        source, t = np.zeros(0, np.int64), np.zeros(0)
-        if end > begin:
-            own, t = (array[begin:end].get(self.queue) for array in self.events[1:])
-            source, t = own.astype(np.int64), t.astype(np.float64)
-        early, self.early = self.early, None
-        if early is None:
-            return source, t
-        return np.append(early.spike_cell, source), np.append(early.spike_time, t)
+    # -- other ranks ---------------------------------------------------------------------------
 
     def early_sources(self) -> np.ndarray:
         """Return sources that are above their thresholds at the start; once."""
-        return self._events_to(0)[0]
+        return self.events.to(0)[0]
 
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return sources and times of the events found since the last call."""
-        begin, end = self._seen, min(int(self.events[0].get(self.queue)[0]), self.max_spikes)
-        self._seen = end
-        return self._events_to(end, begin)
+        return self.events.new()
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Append events of other ranks, by source and time, to the rings of their sources."""
+        if len(source):
+            self.kernels.take_events(source, time)
+
+    def voltages_at(self, node: np.ndarray) -> np.ndarray:
+        """Wait, and return the voltages of nodes."""
+        return self.kernels.v[0].get(self.queue)[self.kernels.place[node]]
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        """Set the voltages of nodes of other ranks."""
+        if len(v):
+            now = self.kernels.v[0]
+            now[len(now) - len(v) :].set(v.astype(self.dtype), self.queue)
 
     # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""
-        return self.v[0].get(self.queue)[self.place[: self.model.forest.num_nodes]]
+        self.ready()
+        return self.voltages_at(np.arange(self.model.forest.num_nodes))
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        self.ready()
         return np.append(super().weights(), self.arenas["mem"].get("weight").astype(np.float64))
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `Reference` have the same names."""
-        found = read_back(self.variables, self.arenas, self.layout)
+        self.ready()
+        self.variables = whole(self.variables)
+        found = read_back(self.variables, self.arenas, self.kernels.layout)
         if self.grid is not None:
             found |= self.grid.save()
         if len(self.model.remote_v):
-            found["remote_v"] = self.v[0][len(self.v[0]) - len(self.model.remote_v) :].get(
-                self.queue
-            )
+            v, first = self.kernels.v[0], len(self.kernels.v[0]) - len(self.model.remote_v)
+            found["remote_v"] = v[first:].get(self.queue)
         return {**found, "v": self.voltages(), "failed": values_of(self.failed, self.queue)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
-        self.taken, self.early = True, None
-        self.failed.set(saved["failed"].astype(np.int32), self.queue)
-        self.host.load(saved)
-        self.build(self.host.variables)
+        """Go on from what `save` gave, or from such arrays of one copy."""
+        self.taken, self.events.early = True, None
+        self.host.taken = True
+        self.build(self._with(saved))
+
+    def _with(self, saved: dict[str, np.ndarray]) -> Variables:
+        """Return variables with the values of a state, of one copy or of all."""
+        variables = self.host.variables
+        if len(saved["v"]) != len(variables.v):
+            variables = whole(with_wires(variables, self.model, self.wires))
+        variables.load(saved)
+        return variables

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from itertools import pairwise
@@ -12,10 +13,10 @@ from typing import Any, cast
 
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
-from clhines.model.copied import CopiedModel
 from clhines.model.model import Model
 from clhines.model.needs import EXACT, listed, phrases
 from clhines.plan.methods import METHODS
+from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
@@ -23,7 +24,6 @@ from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, split
 from clhines.simulate.ranks.split import SplitRun
-from clhines.simulate.state.arena_copies import CopiedSteps
 from clhines.simulate.state.decisions import Decisions, epoch_steps
 from clhines.solve.solver import Solver
 
@@ -181,13 +181,12 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
     return job.of_user(), "custom"
 
 
-def make_steps(job: Job) -> Steps:
+def make_steps(job: Job) -> ArenaRun:
     """Make a run by steps; see `Job`."""
     request, model = job.request, job.model
     options = cast("dict[str, Any]", {**request.options, "method": request.method})
-    if isinstance(model, CopiedModel):
-        return CopiedSteps(model, job.queue, job.dtype, max_spikes=job.max_spikes, **options)
-    return Steps(model, job.queue, job.dtype, job.max_spikes, job.decisions, **options)
+    kernels = partial(Steps, decisions=job.decisions, **options)
+    return ArenaRun(model, job.queue, job.dtype, kernels, job.max_spikes, job.decisions)
 
 
 def make_reference(job: Job) -> Reference:

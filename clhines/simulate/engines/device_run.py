@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -33,6 +32,44 @@ from clhines.simulate.state.spread import Storage
 MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
 
 
+class Ending:
+    """The one wait at the end of a chunk: for its times, and for small results.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    """
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue, self._reads, self._by_host = queue, Reads(queue), False
+        self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
+        self._near = shares_memory(queue.device)
+
+    def begin(self, at_once: bool) -> None:
+        """Begin a chunk, of which all is enqueued `at_once`.
+
+        Markers take longer than a short launch: the host's clock times what it waits for at once.
+        """
+        self._by_host = self._near and at_once
+
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
+        timed = self._timed and not self._by_host
+        return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
+
+    def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
+        """Wait, and return the times of marks, s; `values_of` has small ones of `arrays` then."""
+        self._reads.begin(arrays)
+        self._queue.finish()
+        if self._by_host:
+            return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
+        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
+
+    def values_of(self, a: cla.Array) -> np.ndarray:
+        """Wait, if they did not come with `seconds`, and return the values of an array."""
+        return self._reads.get(a)
+
+
 class DeviceRun(ABC):
     """Advance a model on a device; see `engines.run.Run`.
 
@@ -50,20 +87,17 @@ class DeviceRun(ABC):
     ----------
     family : str
         Of the kernels; see `clhines.device.trust`.
-    in_place : bool
-        Whether parameters change where they lie; see `ParameterChanges`.
     max_steps : int
         Steps of one `advance` at most.
     grid : Grid or None
         Events in whole steps, where there can be any.
     failed : (num_cells,) int32
         See `Chunk`.
-    reads : Reads
-        Of the end of a chunk.
+    ending : Ending
+        Of a chunk.
     """
 
-    family: ClassVar[str]
-    in_place: ClassVar[bool] = False
+    family: str
     max_steps: int
     grid: Grid | None
     failed: cla.Array
@@ -80,10 +114,7 @@ class DeviceRun(ABC):
         self.limits = trust.limits(queue.device, self.family, dtype)
         self.max_spikes = max_spikes
         self._decisions = decisions
-        timed = cl.command_queue_properties.PROFILING_ENABLE
-        self._timed = bool(queue.properties & timed)
-        self._near = shares_memory(queue.device)
-        self.reads = Reads(queue)
+        self.ending = Ending(queue)
         self._forget_records()
 
     @property
@@ -96,11 +127,12 @@ class DeviceRun(ABC):
         """What was decided for the whole network."""
         return self._decisions or Decisions.of(self.model)
 
-    # -- what engines say ----------------------------------------------------------------------
+    @property
+    def in_place(self) -> bool:
+        """Whether parameters change where they lie; see `ParameterChanges`."""
+        return False
 
-    @abstractmethod
-    def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps `first` to ``first + count - 1``; the first is recorded in `row`."""
+    # -- what engines say ----------------------------------------------------------------------
 
     @abstractmethod
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
@@ -113,23 +145,11 @@ class DeviceRun(ABC):
     @property
     @abstractmethod
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` reads by `reads`."""
+        """Small arrays that `found` takes of `ending`."""
 
     @abstractmethod
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-
-    @abstractmethod
-    def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: in natural order, as they are now."""
-
-    @abstractmethod
-    def save(self) -> dict[str, np.ndarray]:
-        """Return the arrays of `Model.schema`."""
-
-    @abstractmethod
-    def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
 
     def restart(self, model: Model) -> bool:
         """Go to the start of the model with other values, where that is faster than another run."""
@@ -148,23 +168,22 @@ class DeviceRun(ABC):
 
     def _forget_records(self) -> None:
         model, queue, dtype = self.model, self.queue, self.dtype
-        self._rows, self._records, self.first_step = -1, list[Record](), 0
-        self._by_host = False
+        self._begun, self.first_step = (-1, list[Record]()), 0  # rows, and records of them
         self._views = list[View]()
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps; make room for rows of records."""
         self._empty()
-        # Markers take longer than a short launch: the host's clock times what it waits for at once.
         at_once = rows <= self.max_steps and (self.grid is None or not self.grid.delivers)
-        self._by_host = self._near and at_once and self._decisions is None  # of one process
-        same = rows == self._rows and len(records) == len(self._records)
-        if same and all(a is b for a, b in zip(records, self._records, strict=True)):
+        self.ending.begin(at_once and self._decisions is None)  # of one process
+        known, begun = self._begun
+        same = rows == known and len(records) == len(begun)
+        if same and all(a is b for a, b in zip(records, begun, strict=True)):
             return
         self.reducers.begin(records)
         self._views = self.record(rows, self.reducers.sources)
-        self._rows, self._records = rows, list(records)
+        self._begun = rows, list(records)
 
     def _empty(self) -> None:
         """Empty the lists of events."""
@@ -178,19 +197,15 @@ class DeviceRun(ABC):
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""
-        timed = self._timed and not self._by_host
-        return cl.enqueue_marker(self.queue) if timed else time.perf_counter()
+        return self.ending.mark()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and return the times at which the queue reached the marks, s.
 
         What `end` reads comes with the same wait where it is small.
         """
-        self.reads.begin([self.failed, *self.counts, *(view.array for view in self._views)])
-        self.queue.finish()
-        if self._by_host:
-            return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
-        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
+        arrays = self.failed, *self.counts, *(view.array for view in self._views)
+        return self.ending.seconds(marks, arrays)
 
     def end(self) -> Chunk:
         """Wait, and return what was found since `begin`.
@@ -200,19 +215,19 @@ class DeviceRun(ABC):
         SpikeOverflowError
             More events than `max_spikes`.
         """
-        return self.found(self.reads.get(self.failed), self._kept())
+        return self.found(self.ending.values_of(self.failed), self._kept())
 
     def _kept(self) -> list[np.ndarray]:
         """Wait, and return what is kept of the rows of each record; arrays are read once."""
-        each = self.reducers.each
+        each, (rows, _) = self.reducers.each, self._begun
         whole = all(r.plain for r in each if r.record.kind < 0)
         host: dict[int, np.ndarray] = {}
 
         def rows_of(view: View, width: int) -> np.ndarray:
             key = id(view.array)
             if key not in host:
-                host[key] = self.reads.get(view.array)
-            return host[key][: self._rows, view.column : view.column + width]
+                host[key] = self.ending.values_of(view.array)
+            return host[key][:rows, view.column : view.column + width]
 
         found, views = [], iter(self._views)
         for reducer in each:
@@ -223,7 +238,7 @@ class DeviceRun(ABC):
                 continue
             more = zip(own[1:], reducer.sources[1:], strict=True)
             outputs = [rows_of(view, len(source.index)) for view, source in more]
-            found.append(reducer.chunk(own[0], self._rows, self.first_step, outputs))
+            found.append(reducer.chunk(own[0], rows, self.first_step, outputs))
         return found
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:

@@ -19,6 +19,7 @@ from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.records.records import CURRENT, Record, is_current
 from clhines.simulate.records.reduced import HostReducer, HostReducers
 from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.copies import of_all
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.start import currents, started
 
@@ -93,6 +94,8 @@ class Reference:
     Attributes
     ----------
     variables : Variables
+    taken : bool
+        Whether it is not at the start any more.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class Reference:
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
-        self._taken, self._clock = 0, Clock(model.dt)
+        self.taken, self._clock = False, Clock(model.dt)
         self.variables, self.events = self._started(wanted)
         self.records: list[Record] = []
         self._reducers = HostReducers(lambda record: HostReducer(record, model))
@@ -128,7 +131,7 @@ class Reference:
         if wanted == tuple(self.variables.wanted):
             return
         self.variables.want(wanted)
-        if not self._taken:
+        if not self.taken:
             self.variables, self.events = self._started(wanted)
 
     @property
@@ -186,7 +189,7 @@ class Reference:
     # -- a step --------------------------------------------------------------------------------
 
     def _step(self, step: int) -> None:
-        self._taken += 1
+        self.taken = True
         model, variables = self.model, self.variables
         begin, half = self._clock.at(step), 0.5 * model.dt
         middle = begin + half
@@ -270,7 +273,7 @@ class Reference:
     def weights(self) -> np.ndarray:
         """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
         grid = [] if self.variables.grid is None else [self.variables.grid.weight]
-        return np.concatenate([*grid, self.variables.weight])
+        return np.concatenate([*grid, self.variables.exact.weight])
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
@@ -284,7 +287,7 @@ class Reference:
         return self.variables.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
-        self._taken = 1
-        self.variables.load(saved)
+        """Go on from what `save` gave, or from such arrays of one of the copies."""
+        self.taken = True
+        self.variables.load(of_all(self.model, saved))
         self.new_events()  # those of a start that was not

@@ -207,7 +207,7 @@ class Job:
     def of_user(self) -> Run:
         """Return the run of an engine of a user's own, which is given this job.
 
-        It may extend `arena_run.ArenaRun`, `cells_run.CellsRun` or one of their engines.
+        It may extend `arena_run.ArenaRun` or its engines, or have `cells_run.Cells` of its own.
         """
         assert callable(self.request.engine)
         return self.request.engine(self)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,11 +19,12 @@ from clhines.forest import Forest
 from clhines.model.model import Model
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits
-from clhines.simulate.engines.arena_run import ArenaRun
-from clhines.simulate.engines.axial import placed_neighbours
+from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
+from clhines.simulate.engines.axial import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
+    Layout,
     add_vectors,
     filled_arenas,
     loose_targets,
@@ -30,6 +33,7 @@ from clhines.simulate.kinds.layouts import (
 )
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.tiled import Tiler
 from clhines.solve.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
@@ -127,15 +131,13 @@ class Matrix:
         return own | self.neighbours
 
 
-class Steps(ArenaRun):
-    """Advance a model with a solver, in the order of its plan; see `engines.run.Run`.
+class Steps(ArenaKernels):
+    """Advance a model with a solver, in the order of its plan.
 
     Parameters
     ----------
-    model : Model
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    max_spikes, decisions
+    run : ArenaRun
+    decisions : Decisions, optional
         As of `ArenaRun`.
     method : str
         Of the solver.
@@ -143,83 +145,104 @@ class Steps(ArenaRun):
         Of the solver.
     """
 
-    family = "steps"
-
     def __init__(
         self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
-        max_spikes: int | None = None,
+        run: ArenaRun,
         decisions: Decisions | None = None,
         method: str = "auto",
         **options: Any,
     ) -> None:
-        self.in_vectors = devices.is_cpu(queue.device)
+        super().__init__(run)
+        self.in_vectors = devices.is_cpu(run.queue.device)
         whole = decisions.network.forest if decisions is not None else None
-        self.solver = _solver_of(model, queue, np.dtype(dtype), method, whole, options)
-        super().__init__(model, queue, dtype, max_spikes, decisions)
+        self.solver = _solver_of(run.model, run.queue, run.dtype, method, whole, options)
+        self._tiler = None
+        if run.model.copies > 1:
+            gather = self.solver.plan.gather
+            self._tiler = Tiler(run.queue, run.dtype, run.model.copies, gather)
+
+    @cached_property
+    def place(self) -> np.ndarray:  # type: ignore[override]
+        """(n,) int64: of each node among the voltages; nodes of other ranks follow."""
+        gather, n = self.solver.plan.gather, self.model.forest.num_nodes
+        remote = len(self.model.remote_v)
+        found = np.empty(n + remote, np.int64)
+        at = np.flatnonzero(gather >= 0)
+        found[gather[at]], found[n:] = at, len(gather) + np.arange(remote)
+        return found
 
     def put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
-        model, solver = self.model, self.solver
-        self.base_d = model.capacitance_over_dt + model.constant_d
-        d = solver.pack(self.base_d)
-        remote = len(self.model.remote_v)
-        packed = solver.pack(model.v_init).get(self.queue)
-        v = np.append(packed, np.zeros(remote, self.dtype))
-        self.v = [cla.to_device(self.queue, v) for _ in range(2)]
-        gather = solver.plan.gather
-        self.places = len(gather)
-        self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
-        self.place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
-        self.place[model.forest.num_nodes :] = self.places + np.arange(remote)
-        places = placed_neighbours(model.forest, gather, self.place)
-        active = np.where(gather < 0, -1, node_numbers(model)[gather]).astype(np.int32)
+        once, solver, tiler = self.model.once, self.solver, self._tiler
+        pack = solver.pack if tiler is None else tiler.pack
+        d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
+        self.layout, self.places = Layout(self.model), len(gather)
+        remote = np.zeros(len(self.model.remote_v))
+        self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
+        if tiler is not None:  # which finds the active nodes when the arenas are there
+            beside = tiler.neighbours(neighbours(once.forest))
+            active = cla.empty(self.queue, self.places, np.int32)
+        else:
+            placed = placed_neighbours(once.forest, gather, self.place)
+            beside = [cla.to_device(self.queue, a) for a in placed]
+            number = np.where(gather < 0, -1, node_numbers(once)[gather]).astype(np.int32)
+            active = cla.to_device(self.queue, number)
         self.matrix = Matrix(
-            constant_g=solver.pack(model.constant_g),
-            constant_b=solver.pack(model.constant_b),
-            u=solver.pack(model.u),
+            constant_g=pack(once.constant_g),
+            constant_b=pack(once.constant_b),
+            u=pack(once.u),
             d=d,
             b=cla.zeros_like(d),
             x=cla.zeros_like(d),
-            neighbours={
-                n: cla.to_device(self.queue, a) for n, a in zip(NEIGHBOURS, places, strict=True)
-            },
-            active=cla.to_device(self.queue, active),
+            neighbours=dict(zip(NEIGHBOURS, beside, strict=True)),
+            active=active,
+        )
+
+    def _packed(
+        self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
+    ) -> cla.Array:
+        """Voltages by place, those of nodes of other ranks after them."""
+        packed = pack(v)
+        if not len(remote):
+            return packed
+        return cla.to_device(
+            self.queue, np.append(packed.get(self.queue), remote).astype(self.dtype)
         )
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
-        packed = self.solver.pack(variables.v).get(self.queue)
-        self.v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
-        return self.with_lists(
-            filled_arenas(variables, self.dtype, self.place, self.base_d, instant=self.instant)
+        of_one = variables.once is not self.model
+        tiler, once = (self._tiler if of_one else None), variables.once
+        pack = self.solver.pack if tiler is None else tiler.pack
+        self.v[0] = self._packed(pack, variables.v, variables.remote_v)
+        base_d = once.capacitance_over_dt + once.constant_d
+        place = self.place if tiler is None or self.model.pointers else None
+        arenas = filled_arenas(
+            variables, self.dtype, place, base_d, self.layout, self.run.instant, tiler
         )
-
-    def with_lists(self, arenas: dict[str, Arena]) -> dict[str, Arena]:
-        """Return the arenas with what kernels for several instances at once take, too."""
         if self.in_vectors:
             add_vectors(self.model, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""
+        if self._tiler is not None:
+            begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix.active
+            self._tiler.find_places(node_numbers(self.model.once), active, self.run.ints, begin)
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self._emitters = sum(len(s) for s in self.model.sources.emitted.values())
-        self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
-        self.times.forget()
+        emitters = sum(len(s) for s in self.model.sources.emitted.values())
+        self.run.times.forget()
         num = np.int32
         self._given = {
-            "num_places": num(self.places), "num_emitters": num(self._emitters),
-            "first_item": num(0), "num_items": num(0), "step_state": self.times.state,
+            "num_places": num(self.places), "num_emitters": num(emitters),
+            "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix.arguments(),
-            "at": self._at, "num_taken": num(0), "source": self._at, "time": self.clock,
-            **self.arguments,
+            "at": self._at, "num_taken": num(0), "source": self._at, "time": self.run.clock,
+            **self.run.arguments,
         }  # fmt: skip
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
         self._take = bound(
@@ -231,24 +254,24 @@ class Steps(ArenaRun):
         spec, before = self._built[1], list[Bound]()
         given = {**self._given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
-            for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
+            layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
+            for first, end in pairwise(layers):
                 some = {**given, "first_item": np.int32(first), "num_items": np.int32(end - first)}
                 before.append(bound(self.queue, self._built, "events", some, end - first))
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
-            most = BLOCKS_PER_UNIT * self.limits.compute_units
+            most = BLOCKS_PER_UNIT * self.run.limits.compute_units
             items = [max(1, min(num_active(self.model) // LEAST_NODES, most))] * 2
             given["num_items"] = np.int32(items[0])
         else:
-            others = self._emitters + int(self.recorded_at["num_v"]) + 1
-            items = [self.places + n for n in (len(loose_targets(self.variables)), others)]
+            others = int(given["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
+            items = [self.places + n for n in (len(loose_targets(self.run.variables)), others)]
         before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
         return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self.begin_advance(first, count, row)
-        self.times.count_from(first, row, count)
+        self.run.times.count_from(first, row, count)
         m = self.matrix
         for _ in range(count):
             before, finish = self._launches[0]
@@ -259,20 +282,8 @@ class Steps(ArenaRun):
             self.v.reverse()
             self._launches.reverse()
 
-    # -- other ranks ---------------------------------------------------------------------------
-
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
-        if len(source):
-            whose = cla.to_device(self.queue, source.astype(np.int32))
-            when = cla.to_device(self.queue, time)
-            self._take.launch(self.queue, np.int32(len(source)), whose, when)
-
-    def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        """Wait, and return the voltages of nodes."""
-        return self.v[0].get(self.queue)[self.place[node]]
-
-    def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages of nodes of other ranks."""
-        if len(v):
-            self.v[0][self.places :].set(v.astype(self.dtype), self.queue)
+        whose = cla.to_device(self.queue, source.astype(np.int32))
+        when = cla.to_device(self.queue, time)
+        self._take.launch(self.queue, np.int32(len(source)), whose, when)

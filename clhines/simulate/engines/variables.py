@@ -66,6 +66,35 @@ class Queue:
 
 
 @dataclass(eq=False)
+class Exact:
+    """Sources and connections of events at exact times.
+
+    Attributes
+    ----------
+    weight : (w,) float64
+    cursor : (m,) int64
+    ring, count : see `Wires`
+    above : (d,) bool
+        Whether each detector's voltage is above its threshold.
+    """
+
+    weight: np.ndarray
+    cursor: np.ndarray
+    ring: np.ndarray
+    count: np.ndarray
+    above: np.ndarray
+
+    @classmethod
+    def begin(cls, model: Model, wires: Wires) -> Exact:
+        """Return those of the start."""
+        return cls(
+            weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
+            ring=wires.ring.copy(), count=wires.count.copy(),
+            above=np.zeros(len(model.sources.detector_node), bool),
+        )  # fmt: skip
+
+
+@dataclass(eq=False)
 class Call:
     """What a call of a block is given besides the instances' own values, and what it gives."""
 
@@ -101,6 +130,8 @@ class Variables:
 
     Attributes
     ----------
+    once : Model
+        That of nodes and instances: `model`, or one of its copies that are alike.
     v : (n,) float64, mV
     failed : (num_cells,) int32
         1 + the first step after which a voltage was not finite, or 0.
@@ -112,11 +143,7 @@ class Variables:
         One a kind.
     ions : dict of variable -> (n,) float64
         By node: ``eca``, ``cai``, ``cao``, ``ica``, and ``dica`` for the slope.
-    weight : (w,) float64
-    cursor : (m,) int64
-    ring, count : see `Wires`
-    above : (d,) bool
-        Whether each detector's voltage is above its threshold.
+    exact : Exact
     grid : HostGrid or None
         Where events are delivered in whole steps.
     queues : dict of kind -> Queue
@@ -125,7 +152,7 @@ class Variables:
     """
 
     def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
-        self.model, self.wires = model, wires
+        self.model, self.once, self.wires = model, model, wires
         n = model.forest.num_nodes
         self.v, self.remote_v = model.v_init.copy(), model.remote_v.copy()
         self.failed = np.zeros(model.forest.num_cells, np.int32)
@@ -140,17 +167,13 @@ class Variables:
             )
             self.outputs.append({q.name: np.full(kind.count, q.default) for q in program.outputs})
         self.ions = {}
-        self._currents = {ion.variables[3] for ion in model.ions}
         for ion in model.ions:
             e, inside, outside, current = ion.variables
             for name, values in ((e, ion.e), (inside, ion.ci), (outside, ion.co)):
                 self.ions[name] = np.zeros(n)
                 self.ions[name][ion.node] = values
             self.ions[current], self.ions[f"d{current}"] = np.zeros(n), np.zeros(n)
-        self.weight = model.netcons.weight.copy()
-        self.cursor = np.zeros(model.netcons.count, np.int64)
-        self.ring, self.count = wires.ring.copy(), wires.count.copy()
-        self.above = np.zeros(len(model.sources.detector_node), bool)
+        self.exact = Exact.begin(model, wires)
         self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.has_sums else None
         self.queues = {}
         for k in wires.kinds:
@@ -162,15 +185,15 @@ class Variables:
              kind.mechanism.program.tables}
             for k, kind in enumerate(model.kinds)
         ]  # fmt: skip
-        self.rounds = [self._rounds(kind.node, kind.mechanism.program.ions) for kind in model.kinds]
 
-    @staticmethod
-    def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
-        """Instances in rounds of different nodes, where they act on the ions of their node."""
-        if not ions or np.diff(node).all():  # nodes are ascending
-            return [np.arange(len(node))]
-        again = np.arange(len(node)) - np.searchsorted(node, node)
-        return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]
+    @cached_property
+    def rounds(self) -> list[list[np.ndarray]]:
+        """Instances of each kind in rounds of different nodes, on whose ions they act."""
+        return [_rounds(kind.node, kind.mechanism.program.ions) for kind in self.model.kinds]
+
+    @cached_property
+    def _currents(self) -> set[str]:
+        return {ion.variables[3] for ion in self.model.ions}
 
     def _filled(self, k: int, name: str, n: int) -> np.ndarray:
         """(n + 1, columns) float64: a table, as NEURON fills it."""
@@ -286,7 +309,7 @@ class Variables:
         net = self.model.kinds[k].mechanism.program.net
         assert net is not None and at is not None
         place = np.where(at < 0, 0, at + net.weights.index(name))
-        padded = self.weight if len(self.weight) else np.zeros(1)
+        padded = self.exact.weight if len(self.exact.weight) else np.zeros(1)
         return np.where(at < 0, 0.0, padded[place])
 
     def _put(
@@ -313,7 +336,7 @@ class Variables:
             assert net is not None and at is not None
             known = at >= 0
             place = at[known] + net.weights.index(name)
-            self.weight[place] = np.broadcast_to(value, known.shape)[known]
+            self.exact.weight[place] = np.broadcast_to(value, known.shape)[known]
         else:
             given.results[role, name] = np.broadcast_to(value, some.shape).copy()
             if role == CURRENT and {*self.wanted[k]} - {*self.declared(k)}:
@@ -338,9 +361,7 @@ class Variables:
         ci, co = self.ions[inside][node], self.ions[outside][node]
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
 
-    def run_block(
-        self, k: int, block: str, t: dict[str, float], results: dict | None = None
-    ) -> None:
+    def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
         """Call a block of all instances of a kind, where the kind has it."""
         kind = self.model.kinds[k]
         if block not in kind.mechanism.program.blocks:
@@ -371,7 +392,9 @@ class Variables:
             if one.key == "incoming" or one.what.startswith("plastic"):
                 assert self.grid is not None
                 return self.grid.owner(one), one.name
-            return self.ions if one.what == "ion" else vars(self), one.name
+            exact = vars(self.exact)
+            own = exact if one.name in exact else vars(self)
+            return self.ions if one.what == "ion" else own, one.name
         if one.what == "queue":
             return vars(self.queues[one.kind]), one.name
         if one.what == "drawn":
@@ -382,11 +405,12 @@ class Variables:
     def copy(self) -> Variables:
         """Return variables with the same arrays, to be replaced one by one."""
         found = copy(self)
+        vars(found).pop("rounds", None)  # of this model
         found.parameters, found.states, found.outputs = (
             [dict(of_kind) for of_kind in kinds]
             for kinds in (self.parameters, self.states, self.outputs)
         )
-        found.ions, found.drawn = dict(self.ions), dict(self.drawn)
+        found.ions, found.drawn, found.exact = dict(self.ions), dict(self.drawn), copy(self.exact)
         found.queues = {k: copy(queue) for k, queue in self.queues.items()}
         return found
 
@@ -402,4 +426,11 @@ class Variables:
             array[...] = saved[one.key].reshape(array.shape)
         if "above" not in saved:  # of detectors of somas alone
             sources = self.model.sources
-            self.above = self.v[sources.detector_node] > sources.detector_threshold
+            self.exact.above = self.v[sources.detector_node] > sources.detector_threshold
+
+
+def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
+    if not ions or np.diff(node).all():  # nodes are ascending
+        return [np.arange(len(node))]
+    again = np.arange(len(node)) - np.searchsorted(node, node)
+    return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]

@@ -1,8 +1,7 @@
 """Spikes and other events, from where they begin to the instances that they reach.
 
 On the grid of steps: `grid_run` keeps the sums, a ring buffer, row ``step % slots``, and what
-changes them (`host_grid` in NumPy); `grid` delivers by one of several algorithms, with `grid_spec`,
-`grid_tables` and `grid_timing`. At exact times: `sources` has tables of events to instances,
-`exact` the queues on the host, `bins` the events of one step. `under_way`: spikes of the longest
-delay. `plasticity`: weights.
+changes them (`host_grid` in NumPy); `grid` delivers by one of several algorithms, and times them.
+At exact times: `sources` has tables of events to instances, `exact` the queues on the host, `bins`
+the events of one step. `under_way`: spikes of the longest delay. `plasticity`: weights.
 """

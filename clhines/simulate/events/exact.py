@@ -17,10 +17,6 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 class HostEvents:
     """Delivers events to the instances of a network with exact times.
 
-    Parameters
-    ----------
-    variables : Variables
-
     Attributes
     ----------
     emitted : list of (sources, times)
@@ -56,8 +52,8 @@ class HostEvents:
         """Send an event from each detector whose voltage has come to be above, after a step."""
         variables, model = self.variables, self.variables.model
         above = variables.v[model.sources.detector_node] > model.sources.detector_threshold
-        new = above & ~variables.above
-        variables.above = above
+        new = above & ~variables.exact.above
+        variables.exact.above = above
         sources = model.sources.detector_source[new]
         self.append(sources, np.full(len(sources), t + SPIKE_LATE))
         if len(sources):
@@ -68,9 +64,9 @@ class HostEvents:
     def append(self, sources: np.ndarray, times: np.ndarray) -> None:
         """Append an event to each of some different sources."""
         variables, wires = self.variables, self.variables.wires
-        at = variables.count[sources] % wires.ring_size[sources]
-        variables.ring[wires.ring_first[sources] + at] = times
-        variables.count[sources] += 1
+        at = variables.exact.count[sources] % wires.ring_size[sources]
+        variables.exact.ring[wires.ring_first[sources] + at] = times
+        variables.exact.count[sources] += 1
 
     # -- delivery ------------------------------------------------------------------------------
 
@@ -113,15 +109,15 @@ class HostEvents:
                 return
         while True:
             open_ = np.flatnonzero(
-                (variables.cursor < variables.count[self._source])
+                (variables.exact.cursor < variables.exact.count[self._source])
                 & (self._layer[self._target] == layer)
             )
-            lag = variables.count[self._source[open_]] - variables.cursor[open_]
+            lag = variables.exact.count[self._source[open_]] - variables.exact.cursor[open_]
             size = wires.ring_size[self._source[open_]]
             if (lag > size).any():
                 raise InputError("a source had more events than its ring has room for")
-            sent = variables.ring[
-                wires.ring_first[self._source[open_]] + variables.cursor[open_] % size
+            sent = variables.exact.ring[
+                wires.ring_first[self._source[open_]] + variables.exact.cursor[open_] % size
             ]
             time = sent + self._delay[open_]
             due = time <= until
@@ -149,7 +145,7 @@ class HostEvents:
         # in a second round NEURON's t is that of the last self event
         times = np.maximum(begin, then[order]) if every else np.full(len(order), begin)
         turn = np.arange(len(order)) - np.searchsorted(target, target)
-        np.add.at(variables.cursor, connection, 1)
+        np.add.at(variables.exact.cursor, connection, 1)
         for some in (np.flatnonzero(turn == r) for r in range(int(turn.max(initial=-1)) + 1)):
             for k in wires.kinds:
                 instance = target[some] - wires.first_target[k]
@@ -163,14 +159,16 @@ class HostEvents:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return connections of the events of a bin, their numbers, their order, and when sent."""
         variables, wires = self.variables, self.variables.wires
-        lag = variables.count[self._source] - variables.cursor
+        lag = variables.exact.count[self._source] - variables.exact.cursor
         if (lag > wires.ring_size[self._source]).any():
             raise InputError("a source had more events than its ring has room for")
         here = np.flatnonzero((lag > 0) & (self._layer[self._target] == layer))
         connection = np.repeat(here, lag[here])
-        number = variables.cursor[connection] + ranges(np.zeros(len(here), np.int64), lag[here])
+        number = variables.exact.cursor[connection] + ranges(
+            np.zeros(len(here), np.int64), lag[here]
+        )
         source = self._source[connection]
-        then = variables.ring[wires.ring_first[source] + number % wires.ring_size[source]]
+        then = variables.exact.ring[wires.ring_first[source] + number % wires.ring_size[source]]
         taken = then + self._delay[connection] < bins.bin_end(then, begin, variables.model.dt)
         key = np.where(self._detected[connection], then, then + SPIKE_LATE)
         if not every:  # others are later ones of short connections
@@ -209,7 +207,7 @@ class HostEvents:
         from_wire = np.zeros(count, bool)
         from_wire[instance] = True
         from_wire &= ~mine
-        variables.cursor[which[from_wire]] += 1
+        variables.exact.cursor[which[from_wire]] += 1
         some = np.flatnonzero(from_wire | mine)
         if len(some):
             self.receive(k, some, due[some], flag[some], which[some])

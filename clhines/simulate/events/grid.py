@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -21,12 +25,201 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import shown
 from clhines.device import devices, program
+from clhines.device.arrays import to_device
 from clhines.device.devices import has_atomics
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.model.connections import Connections, check_sizes
-from clhines.simulate.events.grid_spec import FLAG_BITS, DeliverSpec
-from clhines.simulate.events.grid_tables import Tables, random_list, to_device
-from clhines.simulate.events.grid_timing import Found, median_times
+from clhines.plan.kernel_spec import TemplateSpec
+
+_TURNS = 9  # times that each candidate is measured
+_HOPELESS = 4  # so many times slower than the best in the first two: not measured again
+
+Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
+
+
+def median_times(
+    queue: cl.CommandQueue,
+    launchers: Sequence[_Launcher],
+    lists: Sequence[tuple[np.ndarray, np.ndarray]],
+    steps: int,
+    size: int,
+) -> list[float]:
+    """Measure candidates in turn.
+
+    Parameters
+    ----------
+    lists : sequence of (source, step), each (k,) int
+    steps : int
+        Steps that each list covers.
+    size : int
+        Sums of all targets and slots.
+
+    Returns
+    -------
+    list of float, s
+        Median time a list of each candidate.
+    """
+    found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
+    counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
+    incoming = to_device(queue, np.zeros(size), np.int64)
+    marks = to_device(queue, np.zeros(3), np.int32), 0, -1
+    times_of: list[list[float]] = [[] for _ in launchers]
+    for turn in range(-1, _TURNS):  # the first warms up
+        for k, launch in enumerate(launchers):
+            if turn > 1 and min(times_of[k]) > _HOPELESS * min(map(min, times_of)):
+                continue
+            times = [
+                _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
+                for (*pair, count), number in zip(found, counts, strict=True)
+            ]
+            if turn >= 0:
+                times_of[k].append(float(np.mean(times)))
+    return [float(np.median(t)) for t in times_of]
+
+
+def _timed(
+    queue: cl.CommandQueue,
+    launch: _Launcher,
+    found: Found,
+    capacity: int,
+    incoming: cla.Array,
+    steps: int,
+    marks: tuple[cla.Array, int, int],
+) -> float:
+    """Seconds that a launch takes: of the device's own clock where that is the better one."""
+    queue.finish()
+    begin = time.perf_counter()
+    launch(found, capacity, incoming, 0, steps, marks)
+    queue.finish()
+    wall = time.perf_counter() - begin
+    profiled = queue.properties & cl.command_queue_properties.PROFILING_ENABLE
+    if not profiled or devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
+        return wall
+    return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)
+
+
+class Tables:
+    """The arrays of connections on the device, made when an algorithm first asks for them."""
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        connections: Connections,
+        num_targets: int,
+        weight: np.ndarray,
+    ) -> None:
+        self.queue, self.connections, self.num_targets = queue, connections, num_targets
+        self.weight = to_device(queue, weight[connections.order], np.int64)
+        self.row = to_device(queue, connections.row, np.int32)
+        self._chunks: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def offset(self) -> cla.Array:
+        """Where each connection adds, less its slot."""
+        c = self.connections
+        offset = c.delay.astype(np.int64) * self.num_targets + c.target
+        return to_device(self.queue, offset[c.order], np.int32)
+
+    @cached_property
+    def target(self) -> cla.Array:
+        """Target of each connection, by rows."""
+        return to_device(self.queue, self.connections.target[self.connections.order], np.int32)
+
+    @cached_property
+    def delays(self) -> cla.Array:
+        """Distinct delays."""
+        return to_device(self.queue, self.connections.delays, np.int32)
+
+    def chunks(self, columns: int) -> np.ndarray:
+        """As `Connections.chunks`, kept."""
+        if columns not in self._chunks:
+            self._chunks[columns] = self.connections.chunks(columns)
+        return self._chunks[columns]
+
+    def forget(self) -> None:
+        """Drop all but the weights and rows; what a launcher uses it holds itself."""
+        for name in ("offset", "target", "delays", "pulled"):
+            self.__dict__.pop(name, None)
+        self._chunks.clear()
+
+    @cached_property
+    def pulled(self) -> list[cla.Array]:
+        """First index, source, delay and forward index of each target's connections."""
+        c = self.connections
+        first, index = c.backward()
+        first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
+        which = c.order[index]
+        arrays = first, c.source[which], c.delay[which], index
+        return [to_device(self.queue, a, np.int32) for a in arrays]
+
+
+def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Source and step, from 0, of so many different spikes."""
+    pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
+    return pick % max(1, sources), pick // max(1, sources)
+
+
+FLAG_BITS = 32  # steps a launch of ``pull`` takes
+
+
+@dataclass(frozen=True)
+class DeliverSpec(TemplateSpec):
+    """``delivery.mako``: one algorithm.
+
+    Attributes
+    ----------
+    columns : int
+        Targets that a work-group of ``vsn`` and ``vssn`` sums for; else 0.
+    lanes : int
+        Work-items a spike; those of ``vsn`` all work at one. A power of two, as `work_group`.
+    exclusive : bool
+        One delay only: no two work-groups add to the same sum.
+    """
+
+    template: ClassVar[str] = "simulate/delivery"
+    flag_bits: ClassVar[int] = FLAG_BITS
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "flag": (
+            "const int *restrict spike_source, const int *restrict spike_step",
+            "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
+            "int steps, int last_step, volatile int *fired",
+        ),
+        "clear": ("int num_sources, int *restrict fired",),
+        "pull": (
+            "int first_step, int num_targets, int slots, const int *restrict fired",
+            "const int *restrict first, const int *restrict source, const int *restrict delay",
+            "const int *restrict position, const long *restrict weight, long *restrict incoming",
+        ),
+        "deliver": (
+            "const int *restrict spike_source, const int *restrict spike_step",
+            "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
+            "int steps, int last_step, int num_targets, int slots, const int *restrict first",
+            "const int *restrict delays if staged, const int *restrict target if staged",
+            "const int *restrict offset if placed, const long *restrict weight",
+            "volatile long *incoming",
+        ),
+    }
+    algorithm: str
+    work_group: int
+    columns: int = 0
+    lanes: int = 0
+    exclusive: bool = False
+
+    @property
+    def pulled(self) -> bool:
+        """Whether targets fetch from their sources."""
+        return self.algorithm == "pull"
+
+    @property
+    def staged(self) -> bool:
+        """Whether a work-group sums in local memory first."""
+        return self.algorithm in ("vsn", "vssn")
+
+    @property
+    def placed(self) -> bool:
+        """Whether connections know the place of their sum in the ring."""
+        return not self.staged
+
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +241,6 @@ class Delivery:
     ----------
     queue : pyopencl.CommandQueue
         In order.
-    connections : Connections
     num_targets : int
         At least those of the connections.
     slots : int
@@ -75,7 +267,6 @@ class Delivery:
     ----------
     incoming_scale : float
         The sums are integers; times this, they are weights. A power of two.
-    algorithm : str
     seconds : dict of str to float
         What each candidate took, where it has been measured; the names say the columns too.
 

@@ -57,8 +57,6 @@ class Grid:
 
     Parameters
     ----------
-    model : Model
-    queue : pyopencl.CommandQueue
     decisions : Decisions
         Of the whole network, where `model` is a part of it.
     spikes : SpikeList

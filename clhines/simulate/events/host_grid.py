@@ -17,7 +17,6 @@ class HostGrid:
 
     Parameters
     ----------
-    model : Model
     decisions : Decisions
         Of the whole network, where `model` is a part of it.
 

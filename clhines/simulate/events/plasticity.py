@@ -18,13 +18,13 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
 from clhines.device import devices, program
+from clhines.device.arrays import to_device
 from clhines.errors import DeviceError, InputError
 from clhines.model.connections import offsets_of
 from clhines.model.schema import PLASTIC, Field
 from clhines.network.plasticity import STDP
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery
-from clhines.simulate.events.grid_tables import to_device
 
 _SPIKES = (  # first parameters of both kernels
     "const int *restrict spike_source, const int *restrict spike_step",
@@ -58,7 +58,6 @@ class Plasticity:
     ----------
     delivery : Delivery
         Made with ``largest=rule.largest(connections, plastic)``.
-    rule : STDP
     dt : float, ms
     cell_of_target : (num_targets,) int
         Cell (numbered as sources are) that each target belongs to; -1: none.

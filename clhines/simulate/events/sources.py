@@ -28,7 +28,6 @@ class Wires:
     kinds : tuple of int
         Those that take or send events.
     first_target : dict of kind -> int
-    num_targets : int
     order : (m,) int64
         Connections by target; those of one in the order given.
     first : (num_targets + 1,) int64

@@ -75,10 +75,8 @@ class UnderWay:
         ----------
         weight : (m,) float64
             Of all connections, in the order given.
-        model : Model
         unit : float
             Of the sums.
-        step : int
 
         Returns
         -------

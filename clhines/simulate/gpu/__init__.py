@@ -1,9 +1,9 @@
 """Epochs on GPUs: whole cells on the chip for as many steps as the smallest delay.
 
-`epochs` launches; `plan` and `cells` place lanes and values, `spec` is what the templates take.
-`sites`: instances, and the slots where they leave their sums. `lists`: nodes by class where cells
-have many mechanisms; `lanes`, `rates`, `tables`: lanes, rate functions and tables of these. With
-events at exact times: `arena_epochs`, `arena_spec`, `arena_lists`.
+`epochs` launches; `plan` and `cells` place lanes and values, instances and the slots where they
+leave their sums; `spec` is what the templates take. `lists`: nodes by class where cells have many
+mechanisms; `rates`: rate functions of these. With events at exact times: `arena_epochs`,
+`arena_spec` and `arena_lists`, also with their tables.
 
 Each kernel has a template in ``kernels/simulate`` (`EpochSpec.templates`): ``epoch_factors`` works
 out constant factors and ``epoch_constant`` takes steps with them; otherwise mechanisms are taken

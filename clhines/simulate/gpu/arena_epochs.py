@@ -16,9 +16,10 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
+from clhines.device.arrays import to_device
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.arena_run import ArenaRun
+from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
@@ -28,7 +29,7 @@ from clhines.simulate.gpu.cells import CellTable
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.kinds.calls import ArenaSpec
-from clhines.simulate.kinds.layouts import filled_arenas, has_constants
+from clhines.simulate.kinds.layouts import Layout, filled_arenas, has_constants
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
@@ -46,22 +47,20 @@ class _Launch:
     kernel: program.BoundKernel | None = None
 
 
-def make(job: Job) -> ArenaEpochs:
+def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
-    return ArenaEpochs(job.model, job.queue, job.dtype, job.max_spikes)
+    return ArenaRun(
+        job.model, job.queue, job.dtype, ArenaEpochs, job.max_spikes, family=ArenaEpochs.family
+    )
 
 
-class ArenaEpochs(ArenaRun):
-    """Advance a model with exact times by whole cells; see `engines.run.Run`.
+class ArenaEpochs(ArenaKernels):
+    """Advance a model with exact times by whole cells.
 
     Parameters
     ----------
-    model : Model
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    max_spikes : int, optional
-        Spikes that one chunk may have.
+    run : ArenaRun
 
     Raises
     ------
@@ -69,17 +68,13 @@ class ArenaEpochs(ArenaRun):
         A cell is too large for a work-group.
     """
 
-    family, in_place = "lists", False
-
-    def restart(self, model: Model) -> bool:
-        """Return False: another plan is made for other values."""
-        return False
+    family, restarts, in_place = "lists", False, False  # another plan is made for other values
 
     # -- tables --------------------------------------------------------------------------------
 
     def put_matrix(self) -> None:
         """Plan the cells, and put what does not change on the device."""
-        model, limits = self.model, self.limits
+        model, limits = self.model, self.run.limits
         self.epoch = steps_of_epoch(model)
         decisions = Decisions(
             network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
@@ -89,7 +84,7 @@ class ArenaEpochs(ArenaRun):
         plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
         self.base_d = model.capacitance_over_dt + model.constant_d
         self.place = np.zeros(model.forest.num_nodes, np.int64)
-        self._tables, base = list[_Launch](), 0
+        self.layout, self._tables, base = Layout(model), list[_Launch](), 0
         for plan in plans:
             real = np.flatnonzero(plan.table.gather >= 0)
             self.place[plan.table.gather[real]] = base + real
@@ -122,14 +117,9 @@ class ArenaEpochs(ArenaRun):
             "node_scalars": lists.numbers.scalars, "node_values": lists.numbers.values,
             "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
-        given = {name: self._some(a, np.dtype(np.int32)) for name, a in ints.items()}
-        given |= {name: self._some(a, self.dtype) for name, a in reals.items()}
+        given = {name: to_device(self.queue, a, np.int32) for name, a in ints.items()}
+        given |= {name: to_device(self.queue, a, self.dtype) for name, a in reals.items()}
         return _Launch(plan, base, {**given, "num_units": np.int32(len(plan.cells.numbers))})
-
-    def _some(self, values: np.ndarray, dtype: np.dtype) -> cla.Array:
-        """Numbers on the device, one at least."""
-        flat = np.ascontiguousarray(values).reshape(-1).astype(dtype)
-        return cla.to_device(self.queue, flat if flat.size else np.zeros(1, dtype))
 
     # -- kernels -------------------------------------------------------------------------------
 
@@ -151,7 +141,7 @@ class ArenaEpochs(ArenaRun):
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ArenaEpochSpec)
-            launch.spec, numbers = with_blocks(plan, spec, lists, self.variables, self.epoch)
+            launch.spec, numbers = with_blocks(plan, spec, lists, self.run.variables, self.epoch)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
@@ -159,18 +149,18 @@ class ArenaEpochs(ArenaRun):
 
     def bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self.times.forget()
-        num, recorded, real = np.int32, self.recorded_at, real_name(self.dtype)
+        self.run.times.forget()
+        num, recorded, real = np.int32, self.run.recorded_at, real_name(self.dtype)
         at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
         plans = (launch.plan for launch in self._tables)
         offsets = self.model.forest.cell_offsets
         starts, entries = recorded_lists(offsets, plans, self._node[at])
         given = {
             "first_step": num(0), "num_steps": num(0), "all_v": self.v[0], "first_time": num(0),
-            "record_start": self._some(starts, np.dtype(num)),
-            "record_list": self._some(entries, np.dtype(num)),
+            "record_start": to_device(self.queue, starts, num),
+            "record_list": to_device(self.queue, entries, num),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
-            "regions": self._regions, **self.arguments,
+            "regions": self._regions, **self.run.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
         self._arguments = given
@@ -190,16 +180,15 @@ class ArenaEpochs(ArenaRun):
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self.begin_advance(first, count, row)
-        self.times.put(first, count)
+        self.run.times.put(first, count)
         for done in range(0, count, self.epoch):
             some = min(self.epoch, count - done)
-            now = first + done, some, self.times.steps.start, row + done
+            now = first + done, some, self.run.times.steps.start, row + done
             for launch in self._tables:
                 kernel, group = self._kernel(launch), launch.plan.spec.work_group
                 kernel.change(*map(np.int32, now))
                 kernel.launch(self.queue, launch.plan.groups * group, group)
-            size, data = 4 * self.model.sources.count, self.ints.data
+            size, data = 4 * self.model.sources.count, self.run.ints.data
             live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
             cl.enqueue_copy(
                 self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at

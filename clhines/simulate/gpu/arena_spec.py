@@ -14,7 +14,7 @@ from typing import ClassVar
 from clhines.mechanisms.ir.program import Argument
 from clhines.plan.kernel_spec import Parameter
 from clhines.simulate.gpu.spec import LIST_HEAD, WARP, EpochSpec
-from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks, Values
+from clhines.simulate.kinds.calls import KindBlocks, Values
 
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
 HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
@@ -115,12 +115,11 @@ class ArenaEpochSpec(EpochSpec):
     }
     special: ClassVar[int] = SPECIAL
     mechanisms: ClassVar[int] = MECHANISMS
-    functions: ArenaSpec | None = field(default=None, repr=False)  # None in a plan
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
-    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `tables`
+    terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `arena_lists`
     nernst: tuple[str, ...] = field(
         default=(), repr=False
     )  # ions with Nernst's potential at a node
@@ -132,14 +131,9 @@ class ArenaEpochSpec(EpochSpec):
         return [*self._given(self.kernels[kernel]), *series]
 
     @property
-    def arena(self) -> ArenaSpec | None:  # type: ignore[override]
-        """What the functions of blocks and events are printed for."""
-        return self.functions
-
-    @property
     def grid(self) -> bool:
         """Whether some events come in whole steps, as sums."""
-        return self.functions is not None and self.functions.grid
+        return self.arena is not None and self.arena.grid
 
     @property
     def loop(self) -> ListLoop:

@@ -18,8 +18,9 @@ import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
 from clhines.device import program
+from clhines.device.arrays import to_device
 from clhines.plan.plan import Limits
-from clhines.simulate.engines.cells_run import CellsRun
+from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
@@ -33,50 +34,47 @@ _RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_record
 _CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 
 
-def make(job: Job) -> BlockEpochs:
-    """Make a run of epochs; see `Job`."""
+def make(job: Job, **options: Any) -> CellsRun:
+    """Make a run of epochs, with options of `BlockEpochs`; see `Job`."""
     job.check("epochs")
-    return BlockEpochs.of(job)
+    return CellsRun.of(job, partial(BlockEpochs, **options))
 
 
-class BlockEpochs(CellsRun):
+class BlockEpochs(Cells):
     """Epochs of cells that fit into a work-group; options are those of `plan_epochs`."""
 
     def __init__(
         self,
-        *given: Any,
+        run: CellsRun,
         limits: Limits | None = None,
         segment: int | None = None,
         units: int | None = None,
         by_node: bool | None = None,
     ) -> None:
-        super().__init__(*given)
-        model, decisions = self.model, self.decisions
-        options = segment, units, decisions, by_node
-        plans = plan_epochs(model, self.dtype, limits or self.limits, *options)
-        self._shared = shared = _Shared(self, plans[0])
+        self.model, self.queue, self._run = run.model, run.queue, run
+        options = segment, units, run.decisions, by_node
+        plans = plan_epochs(run.model, run.dtype, limits or run.limits, *options)
+        self._shared = shared = _Shared(run, plans[0])
         context, device = self.queue.context, self.queue.device
-        self.launches = [_Launch(self, plan, shared) for plan in plans]
+        self.launches = [_Launch(run, plan, shared) for plan in plans]
         # launches after the first run concurrently with it
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
 
-    def set_records(self, nodes: np.ndarray) -> None:
-        """Record the voltage at natural `nodes`, a column each."""
-        plans = (launch.plan for launch in self.launches)
-        offsets = self.model.forest.cell_offsets
-        model = self.model
+    def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
+        """Record the voltage at natural `nodes`, a column of `rows` each."""
+        model, plans = self.model, (launch.plan for launch in self.launches)
         every = np.append(nodes, model.sources.detector_node[len(model.soma) :])
-        starts, entries = recorded_lists(offsets, plans, every)
+        starts, entries = recorded_lists(model.forest.cell_offsets, plans, every)
         detectors = entries[:, 1] >= len(nodes)  # which have their numbers for columns
         entries[detectors, 1] = ~(entries[detectors, 1] - len(nodes))
-        self._shared.set_records(starts, entries, len(nodes))
+        self._shared.set_records(starts, entries, len(nodes), rows)
 
-    def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
+    def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
         """Record states and currents from now on; see `Sampling`."""
         given: list[cla.Array | np.int32] = []
         if samples:
             sizes = [kind.count for kind in self.model.kinds]
-            given = arguments(self.queue, samples, sizes, _by_instance, sampled)
+            given = arguments(self.queue, samples, sizes, _by_instance, rows)
         for launch in self.launches:
             launch.bind(given)
 
@@ -109,7 +107,7 @@ class BlockEpochs(CellsRun):
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`, (n,); whether it can."""
-        if (b.any() or g.any()) and not self.decisions.inflow:
+        if (b.any() or g.any()) and not self._run.decisions.inflow:
             return False
         done = [launch.set_constants(d, b, g) for launch in self.launches]
         return all(done)
@@ -120,7 +118,7 @@ class BlockEpochs(CellsRun):
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV, in natural order."""
-        v = np.zeros(self.model.forest.num_nodes, self.dtype)
+        v = np.zeros(self.model.forest.num_nodes, self._run.dtype)
         for launch in self.launches:
             launch.get_voltages(v)
         return v
@@ -139,11 +137,13 @@ def _by_instance(_: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Shared:
     """Device arrays that all launches take: of the kinds' instances, thresholds and records."""
 
-    def __init__(self, run: BlockEpochs, plan: EpochPlan) -> None:
+    def __init__(self, run: CellsRun, plan: EpochPlan) -> None:
         self.queue, self.run, model = run.queue, run, run.model
         self.of_kinds: dict[str, program.Argument] = {}
         self.parameters = list[list[cla.Array]]()  # of each kind, those that vary
-        for kind, spec, states in zip(model.kinds, plan.spec.kinds, run.states, strict=True):
+        for kind, spec, states in zip(
+            model.kinds, plan.spec.kinds, run.states.of_kinds, strict=True
+        ):
             values = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
             self.parameters.append(values)
             factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
@@ -151,32 +151,33 @@ class _Shared:
             self.of_kinds |= {f"{spec.name}__states": states, f"{spec.name}__count": count}
             self.of_kinds |= zip(varying(spec), [*factor, *values], strict=True)
         self.threshold = self.reals(model.threshold)
-        self.set_records(np.zeros(model.forest.num_cells + 1), np.zeros((0, 2)), 0)
+        starts, none = np.zeros(model.forest.num_cells + 1), np.zeros((0, 2))
+        self.set_records(starts, none, 0, self.reals(none))
 
     def integers(self, values: ArrayLike) -> cla.Array:
         """Int32 on the device, one at least."""
-        values = np.ascontiguousarray(values).astype(np.int32).reshape(-1)
-        return cla.to_device(self.queue, values if values.size else np.zeros(1, np.int32))
+        return to_device(self.queue, values, np.int32)
 
     def reals(self, values: ArrayLike) -> cla.Array:
         """Reals on the device, one at least."""
-        values = np.ascontiguousarray(values, self.run.dtype).reshape(-1)
-        return cla.to_device(self.queue, values if values.size else np.zeros(1, values.dtype))
+        return to_device(self.queue, values, self.run.dtype)
 
-    def set_records(self, starts: np.ndarray, entries: np.ndarray, columns: int) -> None:
+    def set_records(
+        self, starts: np.ndarray, entries: np.ndarray, columns: int, rows: cla.Array
+    ) -> None:
         """Take first entry of each cell, entries of lane, row and column, and how many columns."""
-        self._records = [self.integers(starts), self.integers(entries)]
+        self._records = [self.integers(starts), self.integers(entries), rows]
         self._num_records = np.int32(columns)
 
     def record_arguments(self, row: int) -> list[program.Argument]:
         """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
-        return [*self._records, self.run.record_v, np.int32(row), self._num_records]
+        return [*self._records, np.int32(row), self._num_records]
 
 
 class _Launch:
     """The cells of a plan on the device, and the kernel that advances them."""
 
-    def __init__(self, run: BlockEpochs, plan: EpochPlan, shared: _Shared) -> None:
+    def __init__(self, run: CellsRun, plan: EpochPlan, shared: _Shared) -> None:
         self.model, self.plan, self._run, self._shared = run.model, plan, run, shared
         self.queue, self.spec = run.queue, plan.spec
         self._spread: Spread | None = None
@@ -298,12 +299,12 @@ class _Launch:
             "dt": real(model.dt),
             "seed": np.uint64(model.seed & (1 << 64) - 1),
             "threshold": shared.threshold,
-            "spike_source": run.spikes.source,
-            "spike_step": run.spikes.step,
-            "spike_count": run.spikes.count,
+            "spike_source": run.grid.spikes.source,
+            "spike_step": run.grid.spikes.step,
+            "spike_count": run.grid.spikes.count,
             "spike_capacity": np.int32(run.max_spikes),
             "failed": run.failed,
-            **dict(zip(_DETECTORS, run.detectors, strict=False)),
+            **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
             **dict(zip(_RECORDS, shared.record_arguments(0), strict=True)),
             **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
         }

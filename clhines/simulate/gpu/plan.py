@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -23,13 +25,128 @@ from clhines.plan.plan import Limits, real_name
 from clhines.simulate.gpu.arena_lists import node_words
 from clhines.simulate.gpu.arena_spec import ArenaEpochSpec
 from clhines.simulate.gpu.cells import CellTable, PlannedCells
-from clhines.simulate.gpu.lanes import LISTS_FULL, choose_lanes
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.rates import side_by_side
-from clhines.simulate.gpu.sites import InstanceSites
-from clhines.simulate.gpu.spec import MAX_UNITS, WARP, EpochSpec
+from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec
 from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec, kind_spec
 from clhines.simulate.state.decisions import Decisions
+
+
+class InstanceSites:
+    """Instances of groups of `units` cells: their nodes, and the slots where they leave sums.
+
+    Attributes
+    ----------
+    most : list of int
+        Instances of each kind in a group, at most.
+    num_slots : int
+        Of a group, at most.
+    """
+
+    def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
+        kinds, none = cells.kinds, np.zeros(0, np.int64)
+        groups = np.arange(-(-len(cells.numbers) // units) + 1)
+        cell = np.concatenate([none, *(k.cell for k in kinds)])
+        number = np.concatenate([none, *(k.numbers for k in kinds)])
+        node = np.concatenate([none, *(k.kind.node[k.numbers] for k in kinds)])
+        places = table.places(node + cells.forest.cell_offsets[cell] - cells.first[cell])
+        which = np.repeat(np.arange(len(kinds)), [len(k.numbers) for k in kinds])
+        unit = table.unit_of_cell[cell]
+        place, group = places - table.rows.block_start[unit], unit // units
+        order = np.lexsort((which, place, unit))
+        first = np.searchsorted(group[order], groups)
+        slot = np.empty(len(node), np.int64)
+        slot[order] = np.arange(len(node)) - first[group[order]]
+        self.num_slots = int(np.diff(first).max()) if kinds else 0
+        self._sites, self.most = [], list[int]()
+        for k in range(len(kinds)):
+            some = np.flatnonzero(which == k)
+            some = some[np.lexsort((place[some], unit[some]))]
+            starts = np.searchsorted(group[some], groups)
+            site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
+            self._sites.append((starts, number[some], site))
+            self.most.append(max(1, int(np.diff(starts).max())))
+        self._by_cell, key = by_cell, cells.numbers[cell] if by_cell else places
+        size = cells.model.forest.num_cells if by_cell else table.rows.size
+        self._count = np.bincount(key, minlength=size)
+        self._first = np.full(size, self.num_slots)
+        np.minimum.at(self._first, key, slot)
+
+    @cached_property
+    def instances(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each kind where the instances of each group begin, and number and `SITE` of each."""
+        return [
+            (starts, np.stack((own, SITE.pack(**site)), axis=1))
+            for starts, own, site in self._sites
+        ]
+
+    @cached_property
+    def slots(self) -> np.ndarray:
+        """First and end slot of each cell of the model, where `by_cell`; or each place's run."""
+        first, count = self._first, self._count
+        if self._by_cell:
+            return np.stack((first, first + count), axis=1).reshape(-1)
+        return SLOT_RUN.pack(first=first, number=count)
+
+
+# measured, see bench/notes/epochs.md
+LISTS_FULL = 1  # cells a compute unit, above which those in flight count
+_LISTS_GROUP = 128  # lanes of a work-group of several cells
+_LISTS_REGISTERS = 72  # of a work-item then
+_MOST_WARPS = 16  # of a cell
+_REGISTERS = 1 << 16  # of a multiprocessor
+
+
+def choose_lanes(
+    lists: NodeLists, spec: EpochSpec, limits: Limits, units: int | None, busy: bool
+) -> EpochSpec | None:
+    """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
+
+    Values of cells too large for local memory are in global memory, with exact times. `spec` has
+    the least lanes, `lists` get places of states; `busy`: many cells are in flight.
+    """
+    in_arenas = isinstance(spec, ArenaEpochSpec)
+    choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
+    for far, warps in product((False, True) if in_arenas else (False,), choices):
+        lanes = warps * WARP
+        most = 1 if far else units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS))
+        for count in range(most, 0, -1):
+            group = lanes * count
+            full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
+            registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
+            if busy and in_arenas:
+                registers = _more_registers(registers, group)
+            registers = registers if spec.ptx else 0
+            chosen = replace(spec, lanes=lanes, units=count, registers=registers, far=far)
+            if chosen.fits(limits):
+                return _place_states(lists, chosen, limits)
+    return None
+
+
+def _more_registers(registers: int, group: int) -> int:
+    """Return so many registers that as many groups are on a multiprocessor, or one.
+
+    >>> _more_registers(72, 224), _more_registers(72, 544)
+    (72, 96)
+    """
+    together = max(1, _REGISTERS // (registers * group))
+    warps = -(-together * group // (4 * WARP))  # of each scheduler
+    return min(_REGISTERS // (warps * 4 * WARP), 255) // 8 * 8
+
+
+def _place_states(lists: NodeLists, spec: EpochSpec, limits: Limits) -> EpochSpec:
+    """Keep states in local memory, of as many kinds as there is room for."""
+    local, in_arenas = [False] * len(spec.kinds), isinstance(spec, ArenaEpochSpec)
+    for k, kind in enumerate(spec.kinds):
+        more = spec.local_lines + lists.lanes.lines_of(k)
+        wider = replace(spec, local_lines=more)
+        in_lines = not in_arenas or (kind.density and not kind.takes_events)
+        if in_lines and lists.lanes.lines_of(k) and wider.fits(limits):
+            spec, local[k] = wider, True
+    lists.place_states(local)
+    kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))
+    return replace(spec, kinds=tuple(kinds), local_lines=lists.local_lines)
+
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken

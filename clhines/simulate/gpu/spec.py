@@ -9,6 +9,7 @@ from clhines.plan.by_segment import schedule
 from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
 from clhines.simulate.gpu.rates import SeriesNumbers
+from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.spec import MechanismSpec, of_each_kind
 from clhines.simulate.records.sampling import REST, TABLES, sampled_source
 
@@ -276,7 +277,6 @@ class EpochSpec(TemplateSpec):
     slot_run: ClassVar[Word] = SLOT_RUN
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
-    arena: ClassVar[None] = None  # see `ArenaEpochSpec`
     real: str
     phase: str  # "factor": the constant factors, once; "advance": steps
     constant: bool  # only the roots' conductances change
@@ -305,6 +305,7 @@ class EpochSpec(TemplateSpec):
     far: bool = field(
         default=False, repr=False
     )  # values of nodes are in global memory: large cells
+    arena: ArenaSpec | None = field(default=None, repr=False)  # of functions; None in a plan
 
     @property
     def template(self) -> str:  # type: ignore[override]

@@ -15,7 +15,6 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
-from clhines.model.copied import CopiedModel
 from clhines.model.ions import ADVANCE_REVERSAL, IonNodes
 from clhines.model.model import Kind, Model
 from clhines.model.sources import Sources
@@ -25,7 +24,8 @@ from clhines.simulate.events import bins
 from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
 from clhines.simulate.kinds.spec import check_parameters
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.arena import Arena
+from clhines.simulate.state.arena import NONE, Arena
+from clhines.simulate.state.tiled import Tiler
 
 _DOUBLE = np.dtype(np.float64)
 _ACTIVE: WeakKeyDictionary[Sources, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
@@ -45,13 +45,20 @@ class Columns:
         """Where instances have their values in one of so many columns."""
         return column * self.count + np.asarray(instance)
 
-    def filled(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Return what arenas have of columns."""
-        return np.concatenate([np.zeros(0), *values])
+    def put(
+        self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
+    ) -> None:
+        """Add a region to an arena: some numbers, then columns."""
+        mem.tile(name, np.reshape(values, (len(values), self.count)), before=before)
 
 
 class Layout:
-    """Where arenas have what belongs to nodes and instances: active nodes ascend."""
+    """Where arenas have what belongs to nodes and instances: active nodes ascend.
+
+    Of copies that are alike those of one are followed by those of the next, so that nothing is
+    looked up in arrays of all: with active nodes 1 and 3 of 4, node 7 of two copies, which is node
+    3 of the second, has number 2 + 1.
+    """
 
     groups: Mapping[int, Columns] = {}  # by kind, where instances are in groups
 
@@ -59,6 +66,11 @@ class Layout:
         self._model = model
 
     @cached_property
+    def once(self) -> Layout:
+        """The layout of one copy."""
+        return self if self._model.copies == 1 else Layout(self._model.once)
+
+    @property
     def nodes(self) -> np.ndarray:
         """(a,) int64: nodes in the order of the arenas."""
         return active_nodes(self._model)
@@ -70,7 +82,10 @@ class Layout:
 
     def number(self, node: np.ndarray) -> np.ndarray:
         """Return where nodes are in the order of the arenas; -1 of no node."""
-        return np.where(node < 0, -1, np.searchsorted(self.nodes, node))
+        once = self._model.once
+        nodes, n = active_nodes(once), once.forest.num_nodes
+        copy, own = (0, node) if once is self._model else np.divmod(node, n)
+        return np.where(node < 0, -1, copy * len(nodes) + np.searchsorted(nodes, own))
 
     def first(self, number: np.ndarray) -> np.ndarray:
         """Return where those of each node begin in numbers that ascend, and the end."""
@@ -83,7 +98,7 @@ class Layout:
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
-    if isinstance(model, CopiedModel):
+    if model.copies > 1:
         return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
     sources = model.sources
     if sources not in _ACTIVE:  # which models with other values of parameters have, too
@@ -97,11 +112,6 @@ def active_nodes(model: Model) -> np.ndarray:
     return _ACTIVE[sources]
 
 
-def one_of(model: Model) -> Model:
-    """Return the model that is started on the host: of one copy, where there are copies."""
-    return model.once if isinstance(model, CopiedModel) else model
-
-
 def has_constants(model: Model) -> bool:
     """Return whether a model with exact times has constant mechanisms."""
     return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
@@ -109,9 +119,7 @@ def has_constants(model: Model) -> bool:
 
 def num_active(model: Model) -> int:
     """Return how many nodes are active."""
-    if isinstance(model, CopiedModel):
-        return model.copies * num_active(model.once)
-    return len(active_nodes(model))
+    return model.copies * len(active_nodes(model.once))
 
 
 def is_artificial(kind: Kind) -> bool:
@@ -122,12 +130,16 @@ def is_artificial(kind: Kind) -> bool:
 def filled_arenas(
     variables: Variables,
     dtype: np.dtype,
-    place: np.ndarray,
+    place: np.ndarray | None,
     base_d: np.ndarray,
     layout: Layout | None = None,
     instant: np.dtype = _DOUBLE,
+    tiler: Tiler | None = None,
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
+
+    Of copies that are alike the arrays by node and instance are given of one, and repeated on the
+    device: `Tiler.find_places` then finds the places of active nodes.
 
     Parameters
     ----------
@@ -135,38 +147,60 @@ def filled_arenas(
     dtype : float64 or float32
         Of ``mem``.
     place : (n,) int64
-        Of each node in the solver's order.
+        Of each node in the solver's order; of copies None, where no pointers need it.
     base_d : (n,) float64, µS
+        Of one copy, where `variables` are.
     layout : Layout, optional
     instant : float64 or float32
         Of ``clock``.
+    tiler : Tiler, optional
+        Where `variables` are of one copy.
     """
-    mem, clock, ints = Arena(dtype), Arena(instant), Arena(np.dtype(np.int32))
-    model = variables.model
-    layout = layout or Layout(model)
+    mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
+    model, once = variables.model, variables.once
+    whole = layout or Layout(model)
+    layout = whole if model is once else whole.once
     nodes = layout.nodes
-    mem.add("area", model.area[nodes])
-    mem.add("base_d", base_d[nodes])
-    ints.add("place_of", place[nodes])
-    cell = np.full(model.forest.num_nodes, -1)
-    cell[model.soma] = np.arange(model.forest.num_cells)
-    ints.add("cell", cell[nodes])
+    mem.tile("area", once.area[nodes][None])
+    mem.tile("base_d", base_d[nodes][None])
+    if tiler is None:
+        assert place is not None
+        ints.add("place_of", place[nodes])
+    else:
+        ints.room("place_of", (ints.copies * len(nodes),))
+    cell = np.full(once.forest.num_nodes, -1)
+    cell[once.soma] = np.arange(once.forest.num_cells)
+    ints.tile("cell", cell[nodes][None], once.forest.num_cells)
     ints.add("error", np.zeros(1))
-    for ion in model.ions:
-        for name in (*ion.variables, f"d{ion.variables[3]}"):
-            mem.add(f"ion_{name}", variables.ions[name][nodes])
-        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(model.celsius, ion)]))
-        advances = np.zeros(model.forest.num_nodes, bool)
-        advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
-        ints.add(f"advances_{ion.name}", advances[nodes])
-    for k, kind in enumerate(model.kinds):
-        _add_kind(variables, k, kind, layout, place, (mem, ints))
-    order = detector_order(variables, layout)
-    ints.add("first_detector", layout.first(layout.number(model.sources.detector_node[order])))
-    add_detectors(variables, (mem, ints), layout)
+    _add_ions(variables, nodes, (mem, ints))
+    for k, kind in enumerate(once.kinds):
+        _add_kind(variables, k, kind, layout, (mem, ints))
+        for (of, name), node in model.pointers.items():
+            if of == k:
+                assert place is not None
+                ints.add(f"pointer_{k}_{name}", place[node])
+    detector = layout.number(once.sources.detector_node)
+    _tile_first(ints, "first_detector", layout.first(np.sort(detector)))
+    add_detectors(variables, (mem, ints), whole)
     add_wires(variables, (mem, clock, ints))
-    add_played(variables, lambda _: layout, mem, clock, ints)
+    add_played(variables, whole, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
+
+
+def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Arena]) -> None:
+    (mem, ints), once = arenas, variables.once
+    for ion in once.ions:
+        for name in (*ion.variables, f"d{ion.variables[3]}"):
+            mem.tile(f"ion_{name}", variables.ions[name][nodes][None])
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(once.celsius, ion)]))
+        advances = np.zeros(once.forest.num_nodes, bool)
+        advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
+        ints.tile(f"advances_{ion.name}", advances[nodes][None])
+
+
+def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
+    """Add where those of each active node begin, of things by node, and their end."""
+    ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
 
 
 def nernst_scale(celsius: float, ion: IonNodes) -> float:
@@ -187,61 +221,63 @@ def _add_kind(
     k: int,
     kind: Kind,
     layout: Layout,
-    place: np.ndarray,
     arenas: tuple[Arena, Arena],
 ) -> None:
     (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
     given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
     single = [variables.parameters[k][n][:1] for n, single in variables.singles(k) if single]
-    mem.add(f"parameters_{k}", np.concatenate([*single, columns.filled(given)]))
+    columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
     for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
         names = variables.wanted[k] if what == "outputs" else [*kept]
-        mem.add(f"{what}_{k}", columns.filled([kept[n] for n in names]))
+        columns.put(mem, f"{what}_{k}", [kept[n] for n in names])
     for name, rows in variables.tables[k].items():
         mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)
     for name in kind.mechanism.program.random:
-        ids = variables.stream(k, name, np.arange(kind.count))
+        ids = variables.stream(k, name, np.arange(kind.count * ints.copies))
         ints.add(f"stream_{k}_{name}", ids.view(np.int32))
         ints.add(f"drawn_{k}_{name}", variables.drawn[k, name].view(np.int32))
     if is_artificial(kind):
         return
     number = layout.number(kind.node)
     if columns.by_node:
-        ints.add(f"first_{k}", layout.first(number))
-    ints.add(f"active_{k}", number)
-    for (of, name), node in variables.model.pointers.items():
-        if of == k:
-            ints.add(f"pointer_{k}_{name}", place[node])
+        _tile_first(ints, f"first_{k}", layout.first(number))
+    ints.tile(f"active_{k}", number[None], layout.count)
 
 
 def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
     """Add what only vectors need: lists by active node, and room for v, d and b there."""
-    nodes, ints = active_nodes(model), arenas["ints"]
+    layout = Layout(model)
     for name in ("here_v", "here_d", "here_b"):
-        arenas["mem"].add(name, np.zeros(len(nodes)))
-    ints.add("first_cell", np.searchsorted(model.soma, np.append(nodes, model.forest.num_nodes)))
-    ints.add("soma_of", np.searchsorted(nodes, model.soma))
-    ints.add("detector_at", np.searchsorted(nodes, np.sort(model.sources.detector_node)))
+        arenas["mem"].add(name, np.zeros(layout.count))
+    add_cells(model, layout, arenas["ints"])
 
 
-def add_detectors(
-    variables: Variables, arenas: tuple[Arena, Arena], layout: Layout | None = None
-) -> None:
+def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) -> None:
+    """Add somas and detectors by node; `numbers`: of the cells too, which do not ascend."""
+    soma = layout.number(model.soma)
+    order = np.argsort(soma, kind="stable")
+    ints.add("first_cell", layout.first(soma[order]))
+    ints.add("soma_of", soma[order])
+    if numbers:
+        ints.add("cell_of", order)
+    ints.add("detector_at", np.sort(layout.number(model.sources.detector_node)))
+
+
+def add_detectors(variables: Variables, arenas: tuple[Arena, Arena], layout: Layout) -> None:
     """Add detectors by node, but where those of each node begin."""
     mem, ints = arenas
     model = variables.model
     order = detector_order(variables, layout)
     ints.add("detector_source", model.sources.detector_source[order])
-    ints.add("detector_above", variables.above[order])
+    ints.add("detector_above", variables.exact.above[order])
     mem.add("detector_threshold", model.sources.detector_threshold[order])
 
 
-def detector_order(variables: Variables, layout: Layout | None = None) -> np.ndarray:
+def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
     """(d,) int64: detectors by node, in the order of the arenas."""
-    node = variables.model.sources.detector_node
-    return np.argsort(node if layout is None else layout.number(node), kind="stable")
+    return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
@@ -249,13 +285,13 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model
     order, netcons = wires.order, model.netcons
-    clock.add("ring", variables.ring)
+    clock.add("ring", variables.exact.ring)
     clock.add("delay", netcons.delay[order])
-    mem.add("weight", variables.weight)
+    mem.add("weight", variables.exact.weight)
     ints.add("ring_first", wires.ring_first)
     ints.add("ring_size", wires.ring_size)
-    ints.add("event_count", variables.count)
-    ints.add("event_live", variables.count)
+    ints.add("event_count", variables.exact.count)
+    ints.add("event_live", variables.exact.count)
     ints.add("first_connection", wires.first)
     ints.add("connection_source", netcons.source[order])
     short = model.sources.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
@@ -264,7 +300,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
         clock.add("bin_dt", np.array([variables.model.dt]))
         short = bins.SENDING.pack(short=short, crossed=bins.detected(model))
     ints.add("connection_short", short[order])
-    ints.add("cursor", variables.cursor[order])
+    ints.add("cursor", variables.exact.cursor[order])
     target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
     source = netcons.source[order]
     ints.add("fan", target[np.argsort(source, kind="stable")])
@@ -302,32 +338,22 @@ def loose_targets(variables: Variables) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *each])
 
 
-def add_played(
-    variables: Variables,
-    layout_of: Callable[[Model], Layout],
-    mem: Arena,
-    clock: Arena,
-    ints: Arena,
-) -> None:
-    """Add what is played, by active node; what is at none comes last.
-
-    Where nothing is, and ``first_played`` is there, that stays as it is.
-    """
+def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
+    """Add what is played, by active node; what is at none comes last."""
     kinds, given = variables.model.kinds, variables.model.played
-    layout = None
-    if given or "first_played" not in ints.offset:
-        layout = layout_of(variables.model)
     owner = [
         layout.count
         if is_artificial(kinds[p.kind])
         else int(layout.number(kinds[p.kind].node[p.instance]))
         for p in given
-        if layout is not None
     ]
     order = np.argsort(np.array(owner, np.int64), kind="stable")
     played = [given[k] for k in order]
-    if layout is not None:
+    if played:
         ints.add("first_played", layout.first(np.array(owner, np.int64)[order]))
+    else:
+        none = np.zeros((1, layout.count // ints.copies))
+        ints.tile("first_played", none, after=np.zeros(1))
     clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
     clock.add("played_value", np.concatenate([np.zeros(0), *(p.y for p in played)]))
     ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
@@ -336,7 +362,6 @@ def add_played(
         mem.offset[f"parameters_{p.kind}"]
         + at_parameter(variables, layout, p.kind, p.parameter, p.instance)
         for p in played
-        if layout is not None
     ]
     ints.add("played_place", np.array(places, int))
 
@@ -352,7 +377,7 @@ def at_parameter(
 
 
 def read_back(
-    variables: Variables, arenas: dict[str, Arena], layout: Layout | None = None
+    variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
     """Return all that changes as it is on the device, as `Variables.save` does.
 
@@ -360,7 +385,6 @@ def read_back(
     """
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
-    layout = layout or Layout(model)
     nodes = layout.nodes
     for k, kind in enumerate(model.kinds):
         columns, every = layout.columns(k, kind), np.arange(kind.count)
@@ -379,10 +403,15 @@ def read_back(
     for k, name in now.drawn:
         pairs = np.ascontiguousarray(ints.get(f"drawn_{k}_{name}"))
         now.drawn[k, name] = pairs.view(np.int64)
-    now.weight, now.ring, now.count = mem.get("weight"), clock.get("ring"), ints.get("event_count")
-    now.cursor, now.above = now.cursor.copy(), now.above.copy()
-    now.cursor[order] = ints.get("cursor")
-    now.above[detector_order(variables, layout)] = ints.get("detector_above") != 0
+    exact = now.exact
+    exact.weight, exact.ring, exact.count = (
+        mem.get("weight"),
+        clock.get("ring"),
+        ints.get("event_count"),
+    )
+    exact.cursor, exact.above = exact.cursor.copy(), exact.above.copy()
+    exact.cursor[order] = ints.get("cursor")
+    exact.above[detector_order(variables, layout)] = ints.get("detector_above") != 0
     for k, queue in now.queues.items():
         queue.time, queue.sent = clock.get(f"queue_time_{k}"), clock.get(f"queue_sent_{k}")
         queue.flag = mem.get(f"queue_flag_{k}")
@@ -398,7 +427,6 @@ def spec_of(
     variables: Variables,
     arenas: dict[str, Arena],
     real: str,
-    wanted: object,
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
@@ -440,7 +468,7 @@ def spec_of(
         calls=vector_bytes > 0,
         width=width,
         played=bool(model.played),
-        constant=has_constants(one_of(model)),
+        constant=has_constants(model.once),
     )
     return spec, np.array([*regions.values()], np.int32)
 
@@ -540,9 +568,8 @@ def location(
     return "mem", mem.offset[f"parameters_{k}"] + at
 
 
-def owner_of(record: Record, variables: Variables, layout: Layout | None = None) -> np.ndarray:
+def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
     """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
-    layout = layout or Layout(variables.model)
     if record.kind < 0:
         return layout.number(record.index)
     kind = variables.model.kinds[record.kind]
@@ -556,12 +583,11 @@ def locations(
     variables: Variables,
     arenas: dict[str, Arena],
     place: Callable[[], np.ndarray],
-    layout: Layout | None = None,
+    layout: Layout,
 ) -> list[tuple[str, np.ndarray]]:
     """Return where each record is; see `location`. `place` is asked only if there are records."""
     if not records:
         return []
-    layout = layout or Layout(variables.model)
     return [location(record, variables, arenas["mem"], place(), layout) for record in records]
 
 

@@ -1,4 +1,4 @@
 """One network with many sets of parameters.
 
-`population`: `Population`; `protocols` checks what it is given, a `batch` simulates some.
+`population`: `Population`, which simulates batches of them; `protocols` checks what it is given.
 """

@@ -29,7 +29,6 @@ class Pieces:
 
     Attributes
     ----------
-    groups : list of Group
     instances : list of (count,) int64
         Of each piece, by their numbers in its group of the model.
     of_parameter : list of list of int

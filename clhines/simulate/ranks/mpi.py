@@ -289,7 +289,6 @@ def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> c
 
     Parameters
     ----------
-    ranks : Ranks
     spec, dtype
         Of `clhines.device.devices.choose`; a device or an index pair is taken by all.
     """

@@ -38,7 +38,6 @@ class RankRecords:
 
     Parameters
     ----------
-    ranks : Ranks
     local : callable
         Returns the entries of a record that this rank has, and (c,) int64, the columns that they
         fill.
@@ -146,7 +145,6 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
 
     Parameters
     ----------
-    ranks : Ranks
     model : Model
         Of the whole network.
     signature : str
@@ -169,7 +167,6 @@ def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | No
 
     Parameters
     ----------
-    ranks : Ranks
     model : Model
         Of the whole network.
     on_host : bool
@@ -267,7 +264,6 @@ class Share:
 
     Parameters
     ----------
-    whole : Model
     first, end : int
         Cells of the rank.
 

@@ -203,7 +203,6 @@ class SplitRun:
 
     Parameters
     ----------
-    ranks : Ranks
     shares : sequence of Share
         Of all ranks.
     decisions : Decisions

@@ -13,6 +13,7 @@ from clhines.analysis.features import Features, Kept
 from clhines.analysis.segments import DOWN, INTEGERS, REALS, UP, joined, packed, segments_of
 from clhines.analysis.spikes import Lists
 from clhines.device import devices, program
+from clhines.device.arrays import to_device
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 
@@ -52,7 +53,6 @@ class Asked:
 
     Attributes
     ----------
-    features : Features
     begin, end : (windows, width) int64
         Of each window of each column, numbers of samples: 0 is the first of the run.
     first : int
@@ -109,8 +109,6 @@ class DeviceFeatures:
 
     Parameters
     ----------
-    asked : Asked
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
     """
 
@@ -118,18 +116,15 @@ class DeviceFeatures:
         self._asked, self._queue, self._dtype = asked, queue, np.dtype(dtype)
         self._built = program.build(queue.context, FeaturesSpec(real_name(self._dtype)))
         self._count, self._width = asked.begin.shape
-        bounds = np.stack([asked.begin, asked.end], axis=1).astype(np.int32).reshape(-1)
-        self._bounds = self._put(bounds if bounds.size else np.zeros(1, np.int32))
+        bounds = np.stack([asked.begin, asked.end], axis=1)
+        self._bounds = to_device(queue, bounds, np.int32)
         empty = np.zeros((max(self._count, 1), 4, self._width), self._dtype)
         empty[:, 2], empty[:, 3] = np.inf, -np.inf
-        self._kept = self._put(empty.reshape(-1))
+        self._kept = to_device(queue, empty, self._dtype)
         self._states = [self._state(), self._state()]
         self._counts = cla.zeros(queue, 2 * self._width, np.int32)
         self._room = 0
         self._make_room(_ROOM)
-
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self._queue, a)
 
     def _state(self) -> tuple[cla.Array, cla.Array]:
         """Return room for the open segment, its samples and the last three of the trace."""
@@ -159,7 +154,6 @@ class DeviceFeatures:
         Parameters
         ----------
         array : (rows, stride) real
-        rows, column : int
         first : int
             Steps taken before the first row's values.
 

@@ -27,7 +27,6 @@ class Clamps:
 
     Attributes
     ----------
-    kind : int
     instance : (c,) int64
     output : str
         The mechanism's variable that has the current into the cell, or empty: it is computed here.
@@ -43,7 +42,6 @@ class Membrane:
 
     Parameters
     ----------
-    model : Model
     nodes : (m,) int64
         Natural.
 
@@ -140,7 +138,6 @@ class Membrane:
         ----------
         first : int
             Step of the first row; -1 for the start.
-        rows : int
         outputs : sequence of (rows, r) real
             Of each of `clamps` that has an output.
         """

@@ -17,14 +17,11 @@ class Recorder:
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
     """
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
-        self._queue, self._dtype, self._rows = queue, dtype, 0
-        self._room: dict[str, cla.Array] = {}
-        self._columns: list[tuple[str, int, int]] = []
+        self._queue, self._dtype, self._views = queue, dtype, list[View]()
 
     def begin(
         self, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray, last: int
@@ -33,7 +30,6 @@ class Recorder:
 
         Parameters
         ----------
-        rows : int
         locations : sequence of (str, (r,) int64)
             Of each record, which array it is in, ``v`` or ``mem``, and where there.
         owner : (k,) int64
@@ -42,30 +38,30 @@ class Recorder:
         last : int
             Number of active nodes.
         """
-        self._rows, self._columns = rows, []
         wide: dict[str, list[np.ndarray]] = {"v": [], "mem": []}
+        columns = []
         for source, at in locations:
-            start = sum(len(a) for a in wide[source])
+            columns.append((source, sum(len(a) for a in wide[source])))
             wide[source].append(at)
-            self._columns.append((source, start, start + len(at)))
         index = {s: np.concatenate([np.zeros(0, np.int64), *parts]) for s, parts in wide.items()}
-        self._room = {
+        room = {
             s: within_reach(self._queue, (max(rows, 1), max(len(a), 1)), self._dtype)
             for s, a in index.items()
         }
+        self._views = [View(room[source], begin) for source, begin in columns]
         order = np.argsort(owner, kind="stable")
         first = np.searchsorted(owner[order], np.arange(last + 1)) if len(owner) else None
         return {
             "num_v": np.int32(len(index["v"])),
             "num_mem": np.int32(len(index["mem"])),
             "v_index": self._put(index["v"]),
-            "v_rows": self._room["v"],
+            "v_rows": room["v"],
             "mem_first": self._put(first)
             if first is not None
             else cla.zeros(self._queue, last + 2, np.int32),
             "mem_column": self._put(order),
             "mem_index": self._put(index["mem"][order]),
-            "mem_rows": self._room["mem"],
+            "mem_rows": room["mem"],
         }
 
     def _put(self, a: np.ndarray) -> cla.Array:
@@ -73,10 +69,4 @@ class Recorder:
 
     def views(self) -> list[View]:
         """Where the rows of each record are on the device."""
-        return [View(self._room[source], begin) for source, begin, _ in self._columns]
-
-    def values(self, some: Sequence[int]) -> list[np.ndarray]:
-        """Wait, and return the (rows, r) values of some records."""
-        wanted = {self._columns[k][0] for k in some}
-        rows = {s: self._room[s].get(self._queue)[: self._rows] for s in wanted}
-        return [rows[source][:, a:b] for source, a, b in (self._columns[k] for k in some)]
+        return self._views

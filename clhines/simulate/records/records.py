@@ -62,7 +62,6 @@ class Record:
         Of ``count`` and ``crossings``.
     matrix : (k, r) float64, or None
         The values of a row are its products with the variable's.
-    features : Features or None
     asked : Asked or None
         These in a run.
     stream : Stream or None
@@ -117,7 +116,6 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
     Parameters
     ----------
-    records : sequence of Record
     begin, steps : int
         The run's first step, and how many it takes.
     dt : float, ms
@@ -157,11 +155,8 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
 
     Parameters
     ----------
-    records : sequence of Record
     steps : int
         Of the run.
-    itemsize : int
-    chunk : int
     epoch : int
         Steps that are taken at once.
     """

@@ -19,7 +19,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import ranges
 from clhines.device import devices, program
-from clhines.device.arrays import set_zero
+from clhines.device.arrays import set_zero, to_device
 from clhines.mechanisms.emit.formula import Formula
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
@@ -90,7 +90,6 @@ class Reducer:
 
     Parameters
     ----------
-    record : Record
     model : Model
         Of the rank's part of the network.
 
@@ -152,7 +151,6 @@ class Reducer:
         ----------
         samples : sequence of (1, r) real
             Of each of `sources`.
-        step : int
         """
         raise NotImplementedError
 
@@ -261,9 +259,6 @@ class DeviceReducer(Reducer):
 
     Parameters
     ----------
-    record : Record
-    model : Model
-    queue : pyopencl.CommandQueue
     dtype : float64 or float32
     """
 
@@ -278,28 +273,21 @@ class DeviceReducer(Reducer):
         self._features: DeviceFeatures | None = None
         if self.membrane is not None:
             m = self.membrane
-            ints = [self._put(a, np.int32) for a in (m.begin, m.other, m.own)]
-            more = [self._put(a, np.int32) for a in (m.clamp_begin, m.clamp)]
-            self._tables = [*ints, self._put(m.g, self._dtype), *more]
+            ints = [to_device(self._queue, a, np.int32) for a in (m.begin, m.other, m.own)]
+            more = [to_device(self._queue, a, np.int32) for a in (m.clamp_begin, m.clamp)]
+            self._tables = [*ints, to_device(self._queue, m.g, self._dtype), *more]
         if record.matrix is not None:
-            self._matrix = self._put(record.matrix.T, self._dtype)
+            self._matrix = to_device(self._queue, record.matrix.T, self._dtype)
 
     @cached_property
     def _built(self) -> cl.Program:
         return program.build(self._queue.context, ReducedSpec(real_name(self._dtype)))
-
-    def _put(self, a: np.ndarray, dtype: np.dtype | type) -> cla.Array:
-        """Values on the device, one at least."""
-        flat = np.ascontiguousarray(a).astype(dtype).reshape(-1)
-        return cla.to_device(self._queue, flat if flat.size else np.zeros(1, dtype))
 
     def _launch(self, name: str, rows: int, *arguments: object) -> None:
         """Enqueue a kernel whose work-items are the columns of some rows.
 
         Parameters
         ----------
-        name : str
-        rows : int
         *arguments
             Python's integers are OpenCL's ``int``.
         """
@@ -325,7 +313,7 @@ class DeviceReducer(Reducer):
                 row = cla.to_device(self._queue, np.ascontiguousarray(values))
                 return self._features.take(row, 1, 0, 0)
         if self.record.follows:
-            self._kept = self._put(values, self._dtype)
+            self._kept = to_device(self._queue, values, self._dtype)
             self._count = cla.zeros(self._queue, max(self.width, 1), np.int32)
         return values
 
@@ -336,8 +324,6 @@ class DeviceReducer(Reducer):
 
         Parameters
         ----------
-        view : View
-        rows : int
         first : int
             Step at whose end the first row was.
         outputs : sequence of (rows, c) real
@@ -393,7 +379,7 @@ class DeviceReducer(Reducer):
             width = len(self.record.index)
             out = cla.empty(self._queue, (kept, width), self._dtype)
             given = width, begin, every, view.stride, view.column, clamps.shape[1]
-            given_clamps = self._put(clamps, self._dtype)
+            given_clamps = to_device(self._queue, clamps, self._dtype)
             self._launch("membrane", kept, *given, view.array, *self._tables, given_clamps, out)
             view, begin, every, mapped = View(out), 0, 1, True
         if self.record.matrix is not None:
@@ -411,7 +397,7 @@ class DeviceReducer(Reducer):
         if reduce in ("min", "max"):
             if self._kept is None:
                 worst = np.inf if reduce == "min" else -np.inf
-                self._kept = self._put(np.full(width, worst), self._dtype)
+                self._kept = to_device(self._queue, np.full(width, worst), self._dtype)
             self._launch("extreme", 1, *columns, int(reduce == "max"), values, self._kept)
             return self._kept.get(self._queue)[None]
         if reduce in ("mean", "integral"):

@@ -21,6 +21,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device.arrays import to_device
+
 TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: none
 REST = "const int *restrict sample_list, real *restrict sampled, int sampled_width"
 
@@ -58,7 +60,6 @@ class Sample:
 
     Attributes
     ----------
-    kind : int
     what : int
         Number of the state; the number of states for the current.
     instance : (r,) int64
@@ -96,8 +97,6 @@ def arguments(
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
-    samples : sequence of Sample
     sizes : sequence of int
         Owners of each kind.
     owners : callable
@@ -117,10 +116,5 @@ def arguments(
         entry[:, 3] = np.where(entry[:, 3] < 0, -1, entry[:, 3] + number)
         entries.append(entry)
         number += len(entry)
-
-    def put(a: np.ndarray) -> cla.Array:
-        values = np.ascontiguousarray(a, np.int32).reshape(-1)
-        return cla.to_device(queue, values if values.size else np.zeros(1, np.int32))
-
-    tables = [put(first) for first in firsts]
-    return [*tables, put(np.concatenate(entries)), sampled, np.int32(sampled.shape[1])]
+    tables = [to_device(queue, a, np.int32) for a in (*firsts, np.concatenate(entries))]
+    return [*tables, sampled, np.int32(sampled.shape[1])]

@@ -4,5 +4,5 @@
 has found in some steps. `decisions`: what no partition of a network may change, made once. `saved`:
 files, checked against `Model.schema`; `shapes` of its arrays. `changes`: values set on the device,
 `spread` to instances.
-Copies: `copies` of a state, `arena_copies` starts them once, `tiled` repeats them.
+Copies: `copies` has the state of all from that of one, `tiled` repeats arrays on the device.
 """

@@ -8,7 +8,9 @@ import pyopencl.array as cla
 
 from clhines.device.arrays import part_of, set_soon, values_of, within_reach
 from clhines.errors import DeviceMemoryError
+from clhines.simulate.state.tiled import Tiler
 
+NONE = np.zeros(0)
 _FETCHED = 1 << 20  # numbers: up to here one transfer is faster than one for each region
 
 
@@ -18,26 +20,55 @@ class Arena:
     Parameters
     ----------
     dtype : dtype
+    tiler : Tiler, optional
+        Repeats what is given of one copy.
     """
 
-    def __init__(self, dtype: np.dtype) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(self, dtype: np.dtype, tiler: Tiler | None = None) -> None:
+        self.dtype, self._tiler = np.dtype(dtype), tiler
         self.offset: dict[str, int] = {}
-        self._size, self._parts = 0, list[np.ndarray]()
+        self._size, self._parts = 0, list[tuple[int, np.ndarray]]()
+        self._tiles: list[tuple[int, np.ndarray, int]] = []
         self._shape: dict[str, tuple[int, ...]] = {}
+
+    @property
+    def copies(self) -> int:
+        """How many times `tile` has its rows."""
+        return 1 if self._tiler is None else self._tiler.copies
 
     def align(self, size: int) -> None:
         """Let the next region begin at a multiple of `size` numbers."""
-        gap = -self._size % size
-        self._parts.append(np.zeros(gap, self.dtype))
-        self._size += gap
+        self._size += -self._size % size
+
+    def room(self, name: str, shape: tuple[int, ...]) -> int:
+        """Add a region whose values come later; return where it begins."""
+        self.offset[name], self._shape[name] = self._size, shape
+        self._size += int(np.prod(shape))
+        return self.offset[name]
 
     def add(self, name: str, values: np.ndarray) -> None:
         """Add a region."""
         array = np.ascontiguousarray(values, self.dtype)
-        self.offset[name], self._shape[name] = self._size, array.shape
-        self._parts.append(array.reshape(-1))
-        self._size += array.size
+        self._parts.append((self.room(name, array.shape), array.reshape(-1)))
+
+    def tile(
+        self, name: str, rows: np.ndarray, step: int = 0, before: np.ndarray = NONE,
+        after: np.ndarray = NONE,
+    ) -> None:  # fmt: skip
+        """Add a region: `before`, (rows, n) values as `Tiler.tile` repeats them, and `after`."""
+        if self._tiler is None:
+            more = len(before) or len(after)
+            self.add(
+                name,
+                np.concatenate([before, rows.reshape(-1), after]) if more else rows.reshape(-1),
+            )
+            return
+        once = np.ascontiguousarray(rows, self.dtype)
+        size = once.size * self.copies
+        begin = self.room(name, (len(before) + size + len(after),))
+        self._tiles.append((begin + len(before), once, step))
+        for at, values in ((begin, before), (begin + len(before) + size, after)):
+            self._parts.append((at, np.asarray(values, self.dtype)))
 
     def put(self, queue: cl.CommandQueue) -> cla.Array:
         """Put all regions on the device; nothing is added any more."""
@@ -45,10 +76,17 @@ class Arena:
             raise DeviceMemoryError(
                 f"the variables and events take {self._size} numbers; expected less than 2**31"
             )
-        whole = np.concatenate([*self._parts, np.zeros(1, self.dtype)])
-        self._parts = []
-        self._queue, self.array = queue, within_reach(queue, whole.shape, self.dtype)
-        set_soon(self.array, 0, whole, queue)
+        self._queue = queue
+        self.array = within_reach(queue, (self._size + 1,), self.dtype)
+        if self._tiler is None:
+            set_soon(self.array, 0, self._joined(), queue)
+        else:
+            for at, once, step in self._tiles:
+                self._tiler.tile(once, self.array, at, step)
+            for at, values in [*self._parts, (self._size, np.zeros(1, self.dtype))]:
+                if len(values):
+                    set_soon(self.array, at, values, queue)
+        self._parts, self._tiles = [], []
         return self.array
 
     def view(self, name: str) -> cla.Array:
@@ -70,10 +108,9 @@ class Arena:
         """Return a copy on the host, by one transfer; where that is much, this one itself."""
         if self._parts or self._size > _FETCHED:
             return self
-        found, whole = Arena(self.dtype), values_of(self.array, self._queue)
-        for name, begin in self.offset.items():
-            size = int(np.prod(self._shape[name]))
-            found.add(name, whole[begin : begin + size].reshape(self._shape[name]))
+        found = Arena(self.dtype)
+        found.offset, found._shape, found._size = self.offset, self._shape, self._size
+        found._parts = [(0, values_of(self.array, self._queue))]
         return found
 
     def set(self, name: str, values: np.ndarray) -> None:
@@ -86,6 +123,11 @@ class Arena:
             set_soon(self.array, begin, array, self._queue)
 
     def _joined(self) -> np.ndarray:
-        """All regions, before they are on the device."""
-        self._parts = [np.concatenate(self._parts)]
-        return self._parts[0]
+        """All regions and a number more, before they are on the device."""
+        if len(self._parts) == 1 and len(self._parts[0][1]) > self._size:
+            return self._parts[0][1]
+        whole = np.zeros(self._size + 1, self.dtype)
+        for at, values in self._parts:
+            whole[at : at + len(values)] = values
+        self._parts = [(0, whole)]
+        return whole

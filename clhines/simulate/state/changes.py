@@ -67,7 +67,7 @@ class DeviceChanges(ParameterChanges):
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
-        return self.run.set_constants(d, b, g)
+        return self.run.cells.set_constants(d, b, g)
 
     def set_weights(self, weight: np.ndarray) -> bool:
         """Take other weights of all connections, if the integers in which they are kept do."""
@@ -85,7 +85,8 @@ class DeviceChanges(ParameterChanges):
 
     def keep_start(self) -> None:
         """Remember what the run has now as its state at the start."""
-        arrays = [*self.run.states, *self.run.detectors[:1], *self.run.voltage_arrays()]
+        states = self.run.states
+        arrays = [*states.of_kinds, *states.detectors[:1], *self.run.cells.voltage_arrays()]
         self._start = [(array, array.copy(self.queue)) for array in arrays]
 
     def reset(self) -> bool:

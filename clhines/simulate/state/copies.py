@@ -12,7 +12,9 @@ from clhines.model.schema import Field
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
 from clhines.network.network import Network
-from clhines.simulate.events.sources import ring_sizes
+from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events.sources import Wires, ring_sizes
+from clhines.simulate.state.chunk import Chunk
 
 
 def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
@@ -131,3 +133,49 @@ def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
     """Entries of stretches that begin at `first`, by where those of each copy begin."""
     owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
     return begin[:, owner] + (np.arange(len(owner)) - first[owner])
+
+
+def alike(model: Model) -> Copies:
+    """Return where the things of one copy are among those of copies that are alike."""
+    assert model.alike is not None
+    return Copies(model.once, model, model.alike.sources, model.alike.connections)
+
+
+def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the state of all copies of a model, of that of one or of all."""
+    whole = len(saved["v"]) == model.forest.num_nodes
+    return saved if whole else alike(model).state(saved)
+
+
+def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
+    """Return variables of one copy with rings, connections and queues, which are few, of all."""
+    found, copies = variables.copy(), alike(model)
+    found.model, found.wires = model, wires
+    for field in variables.model.schema:
+        if field.what in ("queue", "drawn") or field.per not in ("node", "cell", "instance"):
+            found.put(field, copies.tiled(field, variables.array(field)))
+    return found
+
+
+def whole(variables: Variables) -> Variables:
+    """Return variables of which everything is of all copies."""
+    once, model = variables.once, variables.model
+    if once is model:
+        return variables
+    found, copies = variables.copy(), model.copies
+    found.once = model
+    found.v, found.failed = np.tile(found.v, copies), np.tile(found.failed, copies)
+    for kinds in (found.parameters, found.states, found.outputs):
+        for of_kind in kinds:
+            of_kind.update({k: np.tile(a, copies) for k, a in of_kind.items()})
+    found.ions = {k: np.tile(a, copies) for k, a in found.ions.items()}
+    return found
+
+
+def chunk_of_all(early: Chunk, model: Model) -> Chunk:
+    """Return what was found at the start in all copies, of what was found in one."""
+    if model.alike is None:
+        return early
+    source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
+    time = np.tile(early.spike_time, model.copies)
+    return Chunk.of(time, source, model.dt, failed, early.values)

@@ -88,7 +88,7 @@ def _connections(events: HostEvents, k: int) -> None:
     if "net_initial" not in program.blocks:
         assert program.net is not None
         for w in range(1, len(program.net.weights)):
-            variables.weight[netcons.first_weight[of_kind] + w] = 0.0
+            variables.exact.weight[netcons.first_weight[of_kind] + w] = 0.0
         return
     counts = np.diff(wires.first)[wires.first_target[k] : wires.first_target[k] + kind.count]
     for turn in range(int(counts.max(initial=0))):

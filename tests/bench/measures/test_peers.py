@@ -12,10 +12,10 @@ import pytest
 from bench_cases import small_case, wrong_peer
 
 import clhines
+from bench import made as cells_shapes
 from bench import record, systems
 from bench.measures import peers
 from bench.peers import host
-from clhines.cells import shapes as cells_shapes
 from clhines.device import devices
 
 BENCH = Path(record.__file__).parent

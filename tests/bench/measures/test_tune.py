@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from bench.made import chain, random_binary_tree, star
 from bench.measures import tune
 from clhines import Forest
-from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.plan import auto
 from clhines.plan.auto import CANDIDATES
 from clhines.plan.plan import Limits

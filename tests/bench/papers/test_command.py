@@ -15,11 +15,11 @@ from bench_cases import needs_cc
 
 import clhines
 from bench import MissingError, __main__, record, systems
+from bench import made as shapes
 from bench.measures import peers
 from bench.papers import batch, cases, command, report
 from bench.peers import host
 from clhines import reference
-from clhines.cells import shapes
 from clhines.device import devices
 from clhines.errors import DeviceMemoryError
 

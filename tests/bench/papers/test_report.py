@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import clhines
+from bench import made as shapes
 from bench import systems
 from bench.measures import peers
 from bench.papers import cases, report, report_claims
 from bench.peers import old
 from clhines import reference
-from clhines.cells import shapes
 from clhines.cells.synthetic import ring_cell
 
 TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]

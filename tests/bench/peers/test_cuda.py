@@ -10,9 +10,9 @@ import pytest
 from bench_cases import small_case
 
 from bench import MissingError
+from bench import made as cells_shapes
 from bench.measures import peers
 from bench.peers import cuda
-from clhines.cells import shapes as cells_shapes
 
 
 class FakeArray(np.ndarray):

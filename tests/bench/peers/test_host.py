@@ -5,9 +5,9 @@ import pytest
 from bench_cases import TREES, needs_cc, small_case
 
 from bench import MissingError
+from bench import made as cells_shapes
 from bench.measures import peers
 from bench.peers import host
-from clhines.cells import shapes as cells_shapes
 
 
 def test_no_compiler(monkeypatch):

@@ -7,8 +7,8 @@ import pytest
 from solvers import assert_alike
 from systems import dissimilar, families, make_system
 
+from bench.made import caterpillar, chain, complete_binary, star
 from clhines import Forest, PivotError, Solver
-from clhines.cells.shapes import caterpillar, chain, complete_binary, star
 from clhines.device import devices
 from clhines.plan.by_branch import fine
 

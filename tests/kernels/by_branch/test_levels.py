@@ -9,8 +9,8 @@ from solvers import assert_alike
 from systems import dissimilar, families, make_system
 from tolerances import assert_close
 
+from bench.made import caterpillar, chain, complete_binary, random_binary_tree, star
 from clhines import Forest, Solver, make_plan
-from clhines.cells.shapes import caterpillar, chain, complete_binary, random_binary_tree, star
 from clhines.device import devices
 from clhines.plan.by_branch import levels as branch_levels
 

@@ -9,6 +9,7 @@ import pytest
 from systems import SIZES, children_first, make_system, renumbered
 from tolerances import REDUCTION_UPDATES, assert_close
 
+from bench.made import chain
 from clhines import (
     METHODS,
     AccuracyWarning,
@@ -17,7 +18,6 @@ from clhines import (
     Solver,
     reference,
 )
-from clhines.cells.shapes import chain
 from clhines.device import devices
 from clhines.plan.by_cell.reduction import SPARE_BYTES
 from clhines.solve import accuracy

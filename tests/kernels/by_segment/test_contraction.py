@@ -11,8 +11,8 @@ from systems import (
     make_system,
 )
 
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, InputError, PivotError, Solver
-from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.device import devices
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from systems import dissimilar, families
 
+from bench.made import caterpillar, chain, complete_binary, random_binary_tree, star
 from clhines import Forest, InputError, draw, make_plan
-from clhines.cells.shapes import caterpillar, chain, complete_binary, random_binary_tree, star
 from clhines.plan import packing, transforms
 from clhines.plan.by_branch import schedule
 from clhines.plan.by_branch.fine import LARGE_GROUP, MOST_LEVELS, Level

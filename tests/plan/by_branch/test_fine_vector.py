@@ -4,8 +4,8 @@ import numpy as np
 from plans import CPU, GPU
 from systems import dissimilar
 
+from bench.made import chain, random_binary_tree, star
 from clhines import Forest, make_plan
-from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.plan.plan import Limits
 
 

@@ -5,8 +5,8 @@ import pytest
 from plans import next_fit
 from systems import dissimilar
 
+from bench.made import complete_binary
 from clhines import Forest, make_plan
-from clhines.cells.shapes import complete_binary
 from clhines.plan import layout
 from clhines.plan.by_branch import schedule
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bench.made import chain
 from clhines import Forest, InputError, make_plan
-from clhines.cells.shapes import chain
 from clhines.plan.plan import Limits
 
 

@@ -4,8 +4,8 @@ import numpy as np
 from plans import next_fit
 from systems import dissimilar
 
+from bench.made import chain, star
 from clhines import Forest
-from clhines.cells.shapes import chain, star
 from clhines.plan import packing
 from clhines.plan.by_branch import schedule
 

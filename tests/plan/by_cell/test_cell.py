@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from plans import CPU, GPU, equal_cells
 
+from bench.made import chain, random_binary_tree
 from clhines import Forest, InputError, make_plan
-from clhines.cells.shapes import chain, random_binary_tree
 from clhines.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS
 from clhines.plan.combine import MOST_PROGRAMS, with_few_programs
 from clhines.plan.plan import Limits

@@ -5,8 +5,8 @@ import pytest
 from plans import CPU, GPU
 from systems import dissimilar
 
+from bench.made import chain, star
 from clhines import Forest, InputError, make_plan
-from clhines.cells.shapes import chain, star
 from clhines.plan.by_cell.dhs_exchange import NODE, exchange_slots
 from clhines.plan.by_cell.schedule import k_lane_steps
 from clhines.plan.plan import Limits

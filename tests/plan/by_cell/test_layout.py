@@ -5,8 +5,8 @@ import pytest
 from plans import equal_cells
 from systems import dissimilar, families
 
+from bench.made import chain
 from clhines import Forest, make_plan
-from clhines.cells.shapes import chain
 from clhines.plan import packing
 
 

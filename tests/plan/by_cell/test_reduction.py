@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from bench.made import chain, star
 from clhines import (
     METHODS,
     Forest,
     InputError,
     make_plan,
 )
-from clhines.cells.shapes import chain, star
 from clhines.plan import auto
 from clhines.plan.by_cell.reduction import SPARE_BYTES
 from clhines.plan.plan import Limits

@@ -5,8 +5,8 @@ import time
 import pytest
 from systems import families
 
+from bench.made import chain, complete_binary, random_binary_tree, star
 from clhines import Forest
-from clhines.cells.shapes import chain, complete_binary, random_binary_tree, star
 from clhines.plan.by_cell import schedule as cell_schedule
 
 

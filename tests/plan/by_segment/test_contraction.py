@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bench.made import chain, random_binary_tree, star
 from clhines import Forest, make_plan
-from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.plan.plan import Limits
 
 PIECES = "solve", "reduce", "expand"

@@ -2,6 +2,5 @@
 
 `solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `constants`: numbers that UNITS
 blocks take from units. `draws`: RANDOM variables. `netcons`: what a FOR_NETCONS changes of the
-weights of the event itself. `loops` turns FROM with ``break`` into IF. `functions`: the
-mathematical functions. `verbatim`: C that says nothing, or that NMODL can say.
+weights of the event itself. `verbatim`: C that says nothing, or that NMODL can say.
 """

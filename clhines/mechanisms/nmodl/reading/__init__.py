@@ -1,6 +1,5 @@
 """From the text of a .mod file to its tree.
 
-`lexer` makes tokens and follows INCLUDE; `cursor` reads expressions, `statements` statements,
-`parse` the declarations. `tree`: the parts of a file, and what is refused of it; `names`: its
-variables.
+`lexer` makes tokens and follows INCLUDE; `statements` reads expressions and statements, `parse` the
+declarations. `tree`: the parts of a file, and what is refused of it; `names`: its variables.
 """

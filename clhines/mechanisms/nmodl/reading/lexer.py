@@ -31,7 +31,6 @@ class Token:
 
     Attributes
     ----------
-    sort, text : str
     line : int
         Of the file that was given; what an INCLUDE brings stands on its line.
     start, end : int

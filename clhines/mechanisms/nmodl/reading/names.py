@@ -13,10 +13,6 @@ CELSIUS, DIAM, AREA = 6.3, 500.0, 100.0  # NEURON's before a script changes them
 class Names:
     """The variables of a file.
 
-    Parameters
-    ----------
-    file : File
-
     Attributes
     ----------
     printed : dict of str to str

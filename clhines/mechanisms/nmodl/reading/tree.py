@@ -24,10 +24,8 @@ class Rejection:
 
     Attributes
     ----------
-    construct, file : str
     line : int
         0 where it has none.
-    way_out : str
     """
 
     construct: str
@@ -41,12 +39,7 @@ class Rejection:
 
 
 class NmodlError(InputError):
-    """A file that cannot be simulated.
-
-    Attributes
-    ----------
-    rejections : list of Rejection
-    """
+    """A file that cannot be simulated."""
 
     def __init__(self, rejections: list[Rejection]) -> None:
         super().__init__("\n".join(str(r) for r in rejections))
@@ -71,11 +64,8 @@ class Statement:
         ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
         ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``,
         ``verbatim``, ``watch``, ``for_netcons``, ``initial``, ``conductance`` or ``other``.
-    line : int
     names : tuple
         What it is about; of an assignment the name and its index.
-    values : tuple of Expression
-    blocks : list of list of Statement
     """
 
     kind: str
@@ -102,15 +92,12 @@ class Variable:
 
     Attributes
     ----------
-    name : str
     sort : str
         ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``.
-    line : int
     length : int
         Of an array, else 0.
     value : Fraction or None
         As declared.
-    unit : str
     """
 
     name: str
