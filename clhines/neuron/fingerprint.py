@@ -16,9 +16,10 @@ from functools import partial
 import numpy as np
 
 from clhines.neuron.importer import split_name
-from clhines.neuron.memory.memory import NETCON_WORDS, Memory
+from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import WORD, gather, ref, words_at
+from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import read_hooks, stepping_of
@@ -107,7 +108,7 @@ class Fingerprint:
             Value(lambda: settings_of(model.h, memory)),
             Value(lambda: gather(model.wires.read.address, NETCON_WORDS)),
             Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
-            Value(memory.source_words),
+            Value(model.sources.words),
             Value(memory.play_words),
             Value(lambda: read_hooks(model.h, memory, ())),
             Value(lambda: stepping_of(model.h, memory)),
@@ -115,7 +116,7 @@ class Fingerprint:
         ]
         moving: list[Part] = [
             Value(lambda: float(model.h.t)),
-            Value(memory.queue_words),
+            Value(model.queue.words),
             Value(model.wires.present_weights),
         ]
         rows = int(model.fields.rows(tree.v, tree.addresses)[1].max()) + 1

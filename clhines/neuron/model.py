@@ -13,8 +13,10 @@ from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
+from clhines.neuron.memory.queue import EventQueue
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.slots import Slots
+from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Instances, read_contents
 from clhines.neuron.read.gaps import Gap, read_gaps
@@ -33,6 +35,8 @@ class Model:
     ----------
     h : Hoc
     memory : Memory
+    queue : EventQueue
+    sources : EventSources
     fields : Fields
     tree : Tree
     contents : Contents
@@ -58,6 +62,8 @@ class Model:
 
     h: Hoc
     memory: Memory
+    queue: EventQueue
+    sources: EventSources
     fields: Fields
     tree: Tree
     contents: Contents
@@ -88,7 +94,7 @@ class Model:
         self.plays = PlayReader(h, memory, self.places)
         if values or self.trains.names:
             self.wires.refresh()
-            self.pending = read_pending(memory, self.wires)
+            self.pending = read_pending(self.queue, self.wires)
         if self.trains.names:
             self.trains = read_trains(h, memory, self.contents, self.pending, {})
         if values:
@@ -104,7 +110,7 @@ class Model:
         for name in self.watched:
             self.watched[name] = self.slots.watched(self.every[name])
         if self.bins is not None:
-            self.bins = Bins(self.memory, float(self.h.t), float(self.h.dt))
+            self.bins = Bins(self.memory, self.queue, float(self.h.t), float(self.h.dt))
 
     def forget(self) -> None:
         """Hold nothing of NEURON's any more: what is held lives on."""
@@ -139,41 +145,32 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
     RejectedError
         The model is on several MPI ranks, or segments cannot be read from Python.
     """
-    ranks = int(h.ParallelContext().nhost())
-    if ranks > 1:
-        what = f"ParallelContext with nhost() of {ranks}: a model on several MPI ranks"
-        raise RejectedError([Rejected("", what, "", 0, "build it in one process")])
-    catalogue, lone, first = Catalogue(h), None, next(iter(h.allsec()), None)
-    if first is None and catalogue.has_artificial():
-        lone = h.Section(name="lone")
-    hiding = catalogue.hiding(first(0.5)) if first is not None else []
-    if hiding:
-        what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
-        raise RejectedError([Rejected(n, what.format(n, v), "", 0, "rename it") for n, v in hiding])
-    if first is None and lone is None:
-        raise InputError("NEURON has no sections; expected a model in its memory")
+    catalogue = Catalogue(h)
+    lone = _checked(h, catalogue)
     try:
         memory = Memory(h)
+        queue, sources = EventQueue(memory), EventSources(h, memory)
         memory.settle()
         fields = find_fields(h, memory)
         tree, data = read_tree(h, memory, fields)
         contents = read_contents(h, memory, fields, (tree, data), catalogue)
         hooks = read_hooks(h, memory, tree.sections)
         slots = Slots(memory)
-        binned = int(h.CVode().queue_mode()) & 1
-        bins = Bins(memory, float(h.t), float(h.dt)) if binned else None
+        bins = None
+        if int(h.CVode().queue_mode()) & 1:
+            bins = Bins(memory, queue, float(h.t), float(h.dt))
         places = Places(memory, fields, tree, contents)
-        wires, unwired = read_wires(h, memory, places, contents)
+        wires, unwired = read_wires(h, (memory, sources), places, contents)
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
         ) from None
-    pending = read_pending(memory, wires)
+    pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
     gaps = read_gaps(memory, fields, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
     parts = wires, pending, plays, gaps, trains, slots
-    model = Model(h, memory, fields, tree, contents, places, *parts)
+    model = Model(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
     model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
@@ -183,6 +180,24 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
     if bins is not None:
         model.rejected += check_bins(wires, pending, model.mechanisms, float(h.dt))
     return model
+
+
+def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
+    """Refuse what cannot be read; return a section made for a model of artificial cells alone."""
+    ranks = int(h.ParallelContext().nhost())
+    if ranks > 1:
+        what = f"ParallelContext with nhost() of {ranks}: a model on several MPI ranks"
+        raise RejectedError([Rejected("", what, "", 0, "build it in one process")])
+    lone, first = None, next(iter(h.allsec()), None)
+    if first is None and catalogue.has_artificial():
+        lone = h.Section(name="lone")
+    hiding = catalogue.hiding(first(0.5)) if first is not None else []
+    if hiding:
+        what = "a variable {1} of make_pointprocess, which hides that of segments in Python"
+        raise RejectedError([Rejected(n, what.format(n, v), "", 0, "rename it") for n, v in hiding])
+    if first is None and lone is None:
+        raise InputError("NEURON has no sections; expected a model in its memory")
+    return lone
 
 
 def _settings(h: Hoc, memory: Memory) -> list[Rejected]:

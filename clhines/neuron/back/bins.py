@@ -15,6 +15,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.back.queue import Pending
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.queue import EventQueue
 from clhines.neuron.memory.raw import is_address, words_at
 from clhines.neuron.read.wiring import Wires
 
@@ -28,6 +29,7 @@ class Bins:
     Parameters
     ----------
     memory : Memory
+    queue : EventQueue
     t, dt : float, ms
         NEURON's time now, and its step.
 
@@ -37,10 +39,10 @@ class Bins:
         They are not as expected.
     """
 
-    def __init__(self, memory: Memory, t: float, dt: float) -> None:
-        self._memory, self._dt = memory, dt
+    def __init__(self, memory: Memory, queue: EventQueue, t: float, dt: float) -> None:
+        self._memory, self._queue, self._dt = memory, queue, dt
         table = memory.address("_ZTV4BinQ") + 16
-        words = words_at(memory.queue_address, _SEARCHED)[2:]
+        words = words_at(queue.address, _SEARCHED)[2:]
         found = [word for word in words if is_address(word) and words_at(word, 1)[0] == table]
         if len(found) != 1:
             raise OSError("NEURON's bins of events are not found")
@@ -63,7 +65,7 @@ class Bins:
         put = self._memory.symbol("_ZN6TQueue11enqueue_binEdPv")
         put.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
         put.restype = ctypes.c_void_p
-        put(self._memory.queue_address, max(time, self._begin.value), netcon)
+        put(self._queue.address, max(time, self._begin.value), netcon)
 
 
 def check_bins(

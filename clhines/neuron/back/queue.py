@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.queue import EventQueue
 from clhines.neuron.memory.raw import Queued
 from clhines.neuron.read.wiring import Sender, Wires, place_of
 
@@ -52,9 +52,9 @@ class Pending:
     rejected: list[Rejected] = field(default_factory=list)
 
 
-def read_pending(memory: Memory, wires: Wires) -> Pending:
+def read_pending(queue: EventQueue, wires: Wires) -> Pending:
     """Read NEURON's queue of events."""
-    found, events = Pending(), memory.events()
+    found, events = Pending(), queue.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
     listeners, delay = _listeners(wires, events), wires.read.delay
     selves = [event for event in events if event.what == "SelfEvent"]

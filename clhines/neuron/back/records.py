@@ -144,8 +144,8 @@ class Records:
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
         """(k,) float64, ms: times up to the last at which a recorder records, and set its event."""
-        memory = self._imported.model.memory
-        events = [e for e in memory.events() if e.address == recorder.event]
+        queue = self._imported.model.queue
+        events = [e for e in queue.events() if e.address == recorder.event]
         if not events:
             return np.zeros(0)
         event, last = events[0], t[-1]
@@ -161,9 +161,9 @@ class Records:
             due = every[every <= last]
             after = every[len(due) : len(due) + 1]
         if not len(after):
-            memory.remove_event(event.item)
+            queue.remove(event.item)
         elif len(due):
-            memory.move_event(event.item, float(after[0]))
+            queue.move(event.item, float(after[0]))
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:

@@ -159,7 +159,7 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
     above = dict(zip(model.sources.detector_source.tolist(), arrays["above"].tolist(), strict=True))
     imported.crossed.clear()
     for address, sources in imported.detectors().items():
-        if above[int(sources[0])] and not imported.model.memory.above(address):
+        if above[int(sources[0])] and not imported.model.sources.above(address):
             arrays["ring"][first[sources] + count[sources] % size[sources]] = t + SPIKE_LATE
             count[sources] += 1
             imported.crossed += sources.tolist()

@@ -24,11 +24,11 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
         Up to when events of given times have been sent, as `records.last_delivery` has it.
     """
     model = imported.model
-    memory, t = model.memory, float(model.h.t)
+    queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
     movable = _movable(imported)
     # in the order of NEURON's bins, in which the first is found at once
-    events = sorted(memory.events(), key=lambda event: event.bin_order)
+    events = sorted(queue.events(), key=lambda event: event.bin_order)
     senders = model.wires.senders
     points = senders.of_points(np.array([event.target for event in events], np.uint64))
     stims = {}
@@ -37,9 +37,9 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
             if senders[number][0] in model.trains.names:
                 stims[senders[number]] = event.item
                 continue
-            memory.remove_event(event.item)
+            queue.remove(event.item)
         elif event.what in ("NetCon", "PreSyn"):
-            memory.remove_event(event.item)
+            queue.remove(event.item)
     model.h.t = min(last, t)  # NEURON takes no event of the past, and has delivered up to here
     _put_netcons(sim, imported, arrays, last, unseen)
     _put_selves(sim, imported, arrays, movable)
@@ -49,9 +49,9 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["above"], strict=True))
     for address, sources in imported.detectors().items():
         number = int(sources[0])
-        memory.set_above(address, bool(above[number]) and number not in unseen)
+        model.sources.set_above(address, bool(above[number]) and number not in unseen)
     if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
-        memory.deliver_events(t)
+        queue.deliver_until(t)
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
@@ -91,7 +91,6 @@ def _put_netcons(
 ) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
-    memory = model.memory
     first, size = rings_of(sim)
     trains = _train_numbers(imported)
     rank = connection_ranks(sim.model) if model.bins is not None else None
@@ -109,7 +108,7 @@ def _put_netcons(
             number = number if number >= 0 else -1 - number
             time = sent + float(netcons.delay[c])
             if rank is None:
-                memory.send(int(model.wires.read.address[number]), max(time, t))
+                model.queue.send(int(model.wires.read.address[number]), max(time, t))
                 continue
             key = sent if source in crossed else sent + SPIKE_LATE
             binned.append((key, int(rank[c]), event, time, int(model.wires.read.address[number])))
@@ -151,7 +150,7 @@ def _put_selves(
                     weight = int(model.wires.read.weight[number])
                 time = max(float(queue["time"][at]), t)
                 flag = float(queue["flag"][at])
-                model.memory.send_self(point, time, flag, weight, int(places[instance]))
+                model.queue.send_self(point, time, flag, weight, int(places[instance]))
 
 
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
@@ -163,6 +162,6 @@ def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: fl
         if past:
             model.trains.go_on(stim, past)
         if past < len(times):
-            model.memory.move_event(item, float(times[past]))
+            model.queue.move(item, float(times[past]))
         else:
-            model.memory.remove_event(item)
+            model.queue.remove(item)

@@ -25,11 +25,11 @@ class _Handle(ctypes.Structure):
 
 
 class Objects:
-    """The library; the base of `Memory`, which finds `_reference`."""
+    """The library; the base of `Memory`, which finds `reference`."""
 
     _h: Hoc
     _library: ctypes.CDLL
-    _reference: int
+    reference: int
     _functions: dict[str, Any]
 
     def symbol(self, name: str) -> Any:
@@ -128,15 +128,16 @@ class Objects:
 
     def place(self, reference: Hoc) -> Place:
         """Where a variable is; `reference` as ``segment._ref_v``."""
-        return self._place(words_at(id(reference), self._reference + 4)[self._reference :])
+        return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
     def area(self, node: int) -> Place:
         """Where the area of a node's membrane is, µm²."""
         name = "_Z30_nrn_mechanism_get_area_handleP4Node"
-        return self._place(self.function(name, _Handle, ctypes.c_void_p)(node).words[:])
+        return self.place_of(self.function(name, _Handle, ctypes.c_void_p)(node).words[:])
 
     @staticmethod
-    def _place(words: list[int]) -> Place:
+    def place_of(words: list[int]) -> Place:
+        """Place that a reference's words tell."""
         row, _, column, index = words[:4]
         return Place(column, row, index >> 32, index & 0xFFFFFFFF)
 

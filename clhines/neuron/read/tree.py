@@ -20,7 +20,7 @@ from clhines.errors import InputError
 from clhines.neuron.memory.columns import column_at
 from clhines.neuron.memory.fields import Data, Fields
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.raw import gather, ref
+from clhines.neuron.memory.raw import Place, gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment
 
 _EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
@@ -166,13 +166,11 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
     count, nodes, start = fields.nodes_of(memory.objects_of(sections))
     nseg, first_node = count - 1, starts(count)
     far = first_node + nseg  # among `nodes`
-    is_inner = np.ones(len(nodes), bool)
-    is_inner[far] = False
+    is_inner = ~np.isin(np.arange(len(nodes)), far)
     segment = sections[0](0.5)
     v = memory.place(ref(segment, "v")).column
-    bare = _Bare(h, fields, v)
+    bare, has_root = _Bare(h, fields, v), np.zeros(len(sections), bool)
     keeps = ~bare.are((nodes[far], nodes[far - 1]), start)
-    has_root = np.zeros(len(sections), bool)
     roots = start[is_root], nodes[first_node[is_root]]
     has_root[is_root] = ~bare.are(roots, start[~is_root])
     size = has_root + nseg + keeps
@@ -181,29 +179,21 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
     place = np.arange(len(nodes)) - np.repeat(first_node, count)
     numbers = np.repeat(first, count) + place - (~is_inner & ~np.repeat(keeps, count))
     every = np.concatenate([nodes, start[is_root]])
-    number_of_every = np.concatenate([numbers, offset[is_root]])
     sorted_ = np.argsort(every)
-    every, number_of_every = every[sorted_], number_of_every[sorted_]
+    every, number_of_every = every[sorted_], np.append(numbers, offset[is_root])[sorted_]
     before = number_of_every[np.searchsorted(every, start)]
     before[is_root & ~has_root] = -1
-    total = int(size.sum())
-    parent = np.arange(-1, total - 1)
+    parent = np.arange(-1, int(size.sum()) - 1)
     parent[offset[has_root]] = -1
     parent[first] = before
     turned = np.array([s.orientation() for s in sections]) != 0
-    turn = np.repeat(first_node + np.where(turned, nseg - 1, 0) - starts(nseg), nseg)
-    upward = turn + np.arange(int(nseg.sum()))
-    sign = np.repeat(turned, nseg)
-    upward[sign] = 2 * turn[sign] + 2 * np.repeat(starts(nseg), nseg)[sign] - upward[sign]
-    inner, inner_numbers = nodes[upward], numbers[upward]
-    data = fields.data_of(inner)
-    area, g_axial, cm, diam = (np.zeros(total) for _ in range(4))
+    upward = _upward(first_node, nseg, turned)
+    inner, inner_numbers, data = nodes[upward], numbers[upward], fields.data_of(nodes[upward])
+    area, g_axial, cm, diam = (np.zeros(len(parent)) for _ in range(4))
     area[inner_numbers] = fields.values(memory.area(int(inner[0])).column, inner)
     for array, name in ((cm, "cm"), (diam, "diam")):
-        at = memory.place(ref(segment, name))
-        own = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
-        rows = gather(own.row)[:, 0].astype(np.int64)
-        array[inner_numbers[own.node]] = column_at(at.column, rows)[rows]
+        at, values = _of_segments(memory.place(ref(segment, name)), data)
+        array[inner_numbers[at]] = values
     with_node = is_inner | np.repeat(keeps, count)
     g_axial[numbers[with_node]] = fields.g_axial(nodes[with_node])
     g_axial[parent < 0] = 0.0
@@ -216,7 +206,7 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
         np.where(before < 0, first, before),
         first + nseg - 1 + keeps,
         parent,
-        np.append(offset[is_root], total),
+        np.append(offset[is_root], len(parent)),
         area,
         g_axial,
         CAPACITANCE * cm * area,
@@ -228,6 +218,26 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
         number_of_every,
     )
     return tree, data
+
+
+def _upward(first: np.ndarray, nseg: np.ndarray, turned: np.ndarray) -> np.ndarray:
+    """(k,) int64: segments of sections, each from its end 0 to its end 1, among all nodes.
+
+    `first` is where a section's nodes begin, which NEURON has from the parent on.
+
+    >>> _upward(np.array([0, 4]), np.array([3, 2]), np.array([False, True]))
+    array([0, 1, 2, 5, 4])
+    """
+    place = np.arange(int(nseg.sum())) - np.repeat(starts(nseg), nseg)
+    backward = np.repeat(nseg, nseg) - 1 - place
+    return np.repeat(first, nseg) + np.where(np.repeat(turned, nseg), backward, place)
+
+
+def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Return which segments have a variable, and its values; `at` is where one of them has it."""
+    own = data.of(data.type_[np.flatnonzero(data.row == at.row)[0]])
+    rows = gather(own.row)[:, 0].astype(np.int64)
+    return own.node, column_at(at.column, rows)[rows]
 
 
 class _Bare:

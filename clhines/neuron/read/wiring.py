@@ -9,10 +9,11 @@ import numpy as np
 
 from clhines.arrays import starts
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.memory import Memory, NetCons
+from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.raw import numbers_at
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.sources import EventSources, NetConColumns
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.names import name_of
 from clhines.neuron.read.patterns import OF_GID, is_pattern
@@ -117,7 +118,7 @@ class Wires:
     ----------
     senders : Senders
     origins : list of Origin
-    read : NetCons
+    read : NetConColumns
         Those that are active and have a target.
     origin : (m,) int64
         Of each NetCon, -1 of one without a source.
@@ -131,7 +132,7 @@ class Wires:
 
     senders: Senders
     origins: list[Origin]
-    read: NetCons
+    read: NetConColumns
     origin: np.ndarray
     target: np.ndarray
     width: np.ndarray
@@ -163,19 +164,19 @@ class Wires:
 
 
 def read_wires(
-    h: Hoc, memory: Memory, places: Places, contents: Contents
+    h: Hoc, read_by: tuple[Memory, EventSources], places: Places, contents: Contents
 ) -> tuple[Wires, list[Rejected]]:
     """Return all sources and connections, and what of them cannot be simulated."""
-    senders, rejected = Senders(memory, contents), list[Rejected]()
-    origins = _read_origins(h, memory, places, contents, senders, rejected)
+    senders, rejected = Senders(read_by[0], contents), list[Rejected]()
+    origins = _read_origins(h, read_by, places, contents, senders, rejected)
     every = list(h.List("NetCon"))
-    read = memory.netcons(every)
+    read = read_by[1].netcons(every)
     target = senders.of_points(read.target)
     for k in np.flatnonzero((target < 0) & (read.target != 0) & read.active).tolist():
         what = f"{every[k]}: its target {every[k].syn()} is at no segment"
         rejected.append(Rejected("", what))
     chosen = np.flatnonzero((target >= 0) & read.active)
-    read, target = NetCons(*(column[chosen] for column in read)), target[chosen]
+    read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]
     address = np.array([origin.address for origin in origins], np.int64)
     name, first = np.unique(senders.name[target], return_index=True)
     widths = np.zeros(len(senders.names), np.int64)
@@ -187,7 +188,7 @@ def read_wires(
 
 def _read_origins(
     h: Hoc,
-    memory: Memory,
+    read_by: tuple[Memory, EventSources],
     places: Places,
     contents: Contents,
     senders: Senders,
@@ -199,7 +200,8 @@ def _read_origins(
         name for name, text in texts.items() if text and not re.search(_SENDS, text)
     }
     has_patterns = any(is_pattern(text) for text in texts.values())
-    found, sources = list[Origin](), memory.sources()
+    memory, own = read_by
+    found, sources = list[Origin](), own.every()
     objects = senders.of_objects(np.array([source.sender for source in sources], np.int64))
     for source, number in zip(sources, objects.tolist(), strict=True):
         sender, node = senders[number] if number >= 0 else None, -1
@@ -225,7 +227,7 @@ def _read_origins(
         found.append(
             Origin(
                 node,
-                memory.threshold(source.address),
+                own.threshold(source.address),
                 sender if node < 0 else None,
                 source.times,
                 source.numbers,

@@ -1,0 +1,198 @@
+"""NEURON's sources of events (PreSyn) and their NetCons, read from memory."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import Source, gather, halves, ref, run_in, vector_at, words_at
+from clhines.neuron.memory.session import Hoc
+
+_MARK, _THRESHOLD, _DELAY = 0x5EED_C0DE, 1234.56789, 98.7654321  # numbers that are found again
+NETCON_WORDS = 7
+_SAMPLES = 20  # of what is read at once, so many are compared with what hoc says
+
+
+class NetConColumns(NamedTuple):
+    """What NetCons are told by their memory.
+
+    Attributes
+    ----------
+    address : (m,) int64
+    source, target : (m,) int64
+        Addresses of the source (PreSyn) and of the point process; 0 for none.
+    active : (m,) bool
+    delay : (m,) float64, ms
+    weight : (m,) int64
+        Address of the first weight; 0 of one without.
+    """
+
+    address: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    active: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray
+
+
+class EventSources:
+    """Reads and sets sources and NetCons.
+
+    Parameters
+    ----------
+    h : Hoc
+    memory : Memory
+
+    Raises
+    ------
+    OSError
+        They are not as expected.
+    """
+
+    def __init__(self, h: Hoc, memory: Memory) -> None:
+        self._h, self._memory = h, memory
+        self._list = memory.function("_Z22net_cvode_instance_pslv", ctypes.c_void_p)
+        self._fields: dict[str, int] = {}
+        self._calibrate()
+
+    def every(self) -> list[Source]:
+        """Return NEURON's sources of events (PreSyn)."""
+        list_ = self._list()
+        return [self._source(a) for a in vector_at(list_)] if list_ else []
+
+    def _source(self, address: int) -> Source:
+        f = self._fields
+        words = words_at(address)
+        place = self._memory.place_of(words[f["place"] : f["place"] + 4])
+        known = place if place.column else None
+        signed = [i - (1 << 32) if i >> 31 else i for i in halves(words[f["rank"] :])]
+        at = f["odd"]
+        return Source(
+            address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
+            signed[at], signed[at + 2], bool(words[f["rank"]]),
+        )  # fmt: skip
+
+    def words(self) -> np.ndarray:
+        """(s, 10) uint64: addresses of all sources, and what `sources` and `threshold` take."""
+        list_, f = self._list(), self._fields
+        address = np.array(vector_at(list_) if list_ else [], np.int64)
+        first, rank = f["place"], f["rank"]
+        chosen = [*range(first, first + 5), f["times"], f["times"] + 1, rank, f["threshold"]]
+        words = gather(address, max(*chosen, rank + f["odd"] // 2 + 1) + 1)
+        halves_ = words.view(np.uint32)[:, [2 * rank + f["odd"], 2 * rank + f["odd"] + 2]]
+        return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
+
+    def threshold(self, address: int) -> float:
+        """Threshold of a source, mV."""
+        at = self._fields["threshold"]
+        return float(ctypes.c_double.from_address(address + 8 * at).value)
+
+    def netcons(self, things: Sequence[Hoc]) -> NetConColumns:
+        """Return what all NetCons are told by their memory.
+
+        Raises
+        ------
+        OSError
+            It is not as expected.
+        """
+        address, f = self._memory.insides_of(things), self._fields
+        words = gather(address, NETCON_WORDS)
+        delay = words[:, f["delay"]].copy().view(np.float64)
+        source = words[:, f["of_netcon"]].astype(np.int64)
+        targets = next((t for t in things if t.syn() is not None), None)
+        target = weight = np.zeros(len(things), np.int64)
+        active = np.zeros(len(things), np.uint8)
+        try:
+            if targets is not None:
+                own = words_at(self._memory.inside(targets), NETCON_WORDS)
+                target = words[:, own.index(self._memory.inside(targets.syn()))].astype(np.int64)
+                active = words.view(np.uint8)[:, self._active_byte(targets)]
+            weighted = next((t for t in things if t.wcnt()), None)
+            if weighted is not None:
+                own = words_at(self._memory.inside(weighted), NETCON_WORDS)
+                weight = words[:, own.index(self._memory.weight_address(weighted))].astype(np.int64)
+        except ValueError:
+            raise OSError("a NetCon is not as expected") from None
+        found = NetConColumns(address, source, target, active != 0, delay, weight)
+        for k in range(0, len(things), max(len(things) // _SAMPLES, 1)):
+            self._check_netcon(things[k], found, k)
+        return found
+
+    def _active_byte(self, thing: Hoc) -> int:
+        """Return which byte of a NetCon says whether it is active; one that has a target."""
+        was = bool(thing.active())
+        found = []
+        for active in (not was, was):
+            thing.active(active)
+            found.append(np.array(words_at(self._memory.inside(thing), NETCON_WORDS), np.uint64))
+        return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in found)))[0])
+
+    def _check_netcon(self, thing: Hoc, found: NetConColumns, k: int) -> None:
+        """Compare with what hoc says."""
+        syn = thing.syn()
+        same = (
+            found.target[k] == (0 if syn is None else self._memory.inside(syn))
+            and found.active[k] == bool(thing.active())
+            and found.delay[k] == thing.delay
+            and (not thing.wcnt() or found.weight[k] == self._memory.weight_address(thing))
+        )
+        if not same:
+            raise OSError(f"{thing} is not as expected")
+
+    def _calibrate(self) -> None:
+        """Find where a source keeps its variable, its threshold and its vectors."""
+        h = self._h
+        reference, netcon, own = self._new_source()
+        times, numbers = h.Vector(), h.Vector()
+        netcon.record(times, numbers, _MARK)
+        netcon.threshold, netcon.delay = _THRESHOLD, _DELAY
+        at = self._memory.inside(netcon)
+        try:
+            found = words_at(at, NETCON_WORDS)
+            words = words_at(own)
+            place = words_at(id(reference), self._memory.reference + 4)[self._memory.reference :]
+            pair = [self._memory.inside(times), self._memory.inside(numbers)]
+            level, delay = (
+                struct.unpack("<Q", struct.pack("<d", x))[0] for x in (_THRESHOLD, _DELAY)
+            )
+            rank = words.index(pair[0]) + 2
+            self._fields = {
+                "of_netcon": found.index(own),
+                "delay": found.index(delay),
+                "place": run_in(words, place),
+                "threshold": words.index(level),
+                "times": run_in(words, pair),
+                "rank": rank,
+                "odd": halves(words[rank:]).index(_MARK),
+            }
+        except ValueError:
+            raise OSError("a source is not as expected") from None
+        finally:
+            netcon.record()
+
+    def _new_source(self) -> tuple[Hoc, Hoc, int]:
+        """Make a NetCon with a source that was none before: a voltage, the NetCon, the source."""
+        for section in self._h.allsec():
+            for x in (1.0, 0.0, 0.5):
+                before = {*vector_at(self._list() or 0)}
+                reference = ref(section(x), "v")
+                netcon = self._h.NetCon(reference, None, sec=section)
+                new = [a for a in vector_at(self._list()) if a not in before]
+                if len(new) == 1:
+                    return reference, netcon, new[0]
+        raise OSError("each voltage is a source")
+
+    def above(self, source: int) -> bool:
+        """Return whether NEURON has seen the voltage of a source above the threshold."""
+        at = source + 8 * (self._fields["threshold"] - 4)
+        return bool(ctypes.c_bool.from_address(at).value)
+
+    def set_above(self, source: int, above: bool) -> None:
+        """Tell a source whether its voltage is above the threshold."""
+        at = source + 8 * (self._fields["threshold"] - 4)  # before the vector of NetConColumns
+        ctypes.c_bool.from_address(at).value = above
