@@ -36,7 +36,7 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         Empty where all can; each prints as a line.
     """
     try:
-        model = read_model(interpreter(), vectors or {})
+        model = read_model(interpreter(), vectors or {}, every=True)
     except RejectedError as error:
         return error.rejected
     if model.rejected:

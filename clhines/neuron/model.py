@@ -123,7 +123,7 @@ class Model:
         return {name: found[name] for name in names if name not in self.trains.names}
 
 
-def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
+def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
     """Read everything, and list what is rejected.
 
     Parameters
@@ -131,6 +131,8 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     h : Hoc
     vectors : dict of Hoc -> Hoc
         Of each VecStim its Vector, where it cannot be found.
+    every : bool
+        With Vectors that will record or play after the next ``h.finitialize()``.
 
     Raises
     ------
@@ -167,7 +169,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
         ) from None
     pending = read_pending(memory, wires)
-    plays = PlayReader(h, memory, places)
+    plays = PlayReader(h, memory, places, every)
     gaps = read_gaps(memory, fields, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
     parts = wires, pending, plays, gaps, trains, slots

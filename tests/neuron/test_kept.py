@@ -13,7 +13,7 @@ PROGRAM = Path(__file__).parents[1] / "support" / "kept_program.py"
 # as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
 TOLERANCE = 1e-9
 REFUSED = {"secondorder"}  # NEURON's own steps are of no order where it changes in a run
-IDLE = {"nothing", "play", "netcon gone"}  # NEURON plays from the next h.finitialize() on
+IDLE = {"nothing", "play", "record", "netcon gone"}  # NEURON plays from h.finitialize() on
 
 
 def told(what, argument):

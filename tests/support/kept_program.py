@@ -40,7 +40,7 @@ class Net:
         self.netcons.append(h.NetCon(self.stim, self.synapses[0], 0, 1, 0.05))
         self.clamp = h.IClamp(self.somas[0](0.5))
         self.clamp.delay, self.clamp.dur, self.clamp.amp = 0, 1e9, 0.2
-        self.more = []
+        self.more, self.late = [], h.Vector()
         self.v = [h.Vector().record(s(0.5)._ref_v) for s in self.somas]
         self.spikes = h.Vector()
         for netcon in self.netcons[:count]:
@@ -48,7 +48,7 @@ class Net:
 
     def taken(self):
         """Voltages and spikes, as they are recorded so far."""
-        return [np.array(v) for v in (*self.v, self.spikes)]
+        return [np.array(v) for v in (*self.v, self.spikes, self.late)]
 
 
 def with_netcon(net):
@@ -100,6 +100,7 @@ CHANGES = {
     "secondorder": lambda net: assign(h, "secondorder", 2),
     "weight": set_weight,
     "play": with_vector,
+    "record": lambda net: net.late.record(net.somas[0](0.5)._ref_v),
     "voltage": lambda net: assign(net.dends[0](0.5), "v", -20),
     "state": lambda net: assign(net.somas[2](0.5).hh, "m", 0.5),
     "reversal": lambda net: assign(net.somas[2](0.5), "ena", 20),

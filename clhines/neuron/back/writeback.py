@@ -27,7 +27,9 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     memory, t = model.memory, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
     movable = _movable(imported)
-    events, senders = memory.events(), model.wires.senders
+    # in the order of NEURON's bins, in which the first is found at once
+    events = sorted(memory.events(), key=lambda event: event.bin_order)
+    senders = model.wires.senders
     points = senders.of_points(np.array([event.target for event in events], np.uint64))
     stims = {}
     for event, number in zip(events, points.tolist(), strict=True):
@@ -61,18 +63,13 @@ def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
     return set(sources[last > t - 0.5 * sim.model.dt].tolist())
 
 
-def _movable(imported: Imported) -> dict[int, int]:
-    """Where instances keep their event for net_move, by address; emptied."""
-    model, found = imported.model, dict[int, int]()
+def _movable(imported: Imported) -> dict[str, np.ndarray]:
+    """Where instances keep their event for net_move, by mechanism; 0 for none; emptied."""
+    model, found = imported.model, dict[str, np.ndarray]()
     for name, group in imported.groups.items():
         net = group.mechanism.program.net
-        if net is None or all(s.kind == "event" for s in net.sends):
-            continue
-        instances = model.every[name]
-        for thing in instances.things:
-            point = model.memory.inside(thing)
-            found[point] = model.slots.movable(point, instances.entry.number)
-            model.slots.forget(found[point])
+        if net is not None and any(s.kind != "event" for s in net.sends):
+            found[name] = model.slots.movable(model.every[name])
     return found
 
 
@@ -133,7 +130,7 @@ def _train_numbers(imported: Imported) -> set[int]:
 
 
 def _put_selves(
-    sim: Simulation, imported: Imported, arrays: Arrays, movable: dict[int, int]
+    sim: Simulation, imported: Imported, arrays: Arrays, movable: dict[str, np.ndarray]
 ) -> None:
     model, t = imported.model, imported.model.h.t
     for name, group in imported.groups.items():
@@ -141,9 +138,10 @@ def _put_selves(
         queue = sim.model.schema.named(arrays, "queue", k)
         if not queue:
             continue
-        things, size = model.every[name].things, queue["size"][place]
+        points, size = model.wires.senders.points_of(name), queue["size"][place]
+        places = movable.get(name, np.zeros(len(points), np.int64))
         for instance in np.flatnonzero(size).tolist():
-            point = model.memory.inside(things[instance])
+            point = int(points[instance])
             for slot in range(int(size[instance])):
                 at = slot, int(place[instance])
                 connection = int(queue["connection"][at])
@@ -153,7 +151,7 @@ def _put_selves(
                     weight = int(model.wires.read.weight[number])
                 time = max(float(queue["time"][at]), t)
                 flag = float(queue["flag"][at])
-                model.memory.send_self(point, time, flag, weight, movable.get(point, 0))
+                model.memory.send_self(point, time, flag, weight, int(places[instance]))
 
 
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:

@@ -1,6 +1,7 @@
 """NEURON's memory, read by ctypes: places found by example, never assumed.
 
 `session`: NEURON itself. `memory`: lists that the interpreter does not show; `raw`: words and
-records; `columns`, `slots`: values of mechanisms; `places`: variables by place; `objects`: objects
-of hoc; `hidden`: variables that hoc does not see.
+records; `fields`: sections, nodes and data of mechanisms, all at once; `columns`, `slots`: values
+of mechanisms; `places`: variables by place; `objects`: objects of hoc; `hidden`: variables that hoc
+does not see.
 """

@@ -142,7 +142,7 @@ class Fields:
             They are not as expected.
         """
         _, node, data, owner = gather(points, 4).astype(np.int64).T
-        found = np.zeros((len(points), len(Data._fields)), np.int64)
+        found = np.zeros((len(points), 5), np.int64)
         here = data != 0
         if (gather(owner[here], 2)[:, 1].astype(np.int64) != points[here]).any():
             raise OSError("a point process is not as expected")

@@ -218,10 +218,10 @@ class Memory(Objects):
                     found |= inside if inside <= known else set()
         return [entry for entry in entries if entry in found]
 
-    def played(self) -> list[Played]:
-        """Return what records and plays."""
+    def played(self, every: bool = False) -> list[Played]:
+        """Return what records and plays; or all that will."""
         found = []
-        for address in self.acting():
+        for address in self._entries() if every else self.acting():
             words = words_at(address, 16)
             what, calls = self._classes.get(words[0], "unknown"), False
             if what in _EVENT:
@@ -517,4 +517,5 @@ class Memory(Objects):
         """Whether NEURON's steps are of the order of time, as it sets them for dt."""
         at = self.variable("nrn_threads")
         _, own_dt, factor = (ctypes.c_double * 3).from_address(at)
-        return own_dt != dt or factor == (2.0 if order else 1.0) / dt
+        never = own_dt != dt or not dt or not factor  # it sets them anew, or has not yet
+        return never or factor == (2.0 if order else 1.0) / dt

@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
+import numpy as np
+
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
-from clhines.neuron.memory.raw import WORD, Readable, words_at
+from clhines.neuron.memory.raw import Readable, put_numbers, words_at
 from clhines.neuron.read.contents import Instances
 
 _BEGIN = "area", "pntproc"  # the first two places of every point process
@@ -63,25 +65,17 @@ class Slots:
                     return found.index(number) if number in found else -1
         raise OSError("the table of mechanisms is not as expected")
 
-    def movable(self, point: int, kind: int) -> int:
-        """Return where an instance keeps its event for net_move; 0 where it has no such place.
-
-        Parameters
-        ----------
-        point : int
-            Address of the point process.
-        kind : int
-            Number of its mechanism.
-        """
-        place = self.place_of(kind, "netsend")
+    def movable(self, instances: Instances) -> np.ndarray:
+        """(k,) int64: where instances keep their event for net_move, emptied; 0 where nowhere."""
+        place = self.place_of(instances.entry.number, "netsend")
         if place < 0:
-            return 0
-        begin, width, _ = self._memory.slots_of(point)
-        return begin + width * place
-
-    def forget(self, movable: int) -> None:
-        """Let a place for net_move have no event."""
-        WORD.from_address(movable + 8 * POINTER).value = 0
+            return np.zeros(len(instances), np.int64)
+        begin, width, _ = self._memory.slots_of(self._memory.inside(instances.things[0]))
+        if begin != instances.places[0]:
+            raise OSError("the places of a point process are not as expected")
+        found = instances.places + width * place
+        put_numbers(found + 8 * POINTER, np.zeros(len(found)))  # whose bits are 0
+        return found
 
     # -- WATCH -------------------------------------------------------------------------------------
 

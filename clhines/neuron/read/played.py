@@ -69,6 +69,8 @@ class PlayReader:
     h : Hoc
     memory : Memory
     places : Places
+    every : bool
+        Also those that will record or play after the next ``h.finitialize()``.
 
     Attributes
     ----------
@@ -81,7 +83,7 @@ class PlayReader:
         Vectors that are played, or that have the times of recorders, by address.
     """
 
-    def __init__(self, h: Hoc, memory: Memory, places: Places) -> None:
+    def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:
         self._h, self._memory, self._places = h, memory, places
         self.vectors = {memory.inside(v): v for v in h.List("Vector")}
         self._time = memory.time_address
@@ -89,7 +91,7 @@ class PlayReader:
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
         self.watched: list[int] = []
-        for played in memory.played():
+        for played in memory.played(every):
             self._read(played)
 
     def forget(self) -> None:
