@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -108,10 +110,13 @@ class Arena:
         """Return a copy on the host, by one transfer; where that is much, this one itself."""
         if self._parts or self._size > _FETCHED:
             return self
-        found = Arena(self.dtype)
-        found.offset, found._shape, found._size = self.offset, self._shape, self._size
-        found._parts = [(0, values_of(self.array, self._queue))]
+        found = copy(self)
+        found.fetch()
         return found
+
+    def fetch(self) -> None:
+        """Take all regions, which are on the device, to the host."""
+        self._parts = [(0, values_of(self.array, self._queue))]
 
     def set(self, name: str, values: np.ndarray) -> None:
         """Replace the values of a region."""
