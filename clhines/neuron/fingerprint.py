@@ -104,7 +104,9 @@ class Fingerprint:
         self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
         self._templates = [*_counts(memory, ("NetCon", *model.point_names))]
         self._first = Value(self._counters)
+        cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
         fixed: list[Part] = [
+            Value(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             Value(lambda: settings_of(model.h, memory)),
             Value(lambda: gather(model.wires.read.address, NETCON_WORDS)),
             Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
