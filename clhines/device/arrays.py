@@ -104,7 +104,9 @@ def within_reach(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype
     a command takes longer than a short kernel.
     """
     if not copies.fine_grained(queue.device):
-        return cla.zeros(queue, shape, dtype)
+        a = cla.empty(queue, shape, dtype)
+        set_zero(a, queue)
+        return a
     host = copies.shared(queue, shape, dtype)
     a = cla.Array(queue, shape, dtype, data=copies.lend(queue, host, writes=True))
     setattr(a, _HOST, host)
