@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).parent / "simulate"))
 sys.path.insert(0, str(Path(__file__).parent / "solve"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # others import from these
+sys.path.append(str(Path(__file__).parents[1]))  # bench; behind an installed clhines
 pytest.register_assert_rewrite("solvers", "commands", "made_cells", "swc_files", "systems")
 
 

@@ -1,6 +1,5 @@
 """The benchmarks, which lie beside the tests, and a queue for the measures."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 if not (ROOT / "bench").is_dir():
     pytest.skip("the benchmarks are not beside the tests", allow_module_level=True)
-sys.path.append(str(ROOT))  # behind an installed clhines
 
 
 @pytest.fixture(autouse=True)

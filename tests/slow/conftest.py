@@ -1,6 +1,5 @@
 """The runner of the benchmarks, which is the door to what lies here."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,4 +7,3 @@ import pytest
 ROOT = Path(__file__).parents[2]
 if not (ROOT / "bench").is_dir():
     pytest.skip("the benchmarks are not beside the tests", allow_module_level=True)
-sys.path.append(str(ROOT))  # behind an installed clhines
