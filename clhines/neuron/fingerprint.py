@@ -108,7 +108,7 @@ class Fingerprint:
         fixed: list[Part] = [
             Value(lambda: [memory.objects_of(list(model.h.List(n))).tolist() for n in cells]),
             Value(lambda: settings_of(model.h, memory)),
-            Value(lambda: gather(model.wires.read.address, NETCON_WORDS)),
+            Value(lambda: gather(model.wires.every, NETCON_WORDS)),
             Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
             Value(model.sources.words),
             Value(memory.play_words),

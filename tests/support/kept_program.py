@@ -37,6 +37,8 @@ class Net:
         self.stim = h.NetStim()
         self.stim.number, self.stim.start, self.stim.interval, self.stim.noise = 99, 1, 3, 0.5
         self.silent = h.NetCon(dend(0.5)._ref_v, self.synapses[0], 1000, 1, 0.05, sec=dend)
+        self.off = h.NetCon(self.stim, self.synapses[1], 0, 1, 0.05)
+        self.off.active(False)
         self.netcons.append(h.NetCon(self.stim, self.synapses[0], 0, 1, 0.05))
         self.clamp = h.IClamp(self.somas[0](0.5))
         self.clamp.delay, self.clamp.dur, self.clamp.amp = 0, 1e9, 0.2
@@ -91,6 +93,7 @@ CHANGES = {
     "diam": lambda net: assign(net.dends[1](0.5), "diam", 3),
     "section": with_section,
     "netcon": with_netcon,
+    "netcon on": lambda net: net.off.active(True),
     "netcon off": lambda net: net.netcons[0].active(False),
     "netcon gone": lambda net: assign(net, "silent", None),
     "delay": lambda net: assign(net.netcons[0], "delay", 2.5),

@@ -118,6 +118,8 @@ class Wires:
     ----------
     senders : Senders
     origins : list of Origin
+    every : (n,) int64
+        Addresses of all NetCons.
     read : NetConColumns
         Those that are active and have a target.
     origin : (m,) int64
@@ -132,6 +134,7 @@ class Wires:
 
     senders: Senders
     origins: list[Origin]
+    every: np.ndarray
     read: NetConColumns
     origin: np.ndarray
     target: np.ndarray
@@ -176,6 +179,7 @@ def read_wires(
         what = f"{every[k]}: its target {every[k].syn()} is at no segment"
         rejected.append(Rejected("", what))
     chosen = np.flatnonzero((target >= 0) & read.active)
+    all_of_them = read.address
     read, target = NetConColumns(*(column[chosen] for column in read)), target[chosen]
     address = np.array([origin.address for origin in origins], np.int64)
     name, first = np.unique(senders.name[target], return_index=True)
@@ -183,7 +187,7 @@ def read_wires(
     widths[name] = [int(every[k].wcnt()) for k in chosen[first].tolist()]
     width = widths[senders.name[target]]
     origin = place_of(address, np.argsort(address), read.source)
-    return Wires(senders, origins, read, origin, target, width), rejected
+    return Wires(senders, origins, all_of_them, read, origin, target, width), rejected
 
 
 def _read_origins(
