@@ -1,4 +1,8 @@
-"""Trees of chosen shapes, and random connections, for benchmarks and tests."""
+"""Trees of chosen shapes, and random connections, for benchmarks and tests.
+
+Functions of trees return the parent of each node, int32, -1 at the root, which is node 0; parents
+before children. They raise InputError for a number that is out of range.
+"""
 
 from __future__ import annotations
 
@@ -16,44 +20,12 @@ from clhines.model.connections import Connections
 
 
 def chain(n: int) -> np.ndarray:
-    """Give the parents of a chain: each node is the only child of the one before.
-
-    Parameters
-    ----------
-    n : int
-        Number of nodes, 1 or more.
-
-    Returns
-    -------
-    (n,) int32
-        Parent of each node, -1 at the root, which is node 0; parents before children.
-
-    Raises
-    ------
-    InputError
-        `n` is not a whole number of 1 or more.
-    """
+    """Give the parents of a chain: each node is the only child of the one before."""
     return np.arange(-1, whole_count("n", n) - 1, dtype=np.int32)
 
 
 def star(n: int) -> np.ndarray:
-    """Give the parents of a star: a root and ``n - 1`` leaves.
-
-    Parameters
-    ----------
-    n : int
-        Number of nodes, 1 or more.
-
-    Returns
-    -------
-    (n,) int32
-        Parent of each node, -1 at the root, which is node 0.
-
-    Raises
-    ------
-    InputError
-        `n` is not a whole number of 1 or more.
-    """
+    """Give the parents of a star: a root and ``n - 1`` leaves."""
     parent = np.zeros(whole_count("n", n), dtype=np.int32)
     parent[0] = -1
     return parent
@@ -62,21 +34,7 @@ def star(n: int) -> np.ndarray:
 def caterpillar(n: int) -> np.ndarray:
     """Give the parents of a caterpillar: a spine with one leaf at each spine node.
 
-    Parameters
-    ----------
-    n : int
-        Number of nodes, spine and leaves, 1 or more. Even nodes are the spine and odd nodes the
-        leaves, so the last spine node has no leaf where `n` is odd.
-
-    Returns
-    -------
-    (n,) int32
-        Parent of each node, -1 at the root, which is node 0; parents before children.
-
-    Raises
-    ------
-    InputError
-        `n` is not a whole number of 1 or more.
+    Even nodes are the spine, odd ones the leaves: the last spine node has none where `n` is odd.
     """
     node = np.arange(whole_count("n", n), dtype=np.int32)
     parent = np.where(node % 2 == 1, node - 1, node - 2).astype(np.int32)
@@ -85,23 +43,7 @@ def caterpillar(n: int) -> np.ndarray:
 
 
 def complete_binary(levels: int) -> np.ndarray:
-    """Give the parents of a complete binary tree of ``2**levels - 1`` nodes.
-
-    Parameters
-    ----------
-    levels : int
-        Levels of nodes, 1 (only the root) to 31.
-
-    Returns
-    -------
-    (2**levels - 1,) int32
-        Parent of each node, -1 at the root, which is node 0; parents before children.
-
-    Raises
-    ------
-    InputError
-        `levels` is not a whole number from 1 to 31.
-    """
+    """Give the parents of a complete binary tree of ``2**levels - 1`` nodes, up to 31 levels."""
     levels = whole_count("levels", levels)
     if levels > 31:
         raise InputError(f"levels is {levels}, expected at most 31: node numbers are int32")
