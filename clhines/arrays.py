@@ -67,6 +67,29 @@ def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
     return np.searchsorted(offsets, index, side="right") - 1
 
 
+def place_of(known: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
+    """(n,) int64: where in `known` each of `wanted` is, -1 where it is not.
+
+    Parameters
+    ----------
+    known : (m,) array
+        Of different values.
+    wanted : (n,) array
+    order : (m,) int64, optional
+        Sorts `known`; worked out where it is not given.
+
+    Examples
+    --------
+    >>> place_of(np.array([7, 3, 5]), np.array([5, 4]))
+    array([ 2, -1])
+    """
+    if not len(known):
+        return np.full(len(wanted), -1)
+    order = np.argsort(known) if order is None else order
+    at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+    return np.where(known[at] == wanted, at, -1)
+
+
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return parents with ``by[k]`` added in the k-th stretch of ``counts[k]``; roots stay -1."""
     return np.where(parent < 0, -1, parent + np.repeat(by, counts))

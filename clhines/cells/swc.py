@@ -25,6 +25,7 @@ from typing import Literal, NoReturn, overload
 
 import numpy as np
 
+from clhines.arrays import place_of
 from clhines.cells.morphology import Morphology, Row
 from clhines.errors import InputError, MorphologyError, meant, shown
 from clhines.files import path_text
@@ -243,14 +244,13 @@ def _parent_indices(
         k = repeats.min()
         first = line[np.argmax(ids == ids[k])]
         _refuse(name, line[k], f"id {ids[k]} is that of line {first} again, expected unique ids")
-    index = np.minimum(np.searchsorted(in_order, parent_ids), ids.size - 1)
-    found = in_order[index] == parent_ids
-    absent = np.flatnonzero(~found & (parent_ids != -1))
+    place = place_of(ids, parent_ids, order)
+    absent = np.flatnonzero((place < 0) & (parent_ids != -1))
     if absent.size:
         k = absent[0]
         message = f"sample {ids[k]} has parent {parent_ids[k]}, which is absent, expected the id"
         _refuse(name, line[k], f"{message} of a sample or -1 for the root")
-    return np.where(found, order[index], -1).astype(np.int64)
+    return place
 
 
 def _root_of_each(parent: np.ndarray, ids: np.ndarray, line: np.ndarray, name: str) -> np.ndarray:

@@ -22,7 +22,7 @@ from clhines.neuron.memory.raw import WORD, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
-from clhines.neuron.read.hooks import read_hooks, stepping_of
+from clhines.neuron.read.hooks import acting, stepping_of
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
     "structure_change_cnt", "diam_change_cnt", "tree_changed", "v_structure_change",
@@ -46,8 +46,8 @@ class Value:
     def same(self) -> bool:
         """Whether it returns what it did."""
         now = self._read()
-        if isinstance(now, np.ndarray) and isinstance(self._known, np.ndarray):
-            return now.shape == self._known.shape and bool((now == self._known).all())
+        if isinstance(now, np.ndarray):
+            return np.array_equal(now, self._known)  # type: ignore[arg-type]
         return now == self._known
 
     def take(self) -> None:
@@ -102,7 +102,7 @@ class Fingerprint:
         self._model, self.covers_all = model, True
         memory, tree = model.memory, model.tree
         self._library = [ctypes.c_int.from_address(memory.address(name)) for name in _COUNTERS]
-        self._templates = [*_counts(memory, ("NetCon", *model.point_names))]
+        self._templates = _counts(memory, ("NetCon", *model.point_names))
         self._first = Value(self._counters)
         cells = [n for n, i in model.contents.points.items() if i.entry.kind == "artificial"]
         fixed: list[Part] = [
@@ -112,7 +112,7 @@ class Fingerprint:
             Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
             Value(model.sources.words),
             Value(memory.play_words),
-            Value(lambda: read_hooks(model.h, memory, ())),
+            Value(lambda: acting(model.h, memory)),
             Value(lambda: stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]

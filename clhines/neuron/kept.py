@@ -121,10 +121,6 @@ class Kept:
         """Whether it can be kept: all of it can be compared."""
         return self._is_free and self._print is not None and self._print.covers_all
 
-    def forget(self) -> None:
-        """Hold nothing of NEURON's any more."""
-        self.model.forget()
-
 
 _kept: list[Kept] = []
 
@@ -139,5 +135,5 @@ def keep(kept: Kept) -> None:
     """Keep a model for the next call, in place of any other."""
     _kept.clear()
     if kept.can_stay:
-        kept.forget()
+        kept.model.forget()
         _kept.append(kept)

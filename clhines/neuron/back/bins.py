@@ -62,9 +62,8 @@ class Bins:
 
     def put(self, netcon: int, time: float) -> None:
         """Put an event of a connection, by its address, into the bin of a time."""
-        put = self._memory.symbol("_ZN6TQueue11enqueue_binEdPv")
-        put.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
-        put.restype = ctypes.c_void_p
+        name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
+        put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
         put(self._queue.address, max(time, self._begin.value), netcon)
 
 
@@ -84,7 +83,8 @@ def check_bins(
 
 def _warn_of_time(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> None:
     """Warn of events that come within half a step: NEURON's t is that of any last self event."""
-    soon = (_sends(wires) >= 0) & (wires.read.delay < 0.5 * dt)
+    has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
+    soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
     names = _names(wires, wires.target[soon])
     told = [
         name
@@ -116,12 +116,6 @@ def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
             "one step come in the order of the instances, in NEURON in that of its queue",
             UserWarning,
         )
-
-
-def _sends(wires: Wires) -> np.ndarray:
-    """(m,) int64: 0 of each NetCon whose source is an object that sends events, -1 of others."""
-    sends = [-1 if origin.sender is None else 0 for origin in wires.origins]
-    return np.array([*sends, -1], np.int64)[wires.origin]
 
 
 def _names(wires: Wires, targets: np.ndarray) -> list[str]:

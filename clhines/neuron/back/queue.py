@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from clhines.arrays import place_of
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.queue import EventQueue
 from clhines.neuron.memory.raw import Queued
-from clhines.neuron.read.wiring import Sender, Wires, place_of
+from clhines.neuron.read.wiring import Sender, Wires
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,4 @@ def _listeners(wires: Wires, events: list[Queued]) -> dict[int, list[int]]:
 
 
 def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
-    if not wanted:
-        return []
-    return place_of(known, np.argsort(known), np.array(wanted, np.int64)).tolist()
+    return place_of(known, np.array(wanted, np.int64)).tolist() if wanted else []

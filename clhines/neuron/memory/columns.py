@@ -45,11 +45,6 @@ class Columns:
         """Read the numbers of rows again: NEURON sorts its columns when a model changes."""
         self._numbers = None
 
-    @property
-    def are_whole(self) -> bool:
-        """Whether all that was asked for so far is in columns."""
-        return None not in self._places.values()
-
     def values(self, name: str, place: int | None) -> np.ndarray | None:
         """(count,) float64: a variable of all instances; None where it is not in a column."""
         found = self._find(name, place)

@@ -70,18 +70,16 @@ class Fields:
             From that next to the parent on.
         parent : (s,) int64
         """
-        words = gather(sections, _SECTION)
-        half = words[:, self.count_half // 2] >> np.uint64(32 * (self.count_half % 2))
-        number = (half & np.uint64(_COUNT)).astype(np.int64)
-        begin = np.repeat(words[:, self.nodes].astype(np.int64) - 8 * starts(number), number)
-        nodes = gather(begin + 8 * np.arange(number.sum()))[:, 0]
-        return number, nodes.astype(np.int64), words[:, self.parent_node].astype(np.int64)
+        number = self._half(sections, self.count_half)
+        begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
+        nodes = self._word(begin + 8 * np.arange(number.sum()), 0)
+        return number, nodes, self._word(sections, self.parent_node)
 
     def parents_of(self, sections: np.ndarray) -> np.ndarray:
         """(s,) int64: addresses of the parents of sections, 0 of a root."""
         if self.parent < 0:
             return np.zeros(len(sections), np.int64)
-        return gather(sections, _SECTION)[:, self.parent].astype(np.int64)
+        return self._word(sections, self.parent)
 
     def g_axial(self, nodes: np.ndarray) -> np.ndarray:
         """(k,) float64, µS: axial conductances of nodes to their parents, as ``1 / seg.ri()``."""
@@ -97,7 +95,7 @@ class Fields:
 
     def rows(self, column: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return a column of NEURON's, and where in it some nodes are."""
-        rows = gather(self.rows_at(nodes))[:, 0].astype(np.int64)
+        rows = self._word(self.rows_at(nodes), 0)
         return column_at(column, rows), rows
 
     def rows_at(self, nodes: np.ndarray) -> np.ndarray:
@@ -110,7 +108,7 @@ class Fields:
         at, found = np.arange(len(nodes)), []
         for depth in count():
             at, address = at[address != 0], address[address != 0]
-            type_ = self._type(address)
+            type_ = self._half(address, self.type_half)
             chosen = np.flatnonzero(self.is_point[type_] == points)
             here = address[chosen]
             parts = at[chosen], np.full(len(chosen), depth), type_[chosen], *self._places(here)
@@ -147,7 +145,7 @@ class Fields:
         if (gather(owner[here], 2)[:, 1].astype(np.int64) != points[here]).any():
             raise OSError("a point process is not as expected")
         at = data[here]
-        columns = node[here], node[here] * 0, self._type(at), *self._places(at)
+        columns = node[here], node[here] * 0, self._half(at, self.type_half), *self._places(at)
         found[here] = np.column_stack(columns)
         return Data(*found.T)
 
@@ -155,9 +153,8 @@ class Fields:
     def _word(addresses: np.ndarray, place: int) -> np.ndarray:
         return gather(addresses + 8 * place)[:, 0].astype(np.int64)
 
-    def _type(self, data: np.ndarray) -> np.ndarray:
-        word = self._word(data, self.type_half // 2)
-        return (word >> (32 * (self.type_half % 2))) & _COUNT
+    def _half(self, addresses: np.ndarray, place: int) -> np.ndarray:
+        return (self._word(addresses, place // 2) >> (32 * (place % 2))) & _COUNT
 
     def _places(self, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self._word(data, self.row_of_data), self._word(data, self.places)

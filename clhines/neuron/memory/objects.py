@@ -118,9 +118,10 @@ class Objects:
         """(n,) int64: addresses of hoc objects, or of sections."""
         return gather(np.fromiter(map(id, things), np.int64, len(things)), 3)[:, 2].astype(np.int64)
 
-    def insides_of(self, things: Sequence[Hoc]) -> np.ndarray:
-        """(n,) int64: addresses of the C++ objects behind hoc objects."""
-        return gather(self.objects_of(things), 2)[:, 1].astype(np.int64)
+    @staticmethod
+    def insides_of(objects: np.ndarray) -> np.ndarray:
+        """(n,) int64: addresses of the C++ objects behind hoc objects, by theirs."""
+        return gather(objects, 2)[:, 1].astype(np.int64)
 
     def inside(self, thing: Hoc) -> int:
         """Address of the C++ object behind a hoc object."""
@@ -159,11 +160,6 @@ class Objects:
         entry = self.row(place) * place.size + place.place
         at = WORD.from_address(place.column).value + 8 * entry
         ctypes.c_double.from_address(at).value = value
-
-    @staticmethod
-    def point_of(address: int) -> int:
-        """Address of the point process behind a hoc object at an address."""
-        return words_at(address, 2)[1]
 
     # -- point processes -------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.arrays import place_of
 from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.raw import Place, ref
@@ -56,16 +57,14 @@ class Places:
         self._every = {**contents.density, **contents.points}
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
         self._voltage = tree.v
-        rows = fields.rows_at(tree.addresses)
-        sorted_ = np.argsort(rows)
-        self._row, self._number = rows[sorted_], tree.numbers[sorted_]
+        self._row = fields.rows_at(tree.addresses)
+        self._order = np.argsort(self._row)
         self._membrane = self._membrane_column() or -1
 
     def node_at(self, row: int) -> int:
         """Node of a row by its address, -1 where it is of something else."""
-        at = int(np.searchsorted(self._row, row))
-        known = at < len(self._row) and int(self._row[at]) == row
-        return int(self._number[at]) if known else -1
+        at = int(place_of(self._row, np.array([row], np.uint64), self._order)[0])
+        return int(self._tree.numbers[at]) if at >= 0 else -1
 
     def _membrane_column(self) -> int:
         """Return the column of the currents of membranes; 0 without `CVode.use_fast_imem`."""

@@ -60,29 +60,21 @@ class EventQueue:
 
     def remove(self, item: int) -> None:
         """Take an event out of the queue; `item` as in `Queued`."""
-        remove = self._memory.function(
-            "_ZN6TQueue6removeEP6TQItem", None, ctypes.c_void_p, ctypes.c_void_p
-        )
-        remove(self.address, item)
+        name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
+        self._memory.function(name, None, pointer, pointer)(self.address, item)
 
     def move(self, item: int, time: float) -> None:
         """Let an event in the queue come at another time."""
-        pointer = ctypes.c_void_p
-        move = self._memory.function(
-            "_ZN6TQueue4moveEP6TQItemd", None, pointer, pointer, ctypes.c_double
-        )
+        name, pointer = "_ZN6TQueue4moveEP6TQItemd", ctypes.c_void_p
+        move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
         move(self.address, item, time)
 
     def send(self, netcon: int, time: float) -> None:
         """Put an event of a NetCon into the queue, by its address, as ``NetCon.event(time)``."""
         name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
         send = self._memory.function(name, None, pointer, ctypes.c_double, pointer, pointer)
-        send(
-            self._memory.variable("net_cvode_instance"),
-            time,
-            netcon,
-            self._memory.variable("nrn_threads"),
-        )
+        events, threads = map(self._memory.variable, _EVENTS)
+        send(events, time, netcon, threads)
 
     def send_self(
         self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
@@ -109,6 +101,5 @@ class EventQueue:
         """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
         name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
         deliver = self._memory.function(name, None, pointer, ctypes.c_double, pointer)
-        deliver(
-            self._memory.variable("net_cvode_instance"), t, self._memory.variable("nrn_threads")
-        )
+        events, threads = map(self._memory.variable, _EVENTS)
+        deliver(events, t, threads)

@@ -100,7 +100,7 @@ class EventSources:
         OSError
             It is not as expected.
         """
-        address, f = self._memory.insides_of(things), self._fields
+        address, f = self._memory.insides_of(self._memory.objects_of(things)), self._fields
         words = gather(address, NETCON_WORDS)
         delay = words[:, f["delay"]].copy().view(np.float64)
         source = words[:, f["of_netcon"]].astype(np.int64)

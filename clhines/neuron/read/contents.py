@@ -70,6 +70,8 @@ class Instances:
         Where their variables can be read all at once.
     places : (k,) int64
         Addresses of what is no variable.
+    objects : (k,) int64
+        Addresses of hoc objects, of point processes and artificial cells.
     """
 
     entry: Entry
@@ -77,6 +79,7 @@ class Instances:
     nodes: np.ndarray
     columns: Columns
     places: np.ndarray
+    objects: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         return len(self.things)
@@ -216,7 +219,8 @@ def _add_points(
     entry: Entry,
     every: list[Hoc],
 ) -> None:
-    data = fields.data_of_points(memory.insides_of(every))
+    objects = memory.objects_of(every)
+    data = fields.data_of_points(memory.insides_of(objects))
     nodes, chosen = np.full(len(every), -1), np.ones(len(every), bool)
     if entry.kind != "artificial":
         nodes = tree.numbers_of(data.node)
@@ -235,5 +239,5 @@ def _add_points(
         things = Things(len(places), load)
         columns = Columns(memory, things, data.row[chosen])
         found.points[entry.name] = Instances(
-            entry, things, nodes[chosen], columns, data.places[chosen]
+            entry, things, nodes[chosen], columns, data.places[chosen], objects[chosen]
         )

@@ -34,9 +34,12 @@ _OBJECTS = {  # classes whose objects act in each step
 
 
 def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Rejected]:
-    """Return everything that acts in each step and is not simulated.
+    """Return everything that acts in each step and is not simulated."""
+    return [*acting(h, memory), *_branches(sections), *_replaced(h, memory)]
 
-    Without sections, these and procedures of hoc are not looked at.
+
+def acting(h: Hoc, memory: Memory) -> list[Rejected]:
+    """Return what of it neither sections nor procedures of hoc tell.
 
     Notes
     -----
@@ -44,16 +47,19 @@ def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Reje
     on systems other than Linux, a warning says so.
     """
     found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
-    for section in sections:
-        if section.rallbranch != 1:
-            what = f"rallbranch = {section.rallbranch:g} of section {section}"
-            found.append(Rejected("", what, "", 0, "make the branches as sections"))
-            break
     if memory.variable("nrn_multisplit_solve_"):
         way_out = "connect the pieces as sections; gid_clear(2) takes it out"
         found.append(Rejected("", "ParallelContext.multisplit", "", 0, way_out))
-    found += [*_old_stimuli(memory), *_listed(h, memory), *_python_blocks(memory)]
-    return [*found, *_replaced(h, memory)] if sections else found
+    return [*found, *_old_stimuli(memory), *_listed(h, memory), *_python_blocks(memory)]
+
+
+def _branches(sections: Sequence[Section]) -> list[Rejected]:
+    """Find a section that stands for several."""
+    for section in sections:
+        if section.rallbranch != 1:
+            what = f"rallbranch = {section.rallbranch:g} of section {section}"
+            return [Rejected("", what, "", 0, "make the branches as sections")]
+    return []
 
 
 def stepping_of(h: Hoc, memory: Memory) -> list[list[int]]:

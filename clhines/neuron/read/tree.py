@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import starts
+from clhines.arrays import place_of, starts
 from clhines.errors import InputError
 from clhines.neuron.memory.columns import column_at
 from clhines.neuron.memory.fields import Data, Fields
@@ -133,8 +133,8 @@ class Tree:
 
     def numbers_of(self, addresses: np.ndarray) -> np.ndarray:
         """(k,) int64: nodes of some of NEURON's, by address; -1 where it is none of the model's."""
-        at = np.minimum(np.searchsorted(self.addresses, addresses), len(self.addresses) - 1)
-        return np.where(self.addresses[at] == addresses, self.numbers[at], -1)
+        at = place_of(self.addresses, addresses, np.arange(len(self.addresses)))
+        return np.where(at < 0, -1, self.numbers[at])
 
 
 def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[int], np.ndarray]:

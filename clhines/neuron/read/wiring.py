@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clhines.arrays import starts
+from clhines.arrays import place_of, starts
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
@@ -78,8 +78,8 @@ class Senders:
         self.names = tuple(contents.points)
         self.name = np.repeat(np.arange(len(counts)), counts)
         self.instance = np.arange(sum(counts)) - np.repeat(starts(np.array(counts, int)), counts)
-        things = [thing for instances in every for thing in instances.things[:]]
-        self.objects, self.points = memory.objects_of(things), memory.insides_of(things)
+        self.objects = np.concatenate([np.zeros(0, np.int64), *(i.objects for i in every)])
+        self.points = memory.insides_of(self.objects)
         self._object_order, self._point_order = np.argsort(self.objects), np.argsort(self.points)
 
     def __getitem__(self, number: int) -> Sender:
@@ -91,23 +91,11 @@ class Senders:
 
     def of_objects(self, addresses: np.ndarray) -> np.ndarray:
         """(n,) int64: numbers by the addresses of hoc objects; -1 for none."""
-        return place_of(self.objects, self._object_order, addresses)
+        return place_of(self.objects, addresses, self._object_order)
 
     def of_points(self, addresses: np.ndarray) -> np.ndarray:
         """(n,) int64: numbers by the addresses of C++ objects; -1 for none."""
-        return place_of(self.points, self._point_order, addresses)
-
-
-def place_of(known: np.ndarray, order: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """(n,) int64: where in `known` each of `wanted` is, -1 where it is not; `order` sorts `known`.
-
-    >>> place_of(np.array([7, 3, 5]), np.array([1, 2, 0]), np.array([5, 4]))
-    array([ 2, -1])
-    """
-    if not len(known):
-        return np.full(len(wanted), -1)
-    at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
-    return np.where(known[at] == wanted, at, -1)
+        return place_of(self.points, addresses, self._point_order)
 
 
 @dataclass(eq=False)
@@ -186,7 +174,7 @@ def read_wires(
     widths = np.zeros(len(senders.names), np.int64)
     widths[name] = [int(every[k].wcnt()) for k in chosen[first].tolist()]
     width = widths[senders.name[target]]
-    origin = place_of(address, np.argsort(address), read.source)
+    origin = place_of(address, read.source)
     return Wires(senders, origins, all_of_them, read, origin, target, width), rejected
 
 
