@@ -51,18 +51,9 @@ def called(
 ) -> dict[tuple[str, str], Any]:
     """Call the twin of a block, if there is one; return its results by role and name.
 
-    Parameters
-    ----------
-    given : dict of str to array_like
-        By role, what is no variable of the mechanism.
-    params : dict of str to array_like or None
-        Parameters, and variables of ions and pointers; defaults of parameters for the others.
-    states : dict of str to array_like or None
-
-    Raises
-    ------
-    InputError
-        A name is unknown, or the block needs what is not given.
+    `given` has by role what is no variable of the mechanism; `params` has variables of ions and
+    pointers, too, and parameters that are not in it have their defaults. An InputError says that a
+    name is unknown, or that the block needs what is not given.
     """
     program = compiled.program
     arguments = program.blocks.get(block, ())

@@ -153,22 +153,9 @@ TESTS = """\
 def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     """Return OpenCL of functions by name, for source that has ``typedef ... realWIDTH``.
 
-    Results are within 1.5 (``exp``) and 3 (``expm1``) units in the last place, subnormal ones
-    too where the device has them; NaN gives NaN.
-
-    Parameters
-    ----------
-    real : str
-        ``double`` or ``float``.
-    width : int
-        Lanes of a vector.
-    prefix : str
-        Prefix of the functions' names.
-
-    Returns
-    -------
-    dict of str to str
-        ``tests``: macros; ``reduced``: what the others call; ``exp`` and ``expm1``: of one vector.
+    Results are within 1.5 (``exp``) and 3 (``expm1``) units in the last place, subnormal ones too
+    where the device has them; NaN gives NaN. Of the names ``tests`` has macros, ``reduced`` what
+    the others call, ``exp`` and ``expm1`` the functions of one vector; theirs begin with `prefix`.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
     texts = {"tests": TESTS, "reduced": _reduced(real, width, name)}

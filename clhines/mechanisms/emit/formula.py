@@ -34,25 +34,10 @@ _MANY: dict[str, Callable[..., np.ndarray]] = {
 
 
 class Formula:
-    """A named expression, in the language of mechanisms.
+    """A named expression, ``NAME = EXPRESSION`` in the language of mechanisms.
 
-    Parameters
-    ----------
-    text : str
-        ``NAME = EXPRESSION``.
-    known : iterable of str
-        Names that it may use.
-
-    Attributes
-    ----------
-    text, name : str
-    needs : tuple of str
-        Names that it uses, sorted.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, or has another name; one line.
+    `known` are names that it may use, `needs` those that it uses, sorted. An InputError of one line
+    says that it cannot be read, or has another name.
     """
 
     def __init__(self, text: str, known: Iterable[str]) -> None:

@@ -114,20 +114,11 @@ def name_of(a: Argument) -> str:
 
 
 class Functions:
-    """The functions of one mechanism in one language.
+    """The functions of one mechanism, where `real` is ``double``, ``float`` or ``numpy``.
 
-    What is printed of a block does not depend on what else has been printed.
-
-    Parameters
-    ----------
-    real : str
-        ``double``, ``float`` or ``numpy``.
-    width : int, optional
-        Instances that a function takes at once, in OpenCL: as ``realWIDTH``.
-    single : sequence of str, optional
-        Parameters that are one number for all instances.
-    outputs : sequence of str, optional
-        Variables that blocks give beside the states.
+    What is printed of a block does not depend on what else has been printed. In OpenCL a function
+    takes `width` instances at once, as ``realWIDTH``; parameters in `single` are one number for all
+    instances. `outputs` are variables that blocks give beside the states.
     """
 
     def __init__(

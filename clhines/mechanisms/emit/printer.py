@@ -53,16 +53,9 @@ def vector(width: int) -> str:
 class Printer:
     """One function's source in one language: statements pile up in `lines`.
 
-    Parameters
-    ----------
-    prefix : str
-        Of the helpers' names.
-    real : str
-        ``double``, ``float`` or ``numpy``.
-    width : int
-        Numbers of a vector.
-    symbols : mapping of str to str, optional
-        Names in the source of symbols that are no names of a text.
+    `prefix` is that of the helpers' names, `real` is ``double``, ``float`` or ``numpy``, `width`
+    the numbers of a vector. `symbols` has names in the source of symbols that are no names of a
+    text.
     """
 
     def __init__(
@@ -87,13 +80,7 @@ class Printer:
         return vector(self.width)
 
     def number(self, x: Fraction | float | int) -> str:
-        """Return a literal in the precision of the source.
-
-        Raises
-        ------
-        InputError
-            The precision has no such number.
-        """
+        """Return a literal; an InputError says that the source's precision has no such number."""
         value = float(x)
         if self.real == "float":
             with np.errstate(all="ignore"):

@@ -26,17 +26,9 @@ def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 
 def words(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Return the words of these numbers.
+    """Return the words of these numbers, uint32.
 
-    Parameters
-    ----------
-    stream : (..., 4) uint32
-        The three numbers of a stream, and the global index.
-    number : (...) int64
-
-    Returns
-    -------
-    (...) uint32
+    `stream` is (..., 4) uint32: the three numbers of a stream, and the global index.
     """
     first, second, third, index = (stream[..., k] for k in range(4))
     turn = (number >> 2).astype(np.uint32)

@@ -62,12 +62,8 @@ def operands(node: Node) -> list[Node]:
 class Block:
     """Assignments in an order that works, and results in terms of them.
 
-    Attributes
-    ----------
-    names : dict of Node to str
-        Local variable of an expression.
-    steps : list of list of Node
-        Expressions that have one, by phase, in order.
+    `names` has the local variables of expressions, `steps` the expressions that have one, by phase,
+    in order.
     """
 
     names: dict[Node, str]
@@ -84,14 +80,8 @@ def make_block(
     """Choose local variables.
 
     An expression gets one if it has a name in the text, is used more than once, is long, or is used
-    in a later phase than it can be worked out in.
-
-    Parameters
-    ----------
-    phases : mapping of str to int, optional
-        First phase of the function in which a symbol is known; 0 for others.
-    reserved : sequence of str, optional
-        Names that are taken.
+    in a later phase than it can be worked out in. `phases` has the first phase of the function in
+    which a symbol is known, which is 0 for others; names in `reserved` are taken.
     """
     roots = simplified(results)
     alias: dict[Node, Node] = {}

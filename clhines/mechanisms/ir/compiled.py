@@ -34,18 +34,12 @@ class Loop:
 
     Attributes
     ----------
-    names, ends : list of str
-        Symbols of a variable inside, and after it.
-    starts, values : list of Node
-        Before the first turn, and after a turn.
-    go_on : Node or None
-        Whether there is another turn, at `values`; None where there are `most` turns.
-    most : int
-        Turns after which an iteration with `go_on` has failed: results are NaN.
-    entered : Node or None
-        Whether there is a first turn; there is where it is None.
-    inner : list of Loop
-        Iterations in each turn.
+    names, ends : symbols of a variable inside, and after it
+    starts, values : before the first turn, and after a turn
+    go_on : whether there is another turn, at `values`; None where there are `most` turns
+    most : turns after which an iteration with `go_on` has failed: results are NaN
+    entered : whether there is a first turn; there is where it is None
+    inner : iterations in each turn
     """
 
     names: list[str]
@@ -98,16 +92,11 @@ class Body:
 
     Attributes
     ----------
-    results : list of (str, str, Node)
-        Role and name of what is always given.
-    writes : dict of str to Node
-        Variables that it sets, by their name in functions, in the order of its statements.
-    loops : list of Loop
-        In order: each may use the ends of those before.
-    comment : str
-        Above the function, where it is not the usual one of the block.
-    suffix : str
-        End of the function's name, where it is not the block's.
+    results : role, name and value of what is always given
+    writes : variables that it sets, by their name in functions, in the order of its statements
+    loops : in order: each may use the ends of those before
+    comment : above the function, where it is not the usual one of the block
+    suffix : end of the function's name, where it is not the block's
     """
 
     results: list[tuple[str, str, Node]] = field(default_factory=list)
@@ -154,18 +143,11 @@ class Compiled:
 
     Attributes
     ----------
-    bodies : dict of str to Body
-        Of the blocks of the program.
-    about : tuple of str
-        Lines that describe it.
-    shown : tuple of str
-        Blocks whose statements belong to the description.
-    constant : bool
-        Whether i may be summed once for all steps: it is linear in v, of parameters alone.
-    pointers : dict of str to str
-        Symbol of each pointer.
-    printed : dict
-        What `once` keeps.
+    about : lines that describe it
+    shown : blocks whose statements belong to the description
+    constant : whether i may be summed once for all steps: it is linear in v, of parameters alone
+    pointers : symbol of each pointer
+    printed : what `once` keeps
     """
 
     program: Program
@@ -179,10 +161,7 @@ class Compiled:
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
         """Return what has been printed of it for a key, or print it.
 
-        Raises
-        ------
-        InputError
-            An expression is too large.
+        An InputError says that an expression is too large.
         """
         if key not in self.printed:
             try:
@@ -193,13 +172,7 @@ class Compiled:
         return self.printed[key]
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
-        """Return the arguments of a block's function that gives these variables, too.
-
-        Raises
-        ------
-        InputError
-            There is no such block.
-        """
+        """Return the arguments of a block's function that gives these variables, too."""
         if block not in self.program.blocks:
             known = ", ".join(self.program.blocks)
             raise InputError(

@@ -31,13 +31,7 @@ class NotRealError(ExpressionError):
 
 
 def bounded(x: Fraction) -> Fraction:
-    """Return a number, rounded to `DIGITS` where it has too many digits.
-
-    Raises
-    ------
-    ExpressionError
-        It is too large, or too close to 0.
-    """
+    """Return a number, rounded to `DIGITS` where it is longer; ExpressionError if out of range."""
     n, d = x.numerator, x.denominator
     if n.bit_length() < 900 and d.bit_length() < 900:
         return x
@@ -51,13 +45,7 @@ def bounded(x: Fraction) -> Fraction:
 
 
 def literal(text: str) -> Fraction:
-    """Return the exact value of a decimal literal.
-
-    Raises
-    ------
-    ExpressionError
-        It has too many digits or is out of range.
-    """
+    """Return the exact value of a decimal literal; ExpressionError if too long or out of range."""
     if len(text) > MAX_LITERAL:
         raise ExpressionError(
             f"a number has {len(text)} characters; expected at most {MAX_LITERAL}"
@@ -83,15 +71,7 @@ def total(numbers: list[Fraction]) -> Fraction:
 
 
 def power(base: Fraction, exponent: Fraction) -> Fraction:
-    """Return a power.
-
-    Raises
-    ------
-    ExpressionError
-        It is too large.
-    NotRealError
-        It is not a finite real number.
-    """
+    """Return a power; ExpressionError if it is too large, NotRealError if no finite real number."""
     if (base == 0 and exponent < 0) or (base < 0 and exponent.denominator != 1):
         raise NotRealError("a power")
     if base == 0 or exponent == 0:

@@ -34,21 +34,15 @@ class Node:
 
     Attributes
     ----------
-    op : str
-        ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
+    op : ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
         ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight`` or one of
-        `OTHERS`, which have no derivative here.
-    args : tuple of Node
-        Of a product the number, if there is one, comes first; of a sum last. Of a local its
-        definition.
-    name : str
-        Of a symbol or a local.
-    value : Fraction
-        Of a number, else 0.
-    index : int
-        Number of the node in its graph; children come before their parents.
-    mask : int
-        One bit for each symbol that the expression depends on; see `Graph.bits`.
+        `OTHERS`, which have no derivative here
+    args : of a product the number, if there is one, is first; of a sum last; of a local its
+        definition
+    name : of a symbol or a local
+    value : of a number, else 0
+    index : number of the node in its graph; children come before their parents
+    mask : one bit for each symbol that the expression depends on; see `Graph.bits`
     """
 
     __slots__ = ("args", "graph", "index", "mask", "name", "op", "value")
@@ -113,18 +107,10 @@ class Node:
 
 
 class Graph:
-    """Nodes of one mechanism.
+    """Nodes of one mechanism, of which `count` have been made so far.
 
-    Attributes
-    ----------
-    bits : dict of str to int
-        Bit of each symbol in the masks of nodes.
-    symbols : list of str
-        Names of the symbols, by bit.
-    count : int
-        Nodes made so far.
-    polynomials : dict
-        By symbol and degree, those of `forms.polynomial` so far.
+    `bits` has the bit of each symbol in the masks of nodes, `symbols` their names by bit.
+    `polynomials` has, by symbol and degree, those of `forms.polynomial` so far.
     """
 
     def __init__(self) -> None:

@@ -19,16 +19,8 @@ _TERMS = 32  # most terms of a `Multiples`
 def polynomial(e: Node, name: str, degree: int = _DEGREE) -> list[Node] | None:
     """Return the coefficients of an expression as a polynomial in a symbol, lowest power first.
 
-    Parameters
-    ----------
-    degree : int
-        Largest power that is taken.
-
-    Returns
-    -------
-    list of Node, or None
-        Without trailing zeros. None where the expression is no such polynomial, or a comparison
-        depends on the symbol.
+    They are without trailing zeros. None where the expression is no polynomial of at most that
+    degree, or a comparison depends on the symbol.
     """
     graph, bit = e.graph, e.graph.bits.get(name, 0)
     found = graph.polynomials.setdefault((name, degree), {})

@@ -60,12 +60,8 @@ BLOCKS = (
 class Argument:
     """One argument of a block's function; see the module.
 
-    Attributes
-    ----------
-    direction : str
-        ``in``, ``out`` or ``inout``.
-    symbol : str
-        Name in functions, where it is not the one that goes with the role.
+    `direction` is ``in``, ``out`` or ``inout``; `symbol` is its name in functions, where it is not
+    the one that goes with the role.
     """
 
     role: str
@@ -80,15 +76,11 @@ class Quantity:
 
     Attributes
     ----------
-    name : str
-        In functions.
-    is_global : bool
-        Whether all instances have the same value.
-    public : str
-        Name for users, where it is another: ``m[1]``.
-    is_given : bool
-        Of a state: whether users may give its value before INITIAL, as it is a PARAMETER or an
-        ASSIGNED variable of an NMODL file.
+    name : in functions
+    is_global : whether all instances have the same value
+    public : name for users, where it is another: ``m[1]``
+    is_given : of a state: whether users may give its value before INITIAL, as it is a PARAMETER or
+        an ASSIGNED variable of an NMODL file
     """
 
     name: str
@@ -101,16 +93,9 @@ class Quantity:
 
 @dataclass(frozen=True)
 class IonUse:
-    """What a mechanism does with an ion.
+    """What a mechanism does with an ion, as ``ca``, and with its variables, as ``cai``, ``eca``.
 
-    Attributes
-    ----------
-    name : str
-        As ``ca``.
-    valence : float or None
-        What the file says, if it does.
-    reads, writes : tuple of str
-        Variables, as ``cai``, ``eca``, ``ica``.
+    `valence` is what the file says, if it does.
     """
 
     name: str
@@ -125,12 +110,8 @@ class Table:
 
     The block ``table_NAME`` gives the columns at x; grid and borders are expressions of parameters,
     so they are results of the block ``grid_NAME``: lo, hi. The rows' x are added up from lo, as
-    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``.
-
-    Attributes
-    ----------
-    depends : tuple of str
-        Parameters that it is filled from; one that is not global must be alike in all instances.
+    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``. `depends` are parameters that it is filled
+    from; one that is not global must be alike in all instances.
     """
 
     name: str
@@ -141,13 +122,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Send:
-    """A place that sends an event.
-
-    Attributes
-    ----------
-    kind : str
-        ``self`` (net_send), ``move`` (net_move) or ``event`` (net_event).
-    """
+    """A place that sends: ``self`` (net_send), ``move`` (net_move) or ``event`` (net_event)."""
 
     kind: str
 
@@ -158,21 +133,15 @@ class Net:
 
     Attributes
     ----------
-    weights : tuple of str
-        Arguments of NET_RECEIVE.
-    summed : bool
-        Whether events of one step may act once, with the sum of their weights.
-    sends : tuple of Send
-        In the order of the text; those of ``initial`` and ``receive`` have numbers of their own.
-    watch_flags : tuple of float
-        Flag of the event of each WATCH.
-    for_netcons : int
-        Blocks ``for_netcons0`` ...: called once a connection of the instance, with its weights as
-        ``other_weight``, before ``receive`` and with the same other arguments. The event's own
-        weights are those of before all these calls in both; of them only those that are ``out`` or
-        ``inout`` of ``receive`` are written back after it.
-    queue : int
-        Self events that may be under way at once.
+    weights : arguments of NET_RECEIVE
+    summed : whether events of one step may act once, with the sum of their weights
+    sends : in the order of the text; those of ``initial`` and ``receive`` have numbers of their own
+    watch_flags : flag of the event of each WATCH
+    for_netcons : number of blocks ``for_netcons0`` ...: called once a connection of the instance,
+        with its weights as ``other_weight``, before ``receive`` and with the same other arguments.
+        The event's own weights are those of before all these calls in both; of them only those that
+        are ``out`` or ``inout`` of ``receive`` are written back after it.
+    queue : self events that may be under way at once
     """
 
     weights: tuple[str, ...]
@@ -195,23 +164,15 @@ class Program:
 
     Attributes
     ----------
-    name, kind : str
-        `kind` is ``density``, ``point`` or ``artificial``.
-    parameters : tuple of Quantity
-        What blocks read and nothing of the mechanism writes. ``celsius``, ``diam`` and ``area`` are
-        among them by these names, where `built_in` lists them.
-    states : tuple of Quantity
-        What an instance keeps from one block to the next, with values before ``initial``.
-    outputs : tuple of Quantity
-        What blocks work out for users to record.
-    random : tuple of str
-        Names of RANDOM variables.
-    blocks : dict of str to tuple of Argument
-        Those that exist, with their arguments.
-    electrode : bool
-        Whether its current is one of an electrode; `i` is outward all the same.
-    electrode_currents : tuple of str
-        Names of the variables that have currents of electrodes, into the cell.
+    kind : ``density``, ``point`` or ``artificial``
+    parameters : what blocks read and nothing of the mechanism writes; ``celsius``, ``diam`` and
+        ``area`` are among them by these names, where `built_in` lists them
+    states : what an instance keeps from one block to the next, with values before ``initial``
+    outputs : what blocks work out for users to record
+    random : names of RANDOM variables
+    blocks : those that exist, with their arguments
+    electrode : whether its current is one of an electrode; `i` is outward all the same
+    electrode_currents : variables that have currents of electrodes, into the cell
     """
 
     name: str

@@ -24,15 +24,7 @@ _EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight"}
 class Constants:
     """Expensive expressions of some symbols alone, and the symbols that stand for them.
 
-    Parameters
-    ----------
-    symbols : iterable of str
-        What does not change from step to step.
-
-    Attributes
-    ----------
-    names : dict of Node to str
-        Name of each constant.
+    `symbols` are what does not change from step to step, `names` the names of the constants.
     """
 
     def __init__(self, graph: Graph, symbols: Iterable[str]) -> None:

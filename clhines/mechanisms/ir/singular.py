@@ -24,12 +24,8 @@ def remove_singularities(roots: list[Node], done: dict[Node, Node]) -> list[Node
 
     Found are quotients of a factor and a difference of two exponentials (one may be a constant), a
     hyperbolic tangent or sine, and the reciprocals, where both vanish at the same point and the
-    factor is proportional to the exponent's distance from it.
-
-    Parameters
-    ----------
-    done : dict of Node to Node
-        Results by node so far; gets more.
+    factor is proportional to the exponent's distance from it. `done` has results by node so far,
+    and gets more.
     """
     for node in postorder(roots, stop=done):
         if node not in done:
@@ -180,13 +176,8 @@ def singular_point(
     """Return a voltage within 200 mV of 0 where a quotient is still 0/0, or None.
 
     Sought at the parameters' defaults, in quotients that depend on v only, by changes of sign of
-    what stands below. What is inside of ``where`` is left out, and what `seen` has already.
-
-    Parameters
-    ----------
-    defaults : mapping of str to float
-    seen : dict of Node to (801,) float64
-        Values on the grid, None where an expression depends on more; gets more.
+    what stands below. What is inside of ``where`` is left out, and what `seen` has already: values
+    on the grid, (801,) float64, or None where an expression depends on more. It gets more.
     """
     checked = [node for node in _outside_where(root) if node.op == "mul"]
     for node in checked:

@@ -25,13 +25,7 @@ def build(
     use_tables: bool = True,
     secondorder: bool = False,
 ) -> Compiled:
-    """Read an NMODL text.
-
-    Raises
-    ------
-    NmodlError
-        With everything that cannot be simulated.
-    """
+    """Read an NMODL text; an NmodlError has everything that cannot be simulated."""
     shown = path or "NMODL text"
     try:
         file = parse(text, shown, includes)

@@ -25,17 +25,10 @@ def breaks(statements: Sequence[Statement]) -> bool:
 
 
 def nested(name: str, turns: Iterable[int], body: Sequence[Statement]) -> list[Statement]:
-    """Return the statements of all turns of a loop.
+    """Return the statements of all turns of a loop, whose variable has these values.
 
     What comes after an IF that may leave the loop, the other turns too, moves into the branches
     that do not leave it.
-
-    Parameters
-    ----------
-    name : str
-        Variable of the loop.
-    turns : iterable of int
-        Its values.
     """
     found: list[Statement] = []
     for k in reversed(list(turns)):

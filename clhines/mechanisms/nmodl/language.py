@@ -19,14 +19,10 @@ class Nmodl:
 
     Attributes
     ----------
-    path : str
-        What messages call the file.
-    includes : tuple of (str, str)
-        Names and texts of the files that it includes.
-    use_tables : bool
-        Value of usetable: whether TABLE statements count.
-    secondorder : bool
-        Whether NEURON's secondorder is not 0.
+    path : what messages call the file
+    includes : names and texts of the files that it includes
+    use_tables : value of usetable: whether TABLE statements count
+    secondorder : whether NEURON's secondorder is not 0
     """
 
     path: str = ""
@@ -39,13 +35,7 @@ class Nmodl:
         return text
 
     def compiled(self, text: str) -> Compiled:
-        """Return the mechanism of a text.
-
-        Raises
-        ------
-        NmodlError
-            With everything that cannot be simulated.
-        """
+        """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
         return build(text, self.path, includes, self.use_tables, self.secondorder)
 

@@ -60,20 +60,10 @@ class Shared:
 
 
 class Values:
-    """Variables in one execution of one block.
+    """Variables in one execution of one block, whose name says what is allowed in it.
 
-    Parameters
-    ----------
-    where : str
-        Block's name, for what is allowed in it.
-
-    Attributes
-    ----------
-    values : dict of str to Node
-        Value of each variable that was read or written, by its key: the name in functions, or that
-        of a local.
-    reads, writes : dict of str to None
-        Keys of variables of instances.
+    `values` has the value of each variable that was read or written, by its key: the name in
+    functions, or that of a local. `reads` and `writes` are keys of variables of instances.
     """
 
     def __init__(self, shared: Shared, where: str) -> None:

@@ -30,13 +30,7 @@ Entries = dict[str, dict[str, Node]]  # of a matrix, by row and column
 
 @dataclass
 class Advance:
-    """New values of the states, in terms of symbols.
-
-    Attributes
-    ----------
-    values : dict of str to Node
-        By state, of those that change.
-    """
+    """New values of the states that change, in terms of symbols."""
 
     values: dict[str, Node] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
@@ -258,20 +252,9 @@ def solved(
 
     Gaussian elimination. The next unknown is the one whose row and column have the fewest other
     entries (Markowitz), so that little is filled in. Rows are exchanged only where all diagonal
-    entries that are left are 0, whatever the values of what they depend on.
-
-    Parameters
-    ----------
-    matrix : dict of str to dict of str to Node
-        Rows by name, of the entries that are not 0; the diagonal is there.
-    right : dict of str to Node
-    named : callable
-        Gives an expression a name, to be worked out once.
-
-    Raises
-    ------
-    ExpressionError
-        The system is singular, or too large.
+    entries that are left are 0, whatever the values of what they depend on. `matrix` has rows by
+    name, of the entries that are not 0, and the diagonal; `named` gives an expression a name, to be
+    worked out once. An ExpressionError says that the system is singular, or too large.
     """
     _check_size(matrix)
     rows = {row: dict(entries) for row, entries in matrix.items()}

@@ -14,12 +14,8 @@ from clhines.mechanisms.ir.singular import remove_singularities
 class Statement:
     """One assignment: ``name = value``, ``dname/dt = value`` or ``current name = value``.
 
-    Attributes
-    ----------
-    sort : str
-        ``name``, ``rate`` or ``current``.
-    value : Node
-        In terms of symbols, of which the names of other statements are some.
+    `sort` is ``name``, ``rate`` or ``current``. `value` is in terms of symbols, of which the names
+    of other statements are some.
     """
 
     sort: str
@@ -38,23 +34,12 @@ class Action:
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """A mechanism as a list of assignments to names.
+    """A mechanism as a list of assignments to names, in the order of the text.
 
-    A name stands in the expressions of others as a symbol, so that the length of all expressions
-    is that of the text. `Scope` puts values in place of the symbols.
-
-    Attributes
-    ----------
-    statements : tuple of Statement
-        In the order of the text.
-    initial : dict of str to Node
-        By state.
-    method : str
-        That of the states in `stepped`, or empty.
-    stepped : tuple of str
-        States that the method takes together, in the order of their rates.
-    uses_currents : bool
-        Whether a rate depends on a current.
+    A name stands in the expressions of others as a symbol, so that the length of all expressions is
+    that of the text. `Scope` puts values in place of the symbols. `initial` is by state; `stepped`
+    are the states that `method` takes together, in the order of their rates; `uses_currents` says
+    whether a rate depends on a current.
     """
 
     graph: Graph
@@ -92,13 +77,7 @@ class Equations:
 
 
 class Scope:
-    """Values of names: those given, and expressions of them.
-
-    Parameters
-    ----------
-    given : mapping of str to Node, optional
-        Values in place of symbols.
-    """
+    """Values of names: those given in place of symbols, and expressions of them."""
 
     def __init__(self, equations: Equations, given: Mapping[str, Node] | None = None) -> None:
         self.eq, self.graph = equations, equations.graph
@@ -112,10 +91,7 @@ class Scope:
     def expression(self, e: Node, keep: bool = True) -> Node:
         """Return an expression with the values of names in it.
 
-        Parameters
-        ----------
-        keep : bool
-            Whether names that had no value yet keep the one that they get.
+        With `keep`, names that had no value yet keep the one that they get.
         """
         values = self.values if keep else dict(self.values)
         for name in self._missing(e, values):

@@ -38,13 +38,7 @@ MAX_ENTRIES = 800  # of the matrix of an implicit method: 28 states that all dep
 
 
 def read(text: str) -> Equations:
-    """Read the text of a mechanism.
-
-    Raises
-    ------
-    InputError
-        With the line and the symbol that is wrong.
-    """
+    """Read the text of a mechanism; InputError with the line and the symbol that is wrong."""
     if len(text) > MAX_TEXT:
         raise InputError(f"the mechanism's text has {len(text)} letters; at most {MAX_TEXT}")
     reader = Reader(text)
@@ -274,13 +268,7 @@ class Text:
         return cleandoc(text).strip() + "\n"
 
     def compiled(self, text: str) -> Compiled:
-        """Return the mechanism of a text.
-
-        Raises
-        ------
-        InputError
-            With the line and the symbol that is wrong.
-        """
+        """Return the mechanism of a text; InputError with the line and the symbol that is wrong."""
         eq = read(text)
         bodies = {"initial": _body_of_initial, "current": _body_of_current}
         if eq.state_names:

@@ -50,13 +50,7 @@ _WORDS = ("and", "or", "not")
 
 
 class Parser:
-    """One reading of one expression.
-
-    Parameters
-    ----------
-    resolve : callable
-        Returns the expression of a name, or raises.
-    """
+    """One reading of one expression; `resolve` returns the expression of a name, or raises."""
 
     def __init__(self, graph: Graph, source: str, resolve: Callable[[str], Node]) -> None:
         source = source.rstrip()

@@ -101,12 +101,9 @@ class Unit:
 
     Attributes
     ----------
-    exact : fractions.Fraction
-        NEURON's number is this times the number written.
-    canonical : str
-        NEURON's unit of this dimension; ``1`` for a pure number.
-    dimension : tuple of int
-        Exponents of metre, kilogram, second, ampere, mole and kelvin.
+    exact : NEURON's number is this times the number written
+    canonical : NEURON's unit of this dimension; ``1`` for a pure number
+    dimension : exponents of metre, kilogram, second, ampere, mole and kelvin
     """
 
     text: str
@@ -125,13 +122,7 @@ class Unit:
         return self.dimension == _NONE
 
     def convert(self, number: str | float | int | Fraction) -> Fraction:
-        """Return NEURON's number of a number written in this unit, exactly.
-
-        Parameters
-        ----------
-        number : str, float, int or fractions.Fraction
-            A text is the decimal number that it says.
-        """
+        """Return NEURON's number, exactly, of a number or a text of one in this unit."""
         try:
             return Fraction(number) * self.exact
         except (ValueError, OverflowError) as error:
@@ -140,11 +131,8 @@ class Unit:
     def per_time(self) -> Unit:
         """Return NEURON's unit of the rate of a state in this unit, per ms.
 
-        Raises
-        ------
-        UnitError
-            That is not NEURON's unit of the state per ms, or NEURON has none; so for capacitance,
-            length and what has a length of its own.
+        A UnitError says that this is not NEURON's unit of the state per ms, or that NEURON has
+        none; so for capacitance, length and what has a length of its own.
         """
         scale, name = _neuron_unit(self.dimension, self.text)
         dimension = _product([(self.dimension, 1), (_SECOND, -1)])
@@ -194,21 +182,10 @@ _OHMS = str.maketrans({"Ω": "ohm", "\u2126": "ohm", "°": "deg"})
 
 
 def parse(text: str) -> Unit:
-    """Read a unit.
+    """Read a unit, as the module says; nothing of the text is executed.
 
-    Parameters
-    ----------
-    text : str
-        As the module says; nothing of it is executed.
-
-    Returns
-    -------
-    Unit
-
-    Raises
-    ------
-    UnitError
-        The text is not a unit, a name is unknown, or NEURON has no unit of this dimension.
+    A UnitError says that it is not a unit, that a name is unknown, or that NEURON has no unit of
+    this dimension.
     """
     if not isinstance(text, str):
         raise UnitError(f"unit is {type(text).__name__}; expected a text such as 'mS/cm2'")

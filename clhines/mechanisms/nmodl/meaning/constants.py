@@ -72,10 +72,7 @@ Scaled = tuple[Fraction, tuple[int, ...]]
 def factor(first: str, second: str, own: Mapping[str, str], line: int) -> Fraction:
     """Return how many of the second unit are one of the first.
 
-    Raises
-    ------
-    Refused
-        A unit is unknown, or they are of different kinds.
+    Refused where a unit is unknown, or they are of different kinds.
     """
     a, b = (_size(unit, own, line, 0) for unit in (first, second))
     if b == (Fraction(1), (0,) * 5):

@@ -53,16 +53,8 @@ def check(
 ) -> None:
     """Refuse what an event needs of weights before a FOR_NETCONS changes them.
 
-    Parameters
-    ----------
-    graph : Graph
-    nodes : sequence of Node
-        Everything that the event gives.
-    guard : Node
-        Where the FOR_NETCONS is executed.
-    changed : collection of str
-        Arguments of NET_RECEIVE that it changes.
-    line : int
+    `nodes` are everything that the event gives, `guard` is where the FOR_NETCONS is executed, and
+    `changed` are the arguments of NET_RECEIVE that it changes.
     """
     left = [guard, *where_true(graph, guard, nodes)]
     for name in changed:

@@ -29,12 +29,8 @@ _TOKEN = re.compile(
 class Token:
     """One token: ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``.
 
-    Attributes
-    ----------
-    line : int
-        Of the file that was given; what an INCLUDE brings stands on its line.
-    start, end : int
-        Place in the whole text.
+    `line` is of the file that was given: what an INCLUDE brings stands on its line. `start` and
+    `end` are its place in the whole text.
     """
 
     sort: str
@@ -46,15 +42,7 @@ class Token:
 
 @dataclass
 class Includes:
-    """Files that may be included.
-
-    Attributes
-    ----------
-    folder : pathlib.Path or None
-        Where they are looked for, if `texts` has not got them.
-    texts : dict of str to str
-        By name; gets those that were found.
-    """
+    """Files that may be included, by name: `texts` gets those that are found in `folder`."""
 
     folder: Path | None = None
     texts: dict[str, str] = field(default_factory=dict)
@@ -73,10 +61,7 @@ class Includes:
 def tokens(text: str, includes: Includes) -> list[Token]:
     """Return the tokens of a text and of files that it includes; the last one is an ``end``.
 
-    Raises
-    ------
-    Refused
-        A file is not there, or they include each other without end.
+    Refused where a file is not there, or they include each other without end.
     """
     result = _tokens(text, includes, 0, 0)
     return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]

@@ -13,12 +13,8 @@ CELSIUS, DIAM, AREA = 6.3, 500.0, 100.0  # NEURON's before a script changes them
 class Names:
     """The variables of a file.
 
-    Attributes
-    ----------
-    printed : dict of str to str
-        Name in functions by name in the file.
-    public : dict of str to str
-        Name for users by name in functions, of elements too.
+    `printed` has names in functions by name in the file, `public` names for users by name in
+    functions, of elements too.
     """
 
     def __init__(self, file: File) -> None:

@@ -245,19 +245,9 @@ class Parser(Statements):
 
 
 def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
-    """Read an NMODL text.
+    """Read an NMODL text; `path` is what messages call the file.
 
-    Parameters
-    ----------
-    text, path : str
-        `path` is what messages call the file.
-    includes : Includes, optional
-        Files that it includes.
-
-    Raises
-    ------
-    Refused
-        It is no NMODL, or of a sort that is not read.
+    Refused where it is no NMODL, or of a sort that is not read.
     """
     if len(text) > MAX_TEXT:
         raise Refused(f"{len(text)} characters; expected at most {MAX_TEXT}")

@@ -56,16 +56,11 @@ class Refused(Exception):  # noqa: N818  (it is no error of its own)
 
 @dataclass
 class Statement:
-    """One statement.
+    """One statement; `names` are what it is about, of an assignment the name and its index.
 
-    Attributes
-    ----------
-    kind : str
-        ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
-        ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``,
-        ``verbatim``, ``watch``, ``for_netcons``, ``initial``, ``conductance`` or ``other``.
-    names : tuple
-        What it is about; of an assignment the name and its index.
+    `kind` is ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
+    ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``, ``verbatim``,
+    ``watch``, ``for_netcons``, ``initial``, ``conductance`` or ``other``.
     """
 
     kind: str
@@ -88,16 +83,9 @@ class Block:
 
 @dataclass
 class Variable:
-    """A declared variable.
+    """A declared variable, with its value as declared; `length` is 0 of what is no array.
 
-    Attributes
-    ----------
-    sort : str
-        ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``.
-    length : int
-        Of an array, else 0.
-    value : Fraction or None
-        As declared.
+    `sort` is ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``.
     """
 
     name: str
