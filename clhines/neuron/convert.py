@@ -63,15 +63,8 @@ def converted(
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated.
 
-    Parameters
-    ----------
-    entry : Entry
-    pointers : sequence of str
-        RANGE variables that `ParallelContext.target_var` sets.
-    use_tables : bool
-        NEURON's ``usetable`` of the mechanism.
-    secondorder : bool
-        Whether NEURON's ``secondorder`` is not 0.
+    `pointers` are RANGE variables that `ParallelContext.target_var` sets, `use_tables` is NEURON's
+    ``usetable`` of the mechanism, and `secondorder` whether NEURON's ``secondorder`` is not 0.
     """
     text = with_currents(entry.text)
     for name in pointers:

@@ -33,12 +33,7 @@ _PLACE_WORDS = 4  # of a place that is no variable, at most
 
 
 class Value:
-    """What a function returns.
-
-    Parameters
-    ----------
-    read : callable
-    """
+    """What a function returns."""
 
     def __init__(self, read: Callable[[], object]) -> None:
         self._read, self._known = read, read()
@@ -56,15 +51,7 @@ class Value:
 
 
 class Column:
-    """A variable of all instances of a mechanism, where NEURON has it.
-
-    Parameters
-    ----------
-    address : int
-        Of NEURON's column.
-    count : int
-        Numbers in it.
-    """
+    """A variable of all instances of a mechanism: NEURON's column of `count` numbers."""
 
     def __init__(self, address: int, count: int) -> None:
         self._begin, self._count = WORD.from_address(address), count
@@ -88,14 +75,7 @@ Part = Value | Column
 class Fingerprint:
     """A model as it was read, with the values of when they were last taken.
 
-    Parameters
-    ----------
-    model : Model
-
-    Attributes
-    ----------
-    covers_all : bool
-        Whether there is no variable of the model that is not compared.
+    `covers_all` says whether there is no variable of the model that is not compared.
     """
 
     def __init__(self, model: Model) -> None:

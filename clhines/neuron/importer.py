@@ -23,23 +23,15 @@ from clhines.neuron.read.contents import Instances
 
 @dataclass(eq=False)
 class Imported:
-    """A model of NEURON's memory as a network.
+    """A model of NEURON's memory as a network, in `copies` one after another.
 
     Attributes
     ----------
-    model : Model
-    network : Network
-    groups : dict of str -> Group
-    sources : list of (Sources or Group, int)
-        Of each origin of the model's wires.
-    connections : (m,) int64
-        Of each connection of the network, in order, the NetCon k, or -1 - k where it is an event of
-        NetCon k that is on its way.
-    copies : int
-        Copies of the whole model, one after another.
-    crossed : list of int
-        Sources that are above their threshold at the begin, which NEURON has not yet seen: it looks
-        at the begin of its next step.
+    sources : of each origin of the model's wires
+    connections : (m,) int64, of each connection of the network, in order, the NetCon k, or -1 - k
+        where it is an event of NetCon k that is on its way
+    crossed : sources that are above their threshold at the begin, which NEURON has not yet seen: it
+        looks at the begin of its next step
     """
 
     model: Model
@@ -61,13 +53,7 @@ class Imported:
 
 
 def network_of(model: Model) -> Imported:
-    """Make the network of a model.
-
-    Raises
-    ------
-    RejectedError
-        Something is not simulated.
-    """
+    """Make the network of a model; a RejectedError says what is not simulated."""
     if model.rejected:
         raise RejectedError(model.rejected)
     tree = model.tree

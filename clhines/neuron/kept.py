@@ -27,15 +27,7 @@ Request = tuple[object, object, str]
 class Kept:
     """A model as it was read, and its simulation, if there is one.
 
-    Parameters
-    ----------
-    model : Model
-    request : (device, dtype, engine)
-
-    Attributes
-    ----------
-    imported : Imported or None
-    sim : Simulation or None
+    `request` is the device, dtype and engine.
     """
 
     def __init__(self, model: Model, request: Request) -> None:

@@ -33,31 +33,12 @@ class Model:
 
     Attributes
     ----------
-    h : Hoc
-    memory : Memory
-    queue : EventQueue
-    sources : EventSources
-    fields : Fields
-    tree : Tree
-    contents : Contents
-    wires : Wires
-    pending : Pending
-    plays : PlayReader
-    gaps : list of Gap
-    trains : Trains
-    slots : Slots
-    mechanisms : dict of str -> Mechanism
-    rejected : list of Rejected
-    watched : dict of str -> list of (int, int, bool)
-        Of each mechanism with WATCH: instance, condition and whether it is true, of those armed.
-    bins : Bins, optional
-        NEURON's bins of events, with ``CVode.queue_mode(1, 0)``.
-    hidden : dict of str -> Hidden
-        Variables that hoc does not see, of the mechanisms that have such states.
-    point_names : tuple of str
-        Point processes and artificial cells that NEURON knows.
-    lone : Hoc, optional
-        The section of a model that has only artificial cells, as long as it is held here.
+    watched : of each mechanism with WATCH: instance, condition and whether it is true, of those
+        armed
+    bins : NEURON's bins of events, with ``CVode.queue_mode(1, 0)``
+    hidden : variables that hoc does not see, of the mechanisms that have such states
+    point_names : point processes and artificial cells that NEURON knows
+    lone : the section of a model that has only artificial cells, as long as it is held here
     """
 
     h: Hoc
@@ -85,10 +66,7 @@ class Model:
     def refresh(self, values: bool) -> None:
         """Read again what changes in a run: vectors, and values where they are not as they were.
 
-        Raises
-        ------
-        RejectedError
-            Of that, something is not simulated.
+        A RejectedError says that something of that is not simulated.
         """
         h, memory = self.h, self.memory
         self.plays = PlayReader(h, memory, self.places)
@@ -132,18 +110,9 @@ class Model:
 def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
     """Read everything, and list what is rejected.
 
-    Parameters
-    ----------
-    h : Hoc
-    vectors : dict of Hoc -> Hoc
-        Of each VecStim its Vector, where it cannot be found.
-    every : bool
-        With Vectors that will record or play after the next ``h.finitialize()``.
-
-    Raises
-    ------
-    RejectedError
-        The model is on several MPI ranks, or segments cannot be read from Python.
+    `vectors` has of each VecStim its Vector, where it cannot be found; with `every`, Vectors that
+    will record or play after the next ``h.finitialize()`` count, too. A RejectedError says that the
+    model is on several MPI ranks, or that segments cannot be read from Python.
     """
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)

@@ -24,20 +24,7 @@ _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
 
 
 class Bins:
-    """NEURON's bins.
-
-    Parameters
-    ----------
-    memory : Memory
-    queue : EventQueue
-    t, dt : float, ms
-        NEURON's time now, and its step.
-
-    Raises
-    ------
-    OSError
-        They are not as expected.
-    """
+    """NEURON's bins, found by its time now and its step, ms; OSError if not as expected."""
 
     def __init__(self, memory: Memory, queue: EventQueue, t: float, dt: float) -> None:
         self._memory, self._queue, self._dt = memory, queue, dt

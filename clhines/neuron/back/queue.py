@@ -15,16 +15,7 @@ from clhines.neuron.read.wiring import Sender, Wires
 
 @dataclass(frozen=True)
 class SelfEvent:
-    """A self event on its way.
-
-    Attributes
-    ----------
-    time : float, ms
-    flag : float
-    target : Sender
-    netcon : int
-        Number of the connection whose weights it has, -1 for none.
-    """
+    """A self event on its way; `netcon` is the connection whose weights it has, -1 for none."""
 
     time: float
     flag: float
@@ -34,17 +25,10 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class Pending:
-    """All events on their way.
+    """All events on their way, with times of arrival, ms: `netcons` are connections.
 
-    Attributes
-    ----------
-    netcons : list of (int, float)
-        Connections and times of arrival, by time.
-    binned : list of (int, float)
-        Those of them that are in NEURON's bins of a step, the last to be delivered in one first.
-    selves : list of SelfEvent
-        By time.
-    rejected : list of Rejected
+    `binned` are those of them that are in NEURON's bins of a step, the last to be delivered in one
+    first. All else is by time.
     """
 
     netcons: list[tuple[int, float]] = field(default_factory=list)

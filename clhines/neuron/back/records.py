@@ -47,15 +47,7 @@ def _changes(mechanism: Mechanism, output: str) -> bool:
 class Records:
     """Lets a simulation record what NEURON's vectors record, and fills them.
 
-    Parameters
-    ----------
-    sim : Simulation
-    imported : Imported
-
-    Raises
-    ------
-    RejectedError
-        A vector records what a simulation does not have.
+    A RejectedError says that a vector records what a simulation does not have.
     """
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
@@ -108,15 +100,9 @@ class Records:
         return self._sim.record(name, nodes)
 
     def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run to all vectors.
+        """Append a run to all vectors; `begin` is NEURON's time at its begin, ms.
 
-        Parameters
-        ----------
-        result : Result
-        begin : float, ms
-            NEURON's time at its begin.
-        first : int
-            Rows of the result before its first step: 1 where it began at t = 0.
+        `first` rows of the result are before its first step: 1 where it began at t = 0.
         """
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
@@ -167,21 +153,11 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append the events of a run to the vectors that record sources.
+        """Append the events of a run to the vectors that record sources; times are in ms.
 
-        Parameters
-        ----------
-        result : Result
-        begin : float, ms
-        after : float, ms
-            Up to when NEURON has recorded events itself.
-        last : float, ms
-            As `last_delivery` has it.
-
-        Notes
-        -----
-        NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
-        so before the run counts, what does so in its last step does not yet.
+        NEURON has recorded events itself up to `after`; `last` is as `last_delivery` has it. NEURON
+        sees at the begin of a step what has crossed a threshold in the step before: what did so
+        before the run counts, what does so in its last step does not yet.
         """
         imported = self._imported
         h, network, trains = imported.model.h, imported.network, imported.model.trains.times

@@ -26,17 +26,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class OneCopy:
-    """What a `Simulation` of copies that are alike is started from: one of them.
-
-    Parameters
-    ----------
-    sim : Simulation
-
-    Attributes
-    ----------
-    model : Model
-        Of one copy.
-    """
+    """What a `Simulation` of copies that are alike is started from: the model of one of them."""
 
     def __init__(self, sim: Simulation) -> None:
         self.model, self._sim = sim.model.once, sim
@@ -59,10 +49,7 @@ def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
 def step_of(h: Hoc, dt: float) -> int:
     """Step at whose begin NEURON's time is.
 
-    Raises
-    ------
-    InputError
-        It is at none, as dt was another before, or the time is negative.
+    An InputError says that it is at none, as dt was another before, or the time is negative.
     """
     if h.t < -0.5 * dt:
         raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")

@@ -14,14 +14,8 @@ from clhines.simulate.simulation import Simulation
 def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
     """Replace the events on their way by those of a simulation; NEURON's t is that of its end.
 
-    Parameters
-    ----------
-    sim : Simulation
-    imported : Imported
-    arrays : dict of str -> array
-        Of the simulation.
-    last : float, ms
-        Up to when events of given times have been sent, as `records.last_delivery` has it.
+    `arrays` are those of the simulation. Events of given times have been sent up to `last`, ms, as
+    `records.last_delivery` has it.
     """
     model = imported.model
     queue, t = model.queue, float(model.h.t)

@@ -25,15 +25,9 @@ class Memory(Protocol):
 
 
 class Columns:
-    """Variables of instances of one mechanism.
+    """Variables of instances of one mechanism, which are attributes of `things`.
 
-    Parameters
-    ----------
-    memory : Memory
-    things : sequence of Hoc
-        What their variables are attributes of.
-    rows : (k,) int64
-        Addresses of the numbers of their rows.
+    `rows` are the addresses of the numbers of their rows, (k,) int64.
     """
 
     def __init__(self, memory: Memory, things: Sequence[Hoc], rows: np.ndarray) -> None:

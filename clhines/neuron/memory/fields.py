@@ -27,19 +27,12 @@ _COUNT = 0xFFFF  # a section's number of nodes has 16 bits
 class Fields:
     """Words of objects, and 32-bit halves where the name has ``half``.
 
-    Attributes
-    ----------
-    parent, count_half, nodes, parent_node : int
-        Of a section: its parent, number of its nodes, where their addresses are, node at which it
-        starts. `parent` is -1 where all sections are roots.
-    row, rinv, data : int
-        Of a node: what has its row in columns, axial conductance to its parent in µS, first of the
-        data of mechanisms (Prop).
-    next, type_half, row_of_data, places : int
-        Of such data: the next of the node, type of the mechanism, what has its row in the
-        mechanism's columns, and what is no variable.
-    is_point : (t,) bool
-        Of each mechanism, whether it is a point process or artificial cell.
+    Of a section: `parent`, -1 where all sections are roots; `count_half`, the number of its nodes;
+    `nodes`, where their addresses are; `parent_node`, at which it starts. Of a node: `row`, what
+    has its row in columns; `rinv`, the axial conductance to its parent in µS; `data`, the first of
+    the data of mechanisms (Prop). Of such data: `next` of the node; `type_half` of the mechanism;
+    `row_of_data`, what has its row in the mechanism's columns; `places`, what is no variable. Of
+    each mechanism, `is_point` says whether it is a point process or artificial cell.
     """
 
     parent: int
@@ -58,17 +51,8 @@ class Fields:
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return how many nodes each section has, their addresses, and where each section starts.
 
-        Parameters
-        ----------
-        sections : (s,) addresses
-
-        Returns
-        -------
-        number : (s,) int64
-            With the node at its end.
-        nodes : (number.sum(),) int64
-            From that next to the parent on.
-        parent : (s,) int64
+        The number is with the node at a section's end. The addresses are of all sections' nodes, in
+        each from that next to the parent on.
         """
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
@@ -121,23 +105,10 @@ class Fields:
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
-        """Return the data of point processes and artificial cells, in their order.
+        """Return the data of point processes and artificial cells (C++ objects), in their order.
 
-        Parameters
-        ----------
-        points : (k,) int64
-            Addresses of NEURON's C++ objects.
-
-        Returns
-        -------
-        Data
-            `node` is the address of NEURON's node, 0 where there is none; all is 0 of a point
-            process that is nowhere.
-
-        Raises
-        ------
-        OSError
-            They are not as expected.
+        `node` is the address of NEURON's node, 0 where there is none; all is 0 of a point process
+        that is nowhere. OSError where they are not as expected.
         """
         _, node, data, owner = gather(points, 4).astype(np.int64).T
         found = np.zeros((len(points), 5), np.int64)
@@ -163,18 +134,8 @@ class Fields:
 class Data(NamedTuple):
     """Data of mechanisms (Prop) in nodes; mechanism after mechanism, of each node after node.
 
-    Attributes
-    ----------
-    node : (d,) int64
-        Which of the nodes.
-    depth : (d,) int64
-        Where in its order.
-    type_ : (d,) int64
-        Number of the mechanism.
-    row : (d,) int64
-        Address of its row.
-    places : (d,) int64
-        Address of what is no variable.
+    All are (d,) int64: which of the nodes, where in its order (`depth`), the number of the
+    mechanism, and the addresses of its row and of what is no variable.
     """
 
     node: np.ndarray
@@ -195,13 +156,7 @@ class Data(NamedTuple):
 
 
 def find_fields(h: Hoc, memory: Memory) -> Fields:
-    """Find the fields from one section, and from one that has a parent.
-
-    Raises
-    ------
-    OSError
-        They are not as expected.
-    """
+    """Find the fields from a section and one that has a parent; OSError if not as expected."""
     try:
         return _found(memory, next(iter(h.allsec())), _parent_word(h, memory))
     except (ValueError, StopIteration):

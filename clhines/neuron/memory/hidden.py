@@ -13,15 +13,7 @@ from clhines.neuron.read.contents import Instances
 class Hidden:
     """Reads and writes variables that hoc does not see.
 
-    Parameters
-    ----------
-    memory : Memory
-    instances : Instances
-
-    Attributes
-    ----------
-    columns : dict of str -> int
-        Empty where the mechanism has no variable that hoc sees.
+    `columns` is empty where the mechanism has no variable that hoc sees.
     """
 
     def __init__(self, memory: Memory, instances: Instances) -> None:

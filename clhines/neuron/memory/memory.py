@@ -37,21 +37,9 @@ _LISTS = 4  # words of NEURON's object with the lists of what records and plays 
 
 
 class Memory(Objects):
-    """Reads NEURON's lists.
+    """Reads NEURON's lists; `kinds` has NEURON's classes of events by their tables.
 
-    Parameters
-    ----------
-    h : Hoc
-
-    Attributes
-    ----------
-    kinds : dict of int -> str
-        NEURON's classes of events by their tables.
-
-    Raises
-    ------
-    OSError
-        The library, or something in it, is not found or not as expected.
+    An OSError says that the library, or something in it, is not found or not as expected.
     """
 
     CLASSES = (
@@ -81,11 +69,8 @@ class Memory(Objects):
     def columns(self, reference: Hoc) -> dict[str, int]:
         """Columns of all variables of a mechanism by name, of those that hoc does not see, too.
 
-        Parameters
-        ----------
-        reference : Hoc
-            To a variable of it, as ``segment.hh._ref_m``. Columns are side by side: the reference
-            is pointed to one after the other, and NEURON names it.
+        The reference is to a variable of it, as ``segment.hh._ref_m``. Columns are side by side:
+        the reference is pointed to one after the other, and NEURON names it.
         """
         at = WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = WORD.from_address(id(reference) + 8 * (self.reference + 3))

@@ -18,19 +18,11 @@ ION = "_ion"  # behind the name of an ion that owns a variable
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a model.
+    """A variable of a model, by its owner and its name, as ``v``, ``i_membrane``, ``m`` or ``cai``.
 
-    Attributes
-    ----------
-    owner : str
-        Name of its mechanism; of an ion with `ION` behind it, as a mechanism may be called like an
-        ion; empty for the voltage of a node and its membrane's current.
-    name : str
-        As ``v``, ``i_membrane``, ``m`` or ``cai``.
-    number : int
-        Node, or instance of the mechanism.
-    place : int or None
-        In an array.
+    `owner` is the name of its mechanism; of an ion with `ION` behind it, as a mechanism may be
+    called like an ion; empty for the voltage of a node and its membrane's current. `number` is that
+    of the node, or of the instance of the mechanism; `place` is that in an array.
     """
 
     owner: str
@@ -40,15 +32,7 @@ class Variable:
 
 
 class Places:
-    """Looks places up.
-
-    Parameters
-    ----------
-    memory : Memory
-    fields : Fields
-    tree : Tree
-    contents : Contents
-    """
+    """Looks places up."""
 
     def __init__(self, memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents

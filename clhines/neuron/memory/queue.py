@@ -14,12 +14,7 @@ _ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance keeps; NEURON wri
 
 
 class EventQueue:
-    """NEURON's queue.
-
-    Parameters
-    ----------
-    memory : Memory
-    """
+    """NEURON's queue."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -79,18 +74,10 @@ class EventQueue:
     def send_self(
         self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
     ) -> None:
-        """Put a self event into the queue.
+        """Put a self event for a point process, by its address, into the queue; times are in ms.
 
-        Parameters
-        ----------
-        point : int
-            Address of the point process.
-        time : float, ms
-        flag : float
-        weight : int
-            Address of the weights that it comes with.
-        movable : int
-            Where the instance keeps its event for net_move; 0 where it is not known.
+        `weight` is the address of the weights that it comes with; `movable` is where the instance
+        keeps its event for net_move, 0 where it is not known.
         """
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
         pointers = [ctypes.c_void_p] * 3

@@ -32,17 +32,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Played:
-    """One entry of NEURON's list of what records or plays.
+    """One entry of NEURON's list of what records or plays; its class is as ``YvecRecord``.
 
-    Attributes
-    ----------
-    what : str
-        Name of NEURON's class, as ``YvecRecord``.
-    place : Place
-    words : tuple of int
-        What follows in the object: vectors, times, ...
-    is_called : bool
-        Whether `Vector.play` calls a statement.
+    `words` are what follows in the object: vectors, times, ...; `is_called` says whether
+    `Vector.play` calls a statement.
     """
 
     what: str
@@ -53,23 +46,15 @@ class Played:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of events (PreSyn).
+    """A source of events (PreSyn): a variable's place, or None of an object that sends events.
 
     Attributes
     ----------
-    address : int
-    place : Place or None
-        Its variable; None of an object that sends events.
-    sender : int
-        Address of that hoc object.
-    times, numbers : int
-        Addresses of the vectors that record, 0 for none.
-    record_as : int
-        What is appended to `numbers`.
-    gid : int
-        -1 for none.
-    is_called : bool
-        Whether `NetCon.record` has given it a statement or a function.
+    sender : address of that hoc object
+    times, numbers : addresses of the vectors that record, 0 for none
+    record_as : what is appended to `numbers`
+    gid : -1 for none
+    is_called : whether `NetCon.record` has given it a statement or a function
     """
 
     address: int
@@ -88,19 +73,13 @@ class Queued:
 
     Attributes
     ----------
-    what : str
-        ``NetCon``, ``SelfEvent``, ``PreSyn``, ``PlayRecordEvent``, ``NetParEvent`` or ``other``.
-    time : float, ms
-    address, item : int
-        Of the event, for a NetCon that of the NetCon, and of its entry in the queue.
-    flag : float
-        Of a self event.
-    target, weight : int
-        Of a self event: address of the point process, and of its first weight or 0.
-    movable : int
-        Of a self event: where its instance keeps it for net_move.
-    bin_order : int
-        Where it is in NEURON's bins of a step, see `neuron.bins`; -1 where it is in none.
+    what : ``NetCon``, ``SelfEvent``, ``PreSyn``, ``PlayRecordEvent``, ``NetParEvent`` or ``other``
+    time : in ms
+    address, item : of the event, for a NetCon that of the NetCon, and of its entry in the queue
+    flag : of a self event
+    target, weight : of a self event: address of the point process, and of its first weight or 0
+    movable : of a self event: where its instance keeps it for net_move
+    bin_order : where it is in NEURON's bins of a step, see `neuron.bins`; -1 where it is in none
     """
 
     what: str
@@ -194,13 +173,7 @@ def vector_at(address: int) -> list[int]:
 
 
 class Readable:
-    """Addresses that can be read, as Linux tells them; none elsewhere.
-
-    Parameters
-    ----------
-    room : int
-        Bytes that can be read there.
-    """
+    """Addresses with room for so many bytes to read, as Linux tells them; none elsewhere."""
 
     def __init__(self, room: int = 4096) -> None:
         self._room = room

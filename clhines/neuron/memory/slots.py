@@ -23,14 +23,7 @@ _BEGIN = "area", "pntproc"  # the first two places of every point process
 class Slots:
     """Finds places of instances, and reads and writes WATCH conditions.
 
-    Parameters
-    ----------
-    memory : Memory
-
-    Raises
-    ------
-    OSError
-        NEURON's library has not what is needed.
+    An OSError says that NEURON's library has not what is needed.
     """
 
     def __init__(self, memory: Memory) -> None:

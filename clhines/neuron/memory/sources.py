@@ -19,17 +19,10 @@ _SAMPLES = 20  # of what is read at once, so many are compared with what hoc say
 
 
 class NetConColumns(NamedTuple):
-    """What NetCons are told by their memory.
+    """What NetCons are told by their memory, (m,) each.
 
-    Attributes
-    ----------
-    address : (m,) int64
-    source, target : (m,) int64
-        Addresses of the source (PreSyn) and of the point process; 0 for none.
-    active : (m,) bool
-    delay : (m,) float64, ms
-    weight : (m,) int64
-        Address of the first weight; 0 of one without.
+    `source` and `target` are addresses of the source (PreSyn) and of the point process, 0 for none;
+    `delay` is in ms; `weight` is the address of the first weight, 0 of a NetCon without one.
     """
 
     address: np.ndarray
@@ -41,18 +34,7 @@ class NetConColumns(NamedTuple):
 
 
 class EventSources:
-    """Reads and sets sources and NetCons.
-
-    Parameters
-    ----------
-    h : Hoc
-    memory : Memory
-
-    Raises
-    ------
-    OSError
-        They are not as expected.
-    """
+    """Reads and sets sources and NetCons; OSError where they are not as expected."""
 
     def __init__(self, h: Hoc, memory: Memory) -> None:
         self._h, self._memory = h, memory
@@ -93,13 +75,7 @@ class EventSources:
         return float(ctypes.c_double.from_address(address + 8 * at).value)
 
     def netcons(self, things: Sequence[Hoc]) -> NetConColumns:
-        """Return what all NetCons are told by their memory.
-
-        Raises
-        ------
-        OSError
-            It is not as expected.
-        """
+        """Return what all NetCons are told by their memory; OSError where it is not as expected."""
         address, f = self._memory.insides_of(self._memory.objects_of(things)), self._fields
         words = gather(address, NETCON_WORDS)
         delay = words[:, f["delay"]].copy().view(np.float64)

@@ -21,23 +21,14 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A mechanism that NEURON knows.
+    """A mechanism that NEURON knows, with NEURON's number of its type.
 
     Attributes
     ----------
-    name : str
-    number : int
-        NEURON's type of it.
-    kind : str
-        ``density``, ``point``, ``artificial`` or ``ion``.
-    text : str
-        As NMODL; empty where NEURON has none.
-    file : str
-    ranges : dict of str -> int
-        RANGE variables without the suffix, and how many numbers each has.
-    states : tuple of str
-    globals_ : dict of str -> int
-        GLOBAL variables, likewise.
+    kind : ``density``, ``point``, ``artificial`` or ``ion``
+    text : as NMODL; empty where NEURON has none
+    ranges : RANGE variables without the suffix, and how many numbers each has
+    globals_ : GLOBAL variables, likewise
     """
 
     name: str
@@ -51,12 +42,7 @@ class Entry:
 
 
 class Catalogue:
-    """All mechanisms that NEURON knows, read when asked for.
-
-    Parameters
-    ----------
-    h : Hoc
-    """
+    """All mechanisms that NEURON knows, read when asked for."""
 
     def __init__(self, h: Hoc) -> None:
         self._h, self._found = h, dict[str, Entry]()

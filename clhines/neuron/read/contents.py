@@ -23,11 +23,7 @@ _SAMPLES = 20  # of what is read at once, so many are compared with what hoc say
 class Things(Sequence[Hoc]):
     """What variables of instances are attributes of, made when asked for.
 
-    Parameters
-    ----------
-    count : int
-    load : callable
-        Returns a function from an instance to what its variables are attributes of.
+    `load` returns a function from an instance to what its variables are attributes of.
     """
 
     def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
@@ -61,17 +57,10 @@ class Instances:
 
     Attributes
     ----------
-    entry : Entry
-    things : Things
-        What their variables are attributes of.
-    nodes : (k,) int64
-        -1 for artificial cells.
-    columns : Columns
-        Where their variables can be read all at once.
-    places : (k,) int64
-        Addresses of what is no variable.
-    objects : (k,) int64
-        Addresses of hoc objects, of point processes and artificial cells.
+    nodes : (k,) int64, -1 for artificial cells
+    columns : where their variables can be read all at once
+    places : (k,) int64, addresses of what is no variable
+    objects : (k,) int64, addresses of hoc objects, of point processes and artificial cells
     """
 
     entry: Entry
@@ -106,16 +95,9 @@ class Instances:
 
 @dataclass(eq=False)
 class Ion:
-    """An ion, where it is.
+    """An ion, as ``ca``, where it is.
 
-    Attributes
-    ----------
-    name : str
-        As ``ca``.
-    valence : float
-    instances : Instances
-    style : list of int
-        NEURON's bits: how concentrations and reversal potentials go, in each segment.
+    `style` has NEURON's bits: how concentrations and reversal potentials go, in each segment.
     """
 
     name: str
@@ -130,15 +112,11 @@ class Contents:
 
     Attributes
     ----------
-    density, points : dict of str -> Instances
-        `points` are point processes and artificial cells.
-    ions : dict of str -> Ion
-        By NEURON's name, as ``ca_ion``.
-    structural : dict of str -> str
-        Mechanisms without NMODL, as ``extracellular``, and a section where each is; empty for point
-        processes.
-    adrift : list of str
-        Point processes that are at no segment.
+    points : point processes and artificial cells
+    ions : by NEURON's name, as ``ca_ion``
+    structural : mechanisms without NMODL, as ``extracellular``, and a section where each is; empty
+        for point processes
+    adrift : point processes that are at no segment
     """
 
     density: dict[str, Instances]
@@ -151,13 +129,7 @@ class Contents:
 def read_contents(
     h: Hoc, memory: Memory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
 ) -> Contents:
-    """Find all instances of all mechanisms; `read` is from `read_tree`.
-
-    Raises
-    ------
-    OSError
-        NEURON's memory is not as expected.
-    """
+    """Find all instances of all mechanisms; `read` is from `read_tree`."""
     found = Contents({}, {}, {}, {}, [])
     tree, data = read
     for number in data.types():

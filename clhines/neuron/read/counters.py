@@ -13,13 +13,7 @@ from clhines.simulate.simulation import Simulation
 
 
 class Counters:
-    """Lets a simulation record what Vectors of APCount keep, and fills them.
-
-    Parameters
-    ----------
-    sim : Simulation
-    imported : Imported
-    """
+    """Lets a simulation record what Vectors of APCount keep, and fills them."""
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
         model = imported.model

@@ -22,12 +22,7 @@ _FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
 class Gap:
     """A variable that is set to a voltage in every step.
 
-    Attributes
-    ----------
-    owner, name : str
-    instance : int
-    node : int
-        -1 where what it gets is no voltage of the model.
+    `node` is -1 where what it gets is no voltage of the model.
     """
 
     owner: str

@@ -41,8 +41,6 @@ def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Reje
 def acting(h: Hoc, memory: Memory) -> list[Rejected]:
     """Return what of it neither sections nor procedures of hoc tell.
 
-    Notes
-    -----
     Where the lists of `Random.play` and `CVode.extra_scatter_gather` cannot be found in memory, as
     on systems other than Linux, a warning says so.
     """

@@ -28,15 +28,9 @@ def is_pattern(text: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """What a PatternStim has not sent.
+    """What a PatternStim has not sent: times in ms, ascending, and their gids.
 
-    Attributes
-    ----------
-    t : (k,) float64, ms
-        Ascending.
-    gid : (k,) int64
-    index : int
-        Address of how many it has sent.
+    `index` is the address of how many it has sent.
     """
 
     t: np.ndarray
@@ -53,13 +47,7 @@ def read_patterns(
 ) -> list[Pattern | str]:
     """Return what each instance has not sent, or why it cannot be simulated.
 
-    Parameters
-    ----------
-    memory : Memory
-    contents : Contents
-    waits : set of (str, int)
-        Instances whose self event is on its way.
-    name : str
+    `waits` are the instances whose self event is on its way.
     """
     found, readable = list[Pattern | str](), Readable()
     for k, thing in enumerate(contents.points[name].things):

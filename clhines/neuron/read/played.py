@@ -19,23 +19,14 @@ _RECORDED = "expected v, i_membrane_, t or a RANGE variable of a mechanism or an
 
 @dataclass(eq=False)
 class Recorder:
-    """A vector that records.
+    """A vector that records a variable, or the time where that is None.
 
     Attributes
     ----------
-    vector : Hoc
-    variable : Variable or None
-        None of one that records the time.
-    interval : float, ms
-        0 for each step.
-    times : (k,) float64, ms, or None
-        Where it records at given times.
-    event : int
-        Address of the event by which it records; 0 of one that records in each step.
-    now : float
-        Present value of what it records.
-    place : Place or None
-        Of what it records.
+    interval : in ms, 0 for each step
+    times : where it records at given times, (k,) float64, ms
+    event : address of the event by which it records; 0 of one that records in each step
+    now : present value of what it records
     """
 
     vector: Hoc
@@ -62,25 +53,10 @@ def _number(word: int) -> float:
 
 
 class PlayReader:
-    """Reads what records and plays.
+    """Reads what records and plays; `vectors` are all vectors, by address.
 
-    Parameters
-    ----------
-    h : Hoc
-    memory : Memory
-    places : Places
-    every : bool
-        Also those that will record or play after the next ``h.finitialize()``.
-
-    Attributes
-    ----------
-    vectors : dict of int -> Hoc
-        All vectors, by address.
-    recorders : list of Recorder
-    players : list of Player
-    rejected : list of Rejected
-    watched : list of int
-        Vectors that are played, or that have the times of recorders, by address.
+    With `every`, those that will record or play after the next ``h.finitialize()`` are read, too.
+    `watched` are the addresses of vectors that are played, or that have the times of recorders.
     """
 
     def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:

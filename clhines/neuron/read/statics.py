@@ -23,17 +23,7 @@ def entries(name: str) -> list[int] | None:
 
 
 def find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
-    """Find a list by its last entry.
-
-    Parameters
-    ----------
-    name : str
-        What `entries` takes.
-    path : str
-        Of NEURON's library.
-    is_last : callable
-        Whether an address is that of the known entry.
-    """
+    """Find a list of NEURON's library, at `path`, by its last entry, and keep it for `entries`."""
     readable = Readable(8 * ENTRY_WORDS)
     found = {at for at, last in _vectors(path, readable) if last in readable and is_last(last)}
     if len(found) == 1:

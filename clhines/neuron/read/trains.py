@@ -45,21 +45,15 @@ def is_train(text: str) -> bool:
 
 @dataclass(eq=False)
 class Trains:
-    """Sources of given times.
+    """Sources of given times; instances are (mechanism, number).
 
     Attributes
     ----------
-    names : tuple of str
-        Mechanisms that are trains.
-    times : dict of (str, int) -> (k,) float64, ms
-        Events that have not been sent, of each instance.
-    rejected : list of Rejected
-    fields : dict of (str, int) -> (int, int)
-        Addresses of index and etime, of each instance that will send.
-    patterns : dict of (str, int) -> Pattern
-        Instances of PatternStim.
-    given : dict of (str, int) -> (k,) float64, ms
-        The elements of the Vector that `times` comes from, which differ by rounding.
+    names : mechanisms that are trains
+    times : events that have not been sent, of each instance, (k,) float64, ms
+    fields : addresses of index and etime, of each instance that will send
+    patterns : instances of PatternStim
+    given : the elements of the Vector that `times` comes from, which differ by rounding
     """
 
     names: tuple[str, ...] = ()

@@ -29,37 +29,23 @@ CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 
 @dataclass(eq=False)
 class Tree:
-    """All nodes of a model, cell after cell.
+    """All nodes of a model, cell after cell; arrays have an entry a section, or a node.
 
     Attributes
     ----------
-    h : Hoc
-    order : (s,) int64
-        Of each section, which of ``h.allsec()`` it is.
-    sections : tuple of Section
-        Parents before children, cell after cell; listed again after `forget`.
-    nseg : (s,) int64
-        Segments of each section.
-    turned : (s,) bool
-        Sections whose end 1 is at the parent.
-    first : (s,) int64
-        Node of the segment that is next to the parent.
-    begin, end : (s,) int64
-        Node at which the section starts, one of its parent's or the root; node of its other end.
-    parent, cell_offsets : int64 arrays
-    area : (n,) float64, µm²
-    g_axial : (n,) float64, µS
-    capacitance : (n,) float64, nF
-    diam : (n,) float64, µm
-    inner : (k,) int64
-        Addresses of NEURON's nodes with membrane: segments in the order of sections, each from its
-        end 0 to its end 1.
-    inner_numbers : (k,) int64
-        The nodes that these are here.
-    v : int
-        Address of NEURON's column of voltages.
-    addresses, numbers : (m,) int64
-        All of NEURON's nodes, ascending, and the nodes that have their voltages here.
+    order : which of ``h.allsec()`` a section is
+    sections : parents before children, cell after cell; listed again after `forget`
+    turned : whether its end 1 is at the parent
+    first : node of the segment that is next to the parent
+    begin, end : node at which the section starts, one of its parent's or the root; node of its
+        other end
+    area, g_axial, capacitance, diam : (n,) float64, µm², µS, nF, µm
+    inner : (k,) int64, addresses of NEURON's nodes with membrane: segments in the order of
+        sections, each from its end 0 to its end 1
+    inner_numbers : (k,) int64, the nodes that these are here
+    v : address of NEURON's column of voltages
+    addresses, numbers : (m,) int64, all of NEURON's nodes, ascending, and the nodes that have their
+        voltages here
     """
 
     h: Hoc
@@ -241,15 +227,7 @@ def _of_segments(at: Place, data: Data) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Bare:
-    """Which ends of sections need no node.
-
-    Parameters
-    ----------
-    h : Hoc
-    fields : Fields
-    column : int
-        Of voltages.
-    """
+    """Which ends of sections need no node; `column` is that of voltages."""
 
     def __init__(self, h: Hoc, fields: Fields, column: int) -> None:
         self._fields, self._column = fields, column
@@ -258,12 +236,8 @@ class _Bare:
     def are(self, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray) -> np.ndarray:
         """(s,) bool: whether nothing is at an end, which has the voltage of the segment beside it.
 
-        Parameters
-        ----------
-        ends : two of (s,) int64
-            Addresses of the nodes of the ends, and of those beside them.
-        joined : (t,) int64
-            Nodes at which sections start.
+        `ends` are the addresses of the nodes of the ends, and of those beside them, (s,) int64;
+        `joined` are the nodes at which sections start.
         """
         if self._all:
             return np.zeros(len(ends[0]), bool)

@@ -24,22 +24,11 @@ Sender = tuple[str, int]  # a point process or artificial cell: its name, and wh
 
 @dataclass(eq=False)
 class Origin:
-    """A source of events.
+    """A source of events; `node` is whose voltage is compared, -1 where it is a sender.
 
-    Attributes
-    ----------
-    node : int
-        Whose voltage is compared; -1 where it is a sender.
-    threshold : float, mV
-    sender : Sender or None
-    times, numbers : int
-        Addresses of the vectors that record it; 0 for none.
-    record_as : int
-    gid : int
-    address : int
-        Of NEURON's object.
-    number : int
-        Of the sender among `Senders`; -1 of others.
+    `threshold` is in mV, `times` and `numbers` are addresses of the vectors that record it, 0 for
+    none, `address` is that of NEURON's object, and `number` is that of the sender among `Senders`,
+    -1 of others.
     """
 
     node: int
@@ -56,20 +45,8 @@ class Origin:
 class Senders:
     """All point processes and artificial cells, each with a number, and found by address.
 
-    Parameters
-    ----------
-    memory : Memory
-    contents : Contents
-
-    Attributes
-    ----------
-    names : tuple of str
-        Mechanisms.
-    name : (k,) int64
-        Which of them each is.
-    instance : (k,) int64
-    objects, points : (k,) int64
-        Addresses of the hoc object and of the C++ object.
+    `name` says of each which of the mechanisms, `names`, it is; `objects` and `points` are
+    addresses of the hoc object and of the C++ object.
     """
 
     def __init__(self, memory: Memory, contents: Contents) -> None:
@@ -104,20 +81,12 @@ class Wires:
 
     Attributes
     ----------
-    senders : Senders
-    origins : list of Origin
-    every : (n,) int64
-        Addresses of all NetCons.
-    read : NetConColumns
-        Those that are active and have a target.
-    origin : (m,) int64
-        Of each NetCon, -1 of one without a source.
-    target : (m,) int64
-        Number among `senders`.
-    width : (m,) int64
-        How many weights each has.
-    weights : (m, most) float64
-        As they are now; zeros behind them.
+    every : addresses of all NetCons
+    read : those that are active and have a target
+    origin : (m,) int64, -1 of one without a source
+    target : (m,) int64, number among `senders`
+    width : (m,) int64, how many weights each has
+    weights : (m, most) float64, as they are now; zeros behind them
     """
 
     senders: Senders
