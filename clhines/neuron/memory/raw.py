@@ -79,7 +79,7 @@ class Queued:
     flag : of a self event
     target, weight : of a self event: address of the point process, and of its first weight or 0
     movable : of a self event: where its instance keeps it for net_move
-    bin_order : where it is in NEURON's bins of a step, see `neuron.bins`; -1 where it is in none
+    bin_order : where it is in NEURON's bins of a step, see `back.bins`; -1 where it is in none
     """
 
     what: str
