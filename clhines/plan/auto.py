@@ -42,15 +42,7 @@ COSTS_FILE = "costs.json"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with options that `auto` may stand for.
-
-    Attributes
-    ----------
-    method : str
-        A name in `clhines.METHODS`.
-    options : dict of name -> value
-        Of that method; options that are not named are chosen by the method itself.
-    """
+    """A method with options that `auto` may stand for; the method chooses those not named."""
 
     method: str
     options: Mapping[str, Option] = field(default_factory=dict)
@@ -84,20 +76,11 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 class Statistics:
     """Properties of a forest that the cost model uses.
 
-    Attributes
-    ----------
-    cells, nodes, shapes : int
-        Cells, nodes over all cells, distinct shapes.
-    shape_nodes : int
-        Nodes over the distinct shapes: entries of an index table.
-    largest : int
-        Nodes of the largest cell.
-    deepest : int
-        Largest number of steps of a cell with a lane per branch: sum of the longest of each level.
-    steps : int
-        The same, added over all cells.
-    padded : tuple of int
-        Nodes when the cells of each shape are filled up to whole vectors of `VECTOR_WIDTHS`.
+    `nodes` counts those of all cells, `shape_nodes` those of the distinct `shapes`: entries of an
+    index table. `largest` is the nodes of the largest cell. `deepest` is the largest number of
+    steps of a cell with a lane per branch, the sum of the longest of each level; `steps` is the
+    same, added over all cells. `padded` has the nodes when the cells of each shape are filled up to
+    whole vectors of `VECTOR_WIDTHS`.
     """
 
     cells: int
@@ -156,11 +139,7 @@ def terms(
 ) -> dict[str, float]:
     """Terms of the cost model, in their own units; the costs are seconds for one of each.
 
-    Parameters
-    ----------
-    dtype : float64 or float32
-    options : dict
-        Of the candidate; only `vector_width` matters here.
+    Of the candidate's `options` only `vector_width` matters.
     """
     itemsize = np.dtype(dtype).itemsize
     width = int(options.get("vector_width") or 0) or _native_width(known, limits, itemsize)

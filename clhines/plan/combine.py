@@ -22,12 +22,8 @@ def plan_by_kind(
 ) -> Plan:
     """Plan the cells of each kind by themselves, and put their launches together.
 
-    Parameters
-    ----------
-    kind : (num_cells,) integer or bool
-        The launches come in increasing order.
-    plan : callable
-        ``plan(part, cells, kind)``, where `part` is the forest of the cells numbered `cells`.
+    The launches come in increasing order of `kind`, (num_cells,). ``plan(part, cells, kind)`` is
+    given the forest of the cells numbered `cells`.
     """
     plans = []
     for k in np.unique(kind).tolist():

@@ -28,10 +28,7 @@ _INDENT = " " * 4
 class Word:
     """Numbers that share the 32 bits of an int; the first one has the lowest bits.
 
-    Parameters
-    ----------
-    **widths : int
-        Bits of each number. The last one may be negative where all widths together are 31.
+    `widths` are the bits of each; the last one may be negative where all widths together are 31.
     """
 
     def __init__(self, **widths: int) -> None:
@@ -52,10 +49,7 @@ class Word:
     def pack(self, **values: ArrayLike) -> np.ndarray:
         """Return int32 words of the numbers, all of which are given.
 
-        Raises
-        ------
-        OverflowError
-            A value needs more bits than it has.
+        A value that needs more bits than it has is an `OverflowError`.
         """
         if set(values) != set(self._widths):
             raise TypeError(f"got {sorted(values)}; expected {sorted(self._widths)}")
@@ -79,12 +73,7 @@ class Word:
     def read(self, name: str, word: str, mask: str = "") -> str:
         """Return an OpenCL expression for one number; of a single bit, whether it is set.
 
-        Parameters
-        ----------
-        word : str
-            OpenCL expression of type int.
-        mask : str
-            Macro whose value is the largest one.
+        `word` is an OpenCL expression of type int, `mask` a macro whose value is the largest one.
         """
         shift, most = self.shifts[name], self.most(name)
         if most == 1:
@@ -117,12 +106,8 @@ NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has suc
 class Parameter:
     """One parameter of a kernel.
 
-    Attributes
-    ----------
-    type : str
-        As in OpenCL C, without the address space: ``int``, ``const real *restrict``.
-    role : str
-        Of a table, as in `KernelSpec`; or empty.
+    The type is as in OpenCL C, without the address space: ``int``, ``const real *restrict``; the
+    role, of a table, as in `KernelSpec`, or empty.
     """
 
     name: str
@@ -142,11 +127,7 @@ class Parameter:
 def parameter(text: str, usual: str = "") -> Parameter:
     """Return the parameter that ``TYPE NAME`` or ``TYPE NAME:ROLE`` declares.
 
-    Parameters
-    ----------
-    text : str
-    usual : str
-        The type where none is named.
+    `usual` is the type where none is named.
     """
     declared, _, role = text.strip().partition(":")
     found = re.fullmatch(r"(.*?)(\w+)", declared)
@@ -158,14 +139,9 @@ def parameter(text: str, usual: str = "") -> Parameter:
 class TemplateSpec:
     """Base class of the specs of all templates.
 
-    Attributes
-    ----------
-    template : str
-        Name of the template, without its ending.
-    kernels : dict of name -> tuple of str
-        Parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE NAME if
-        CONDITION and ...`` with attributes of the spec; or several of these with commas between.
-        Type as in `Parameter`.
+    `template` is the name without its ending. `kernels` has the parameters of each kernel of the
+    template, in order: ``TYPE NAME``, or ``TYPE NAME if CONDITION and ...`` with attributes of the
+    spec; or several of these with commas between. Types are as in `Parameter`.
     """
 
     template: ClassVar[str] = ""
@@ -194,39 +170,28 @@ class KernelSpec(TemplateSpec):
 
     Attributes
     ----------
-    real : str
-        ``double`` or ``float``: type of the values.
-    symmetric : bool
-        ``l`` equals ``u`` and is not passed.
-    rhs : int
-        Right-hand sides solved together.
-    work_group : int
-        Work-items of a work-group.
-    first_argument : str
-        Name of the kernel's first parameter, an int: the first argument of each launch. The
-        next ones are ``num_values``, the length of an array, and ``first_row``, the first
-        right-hand side.
-    tables : tuple of str
-        Index tables that the kernel takes after these, in order: ``NAME``, ``TYPE NAME`` where the
-        type is not ``const int *restrict``, ``NAME:ROLE``, each of them also with ``if CONDITION
-        and ...``, attributes of the spec. The role says how `Part.moved` shifts the table when
-        plans are combined: ``place``: places of the device order; ``place/8``: each eighth entry
-        is one; ``in_order``: an entry for each place; ``cell``: numbers of cells. Tables without a
-        role stay as they are.
-    takes : tuple of str
-        Arrays that the kernel takes after its tables, ``TYPE NAME``, like `tables` without roles.
-    needs_factor : bool
-        The launcher gives it a scratch array in device order for the factors.
-    factor_may_be_d : bool
-        The factors may overwrite `d`: pivots are not read again.
-    keeps_factors : bool
-        It can work out the inverse pivots once and solve with them.
-    takes_natural : bool
-        It can read and write natural order.
-    finds_infinite : bool
-        In natural order it adds `NOT_FINITE` to the status of a cell where x is not finite.
-    phase : str
-        See `Part.phase`; a field of specs with several phases.
+    real : ``double`` or ``float``, the type of the values
+    symmetric : ``l`` equals ``u`` and is not passed
+    rhs : right-hand sides solved together
+    work_group : work-items of a work-group
+    first_argument : name of the kernel's first parameter, an int: the first argument of each
+        launch. The next ones are ``num_values``, the length of an array, and ``first_row``, the
+        first right-hand side.
+    tables : index tables that the kernel takes after these, in order: ``NAME``, ``TYPE NAME`` where
+        the type is not ``const int *restrict``, ``NAME:ROLE``, each of them also with
+        ``if CONDITION and ...``, attributes of the spec. The role says how `Part.moved` shifts the
+        table when plans are combined: ``place``: places of the device order; ``place/8``: each
+        eighth entry is one; ``in_order``: an entry for each place; ``cell``: numbers of cells.
+        Tables without a role stay as they are.
+    takes : arrays that the kernel takes after its tables, ``TYPE NAME``, like `tables` without
+        roles
+    needs_factor : the launcher gives it a scratch array in device order for the factors
+    factor_may_be_d : the factors may overwrite `d`: pivots are not read again
+    keeps_factors : it can work out the inverse pivots once and solve with them
+    takes_natural : it can read and write natural order
+    finds_infinite : in natural order it adds `NOT_FINITE` to the status of a cell where x is not
+        finite
+    phase : see `Part.phase`; a field of specs with several phases
     """
 
     first_argument: ClassVar[str] = "num_blocks"
@@ -286,10 +251,7 @@ class KernelSpec(TemplateSpec):
 def signature(spec: TemplateSpec, kernel: str = "solve") -> str:
     """Return the parameter list of a kernel in OpenCL C, without parentheses, on lines of its own.
 
-    Parameters
-    ----------
-    kernel : str
-        One of `TemplateSpec.kernels`.
+    `kernel` is one of `TemplateSpec.kernels`.
     """
     lines = [""]
     parameters = [str(p) for p in spec.parameters(kernel)]

@@ -43,10 +43,7 @@ def aligned(values: np.ndarray) -> np.ndarray:
 def aligned_blocks(values: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, np.ndarray, int]:
     """Size of each template's blocks, begin of each block, and length of the device order.
 
-    Parameters
-    ----------
-    values : (num_templates,) int64
-        Of a block of each template, without the alignment.
+    `values`, (num_templates,) int64, are those of a block of each template, without the alignment.
     """
     template_size = aligned(values)
     ends = np.cumsum(template_size[blocks.template])
@@ -64,25 +61,17 @@ def natural_order(
 ) -> dict[str, np.ndarray]:
     """Tables to read the cells of blocks from natural order, one after another.
 
-    Parameters
-    ----------
-    gather : (packed size,) int32
-    cells : (num_block_cells,) integer
-        Cells of all blocks.
-    start, size, template : (num_blocks,) integer
-        Places of each block in the device order; a number that is the same for blocks of
-        the same trees.
-    bounds : (num_blocks, 2) integer
-        First and end in `cells` of each block's cells.
+    Block k has the cells ``cells[bounds[k, 0]:bounds[k, 1]]``, and `size` places of the device
+    order from `start` on; `template` is a number that is the same for blocks of the same trees. The
+    tables are of integers:
 
-    Returns
-    -------
-    order_start : (num_blocks, 2) integer
-        Begin of each block's values in `order`, and their number.
-    order : (num_values,) integer, for each value of a template, cell after cell
-        Place in the block, and number of the cell in the block: an `ORDER`.
-    cell_base : (num_block_cells,) integer
-        Natural index of a cell's first node, less that node's number among the block's values.
+    ``order_start``, (num_blocks, 2): begin of each block's values in ``order``, and their number.
+
+    ``order``, for each value of a template, cell after cell: an `ORDER`, the place in the block and
+    the number of the cell in the block.
+
+    ``cell_base``, (num_block_cells,): natural index of a cell's first node, less that node's number
+    among the block's values.
     """
     sizes, natural_start = forest.sizes[cells], forest.cell_offsets[cells]
     before = offsets(sizes)
@@ -125,16 +114,11 @@ def natural_pieces(
 ) -> dict[str, np.ndarray]:
     """Tables to read pieces of cells from natural order; parameters as of `natural_order`.
 
-    Returns
-    -------
-    order_start : (num_blocks, 2) integer
-        Begin of each block's values in `order`, and their number.
-    order : for each value of a template, in natural order in its block of the lowest places
-        Place in the block.
-    natural_index : for each value of a block, in that order, from its first place on
-        Index in natural order.
+    ``order_start`` is as there. ``order`` has, for each value of a template, in natural order in
+    its block of the lowest places, the place in the block. ``natural_index`` has, for each value of
+    a block, in that order, from its first place on, the index in natural order.
 
-    What a block has in `natural_index` depends on no blocks of other templates, nor on their order.
+    What a block has in ``natural_index`` depends on no other templates' blocks, nor on their order.
     """
     ascending = np.argsort(start)
     start, size, template = start[ascending], size[ascending], template[ascending]
@@ -188,11 +172,8 @@ def block_gather(
 ) -> np.ndarray:
     """Gather of a layout in blocks, from one entry for each node of each template.
 
-    Parameters
-    ----------
-    place : within the block
-    slot : counted over all templates
-    rank : place in `Trees.order`
+    `place` is within the block, `slot` counted over all templates, `rank` the place in
+    `Trees.order`.
     """
     trees = forest.trees
     bounds = offsets(template_size)
@@ -231,12 +212,7 @@ def index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np
 def add_to_rows(first: np.ndarray, within: np.ndarray, out: np.ndarray) -> None:
     """Write ``first[k] + within`` into row k of `out`, and -1 where `within` is negative.
 
-    Parameters
-    ----------
-    first : (m,) integer
-        Of the dtype of `out`.
-    within : (width,) integer
-    out : (m, width) integer
+    `first` has the dtype of `out`.
     """
     within, none = within.astype(out.dtype), np.flatnonzero(within < 0)
     step = max(1, _CACHED // max(1, len(within)))

@@ -126,12 +126,8 @@ def candidate_plans(
     """Yield the candidates of `auto` with their plans, fastest first by the cost model.
 
     Candidates that the forest or the device rules out are skipped, and so are those without one of
-    the `options`, which override the candidate's own.
-
-    Raises
-    ------
-    InputError
-        No candidate can be planned; the message is that of the first one.
+    the `options`, which override the candidate's own. If none can be planned, the `InputError` of
+    the first one is raised.
     """
     real_name(dtype)
     ranked = auto.ranked(forest, dtype, limits)

@@ -29,17 +29,15 @@ def cells_by_shape(forest: Forest) -> np.ndarray:
 class Blocks:
     """Cells grouped into blocks; blocks with the same shapes share a *template*.
 
+    All arrays are int64.
+
     Attributes
     ----------
-    cells : (num_cells,) int64
-        Natural cell numbers, block after block.
-    cell_start : (num_blocks + 1,) int64
-        Cells of block k are ``cells[cell_start[k]:cell_start[k + 1]]``.
-    template : (num_blocks,) int64, non-decreasing
-    slot_start : (num_templates + 1,) int64
-        Slots of template t are ``slot_start[t]:slot_start[t + 1]``.
-    slot_tree : (num_slots,) int64
-        Tree (shape) that each slot holds.
+    cells : (num_cells,), natural cell numbers, block after block
+    cell_start : (num_blocks + 1,), cells of block k are ``cells[cell_start[k]:cell_start[k + 1]]``
+    template : (num_blocks,), non-decreasing
+    slot_start : (num_templates + 1,), slots of template t are ``slot_start[t]:slot_start[t + 1]``
+    slot_tree : (num_slots,), tree (shape) that each slot holds
     """
 
     cells: np.ndarray
@@ -71,13 +69,8 @@ def pack_cells(
 ) -> Blocks:
     """Group cells into blocks by the rule called `how`.
 
-    Parameters
-    ----------
-    how : str
-        ``next_fit``; ``sorted``, the same with the shapes of most branches first; or
-        ``best_fit``.
-    widths, lanes, max_cells, shift
-        As in `next_fit`; `best_fit` knows no `shift`.
+    ``next_fit``; ``sorted``, the same with the shapes of most branches first; or ``best_fit``,
+    which knows no `shift`. Other arguments are as in `next_fit`.
     """
     if how == "best_fit":
         narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell has a block of its own
@@ -109,23 +102,15 @@ def next_fit(
 ) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
-    A cell fits when no level of the block comes to hold more than `lanes` lanes. A single
-    cell may be wider: its block then takes several passes a level. Cells of one shape lie side
-    by side, so that whole runs are placed at once and equal blocks share one template.
+    A cell fits when no level of the block comes to hold more than `lanes` lanes, the size of the
+    work-group. A single cell may be wider: its block then takes several passes a level. Cells of
+    one shape lie side by side, so that whole runs are placed at once and equal blocks share one
+    template. `max_cells` bounds a block so that small batches still occupy the device.
 
-    Parameters
-    ----------
-    widths : list of (num_levels,) integer arrays
-        Lanes that each distinct tree takes on each level, see `level_widths`.
-    lanes : int
-        Lanes that a level of a block may hold: the size of the work-group.
-    max_cells : int
-        Largest number of cells in a block, so that small batches still occupy the device.
-    order : (num_shapes,) integer, optional
-        Shapes in the order in which they are packed.
-    shift : bool
-        Branches may move to deeper levels of the block (`schedule.shifted_levels`): `widths`
-        are then those of `reach_widths`, and have the capacity that `_room` returns.
+    `widths` are the lanes that each distinct tree takes on each level, see `level_widths`; `order`
+    has the shapes in the order in which they are packed. With `shift` branches may move to deeper
+    levels of the block (`schedule.shifted_levels`): `widths` are then those of `reach_widths`, and
+    have the capacity that `_room` returns.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
     place = np.empty_like(order)
@@ -144,17 +129,12 @@ class _Fill:
 
     Attributes
     ----------
-    full : dict
-        By template, which is a tuple of (shape, number of cells): how many blocks, and the cells
-        of each run of them.
-    open : list of (shape, number of cells)
-        Of the block that is being filled.
-    used : (levels,) int64
-        Its lanes on each level.
-    held : int
-        Its cells.
-    begin, at : int
-        Its cells are ``cells[begin:at]``, and those after them are in no block.
+    full : by template, a tuple of (shape, number of cells): how many blocks, and the cells of each
+        run of them
+    open : (shape, number of cells) of the block that is being filled
+    used : (levels,), its lanes on each level
+    held : number of its cells
+    begin, at : its cells are ``cells[begin:at]``, and those after them are in no block
     """
 
     def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:
@@ -224,18 +204,9 @@ def best_fit(
     """Fill each block with the largest cell left, then with cells that fit the free lanes best.
 
     A cell suits when its widths point where the block has most space left (the dot product rule of
-    vector bin packing). Blocks of the same shapes are made at once, so that there are about as
-    many templates as shapes, whatever the number of cells.
-
-    Parameters
-    ----------
-    shape_of_cell : (num_cells,) integer
-    widths : (num_shapes, k) integer
-        Lanes that each shape takes, in `k` senses, each at most `lanes`.
-    lanes : int
-        Lanes of a block.
-    max_cells : int, optional
-        Most cells of a block.
+    vector bin packing). Blocks of the same shapes are made at once, so that there are about as many
+    templates as shapes, whatever the number of cells. `widths`, (num_shapes, k), are the lanes that
+    each shape takes, in `k` senses, each at most `lanes`, those of a block.
     """
     look = min(_LOOK_AHEAD, max(_LOOK_AHEAD // 40, _CHOOSE_FROM // widths.shape[1]))
     most = len(shape_of_cell) if max_cells is None else max_cells
@@ -317,13 +288,7 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
 
 
 def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
-    """Cut the blocks of some templates into two blocks of half as many cells.
-
-    Parameters
-    ----------
-    which : (num_templates,) bool
-        Templates with at least two slots.
-    """
+    """Cut the blocks of some templates, with at least two slots, into two of half as many cells."""
     repeats = np.bincount(blocks.template)
     first_block = starts(repeats)
     slots, times, cells = [], [], []

@@ -161,12 +161,8 @@ class Part:
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
 
-        Parameters
-        ----------
-        factor : str
-            As in `ContractionSpec`, where the launch keeps factors.
-        natural : bool
-            As there, where the launch takes natural order.
+        `factor` and `natural` are as in `ContractionSpec`, for launches that keep factors or take
+        natural order.
         """
         more: dict[str, Any] = {"factor": factor} if factor else {}
         if natural:
@@ -233,14 +229,8 @@ class Part:
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
         """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
 
-        Parameters
-        ----------
-        first_place : int
-            Where its device order begins.
-        cells : (num_cells,) integer
-            Number in the whole batch of each cell of this part.
-        scratch : int
-            Scratch arrays before its own.
+        Its device order begins at `first_place`; `cells`, (num_cells,), are the numbers of its
+        cells in the whole batch; `scratch` arrays come before its own.
         """
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():

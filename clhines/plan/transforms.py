@@ -151,16 +151,9 @@ def reroot(forest: Forest) -> Rerooted:
 def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the path from each root to its deepest tip, and the middle of the longest path there.
 
-    The tip farthest from any node is one end of a longest path, and the middle of that path is
-    an ancestor of it.
-
-    Returns
-    -------
-    on_path : (num_branches,) bool
-    before : (num_branches,) int64
-        Nodes between each branch and its root.
-    place : (num_trees,) int64
-        Depth of the middle; of two, of the upper one.
+    The tip farthest from any node is one end of a longest path, and the middle of that path is an
+    ancestor of it. Returns which branches are on a path; the nodes between each branch and its
+    root; and for each tree the depth of the middle, of two that of the upper one.
     """
     above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
     before = trees.depth[trees.branch_first]
@@ -185,12 +178,8 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
 class Split:
     """A forest whose long branches are cut into chains of shorter ones; the matrix is the same.
 
-    Attributes
-    ----------
-    forest : Forest
-        Its elimination order differs, so that pivots are still numbered by that of the old one.
-    tree : (num_trees,) int64
-        Shape in the old forest of each shape of the new one.
+    The elimination order of `forest` differs from that of `old`, by which pivots are still
+    numbered; `tree`, (num_trees,), is the shape in `old` of each shape of `forest`.
     """
 
     forest: Forest
@@ -198,13 +187,7 @@ class Split:
     old: Forest
 
     def rank(self, branch: np.ndarray) -> np.ndarray:
-        """Place of the first node of branches in the elimination order of their old trees.
-
-        Parameters
-        ----------
-        branch : (m,) integer
-            Of the new forest.
-        """
+        """Place of the first node of new branches in the elimination order of their old trees."""
         new, old = self.forest.trees, self.old.trees
         number = new.branch_tree[branch]
         node = new.branch_first[branch] - new.offsets[number]
@@ -219,11 +202,8 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
     a level. The rest is a branch of the next level, where it counts and may be cut again; what
     hangs from it moves with it.
 
-    Parameters
-    ----------
-    blocks : Blocks, optional
-        The mean is that of a block (the report's outlook, section 8), and cells of one shape are
-        cut alike within blocks of the same template only. Default: of all cells.
+    With `blocks` the mean is that of a block (the report's outlook, section 8), and cells of one
+    shape are cut alike within blocks of the same template only; otherwise it is that of all cells.
     """
     trees = forest.trees
     if blocks is None:
@@ -248,12 +228,7 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
     """(num_nodes,) bool: where branches are cut, level by level.
 
-    Parameters
-    ----------
-    weight : (num_trees,) integer
-        How often each tree counts.
-    group : (num_trees,) integer
-        Trees that have their mean in common.
+    `weight` is how often each tree counts; trees of one `group` have their mean in common.
     """
     inner = np.flatnonzero(trees.branch_parent >= 0)
     child = inner[np.argsort(trees.branch_parent[inner], kind="stable")]

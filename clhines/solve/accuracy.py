@@ -37,11 +37,7 @@ def warn_where_lost(
 ) -> None:
     """Warn (`AccuracyWarning`) where the componentwise backward error is above `LIMIT`.
 
-    Parameters
-    ----------
-    given : dict
-        d, u, (l), b in natural order, on the host.
-    x : (n,) or (k, n), NumPy or pyopencl array
+    `given` has d, u, (l), b in natural order.
     """
     found = x.get() if isinstance(x, cla.Array) else x
     with np.errstate(all="ignore"):  # values that are not finite show in the result

@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 class Arguments:
     """Requirements on the arrays of one solver.
 
-    Attributes
-    ----------
-    dtype : float64 or float32
-    queue : pyopencl.CommandQueue or None
-        Of arrays on a device; None for several devices, where these are rejected.
+    Arrays on a device are those of `queue`; without one, for several devices, they are rejected.
     """
 
     forest: Forest

@@ -47,10 +47,7 @@ def host_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a solution and the gradient with respect to it as arrays of the dtype.
 
-    Raises
-    ------
-    InputError
-        They are on a device, not finite, or of other shapes than (n,) or (k, n).
+    Arrays on a device, not finite, or of other shapes than (n,) or (k, n) are an `InputError`.
     """
     rows = []
     for name, a in (("x", x), ("g", g)):

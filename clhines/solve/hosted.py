@@ -31,12 +31,7 @@ PIECE_BYTES = 4 << 20  # per pinned piece of a solver that copies in one directi
 
 
 class Transfer:
-    """Copies of one solver: through pinned memory, without a copy, or by the runtime.
-
-    Parameters
-    ----------
-    dtype : float64 or float32
-    """
+    """Copies of one solver: through pinned memory, without a copy, or by the runtime."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
@@ -116,29 +111,17 @@ SHARED_VALUES = 8192  # of b in device order, at most: beyond it the host takes 
 class HostSolve(Protocol):
     """A way to solve from NumPy to NumPy.
 
-    Attributes
-    ----------
-    finds_infinite : bool
-        The status has `NOT_FINITE` where values of x are not finite, and so where those of b are
-        not: no method drops a value of b, and its pivots are finite.
+    With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite, and so where
+    those of b are not: no method drops a value of b, and its pivots are finite.
     """
 
     finds_infinite: bool
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """Solve and wait.
+        """Solve and wait; the status returned, (num_cells,) int32, is valid until the next solve.
 
-        Parameters
-        ----------
-        given : dict
-            d, u, (l), b in natural order, contiguous, of the solver's dtype.
-        target : like b
-            May be b itself; overlaps nothing else.
-
-        Returns
-        -------
-        (num_cells,) int32
-            Status of each cell; valid until the next solve.
+        `given` has d, u, (l), b in natural order, contiguous, of the solver's dtype; `target` may
+        be b itself, and overlaps nothing else.
         """
 
     def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
@@ -167,11 +150,8 @@ def pin_buffers(
 ) -> list[Buffer]:
     """Pinned memory of the host for what comes and goes: some of d, u, l, b and x; and the status.
 
-    Parameters
-    ----------
-    staged : callable
-        Whether values of that many bytes, which come together, go through `copies.Pinned` instead.
-        In natural order all operands come together, else each comes alone.
+    `staged` says whether values of that many bytes, which come together, go through `copies.Pinned`
+    instead. In natural order all operands come together, else each comes alone.
     """
     n, item = plan.forest.num_nodes, dtype.itemsize
     sizes = {name: n * (rows if name in "bx" else 1) for name in names}
@@ -187,14 +167,8 @@ def pin_buffers(
 class Carrier:
     """Copies of values and status between the host and device buffers, of one kind of call.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of d, u, l, b and x: those that come or go.
-    rows : int
-        Right-hand sides.
-    status : pyopencl array, optional
-        Where the device writes it.
+    Those of d, u, l, b and x that come or go are in `names`; `rows` are the right-hand sides;
+    `status` is where the device writes it.
     """
 
     def __init__(
@@ -259,12 +233,7 @@ class Carrier:
 class Shared:
     """Solves of small batches by a CPU, in memory that it shares with the host.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Operands: d, u, (l), b.
-    rows : int
-        Right-hand sides.
+    The operands d, u, (l), b are in `names`; `rows` are the right-hand sides.
     """
 
     finds_infinite = False
@@ -320,20 +289,10 @@ class Shared:
 class Hosted:
     """Solves in kept buffers, or in place in the host's arrays where the device can use these.
 
-    Parameters
-    ----------
-    taken : Buffers
-        Of `memory.value_buffers`.
-    names : sequence of str
-        Operands that come from the host: d, u, (l), b, or b alone with a matrix.
-    rows : int
-        Right-hand sides.
-    packed : sequence of pyopencl arrays, optional
-        Factors in device order, as of `Resident.make_factors`.
-    natural : sequence of Slot, optional
-        d, u, (l) in natural order.
-    factored : (num_cells,) int32 pyopencl array or Slot, optional
-        Status that goes with either.
+    The buffers `taken` are those of `memory.value_buffers`. Operands in `names` come from the host:
+    d, u, (l), b, or b alone with a matrix. That is `packed`, factors in device order as of
+    `Resident.make_factors`, or `natural`, d, u, (l) in natural order; the status `factored`,
+    (num_cells,) int32, goes with either.
     """
 
     def __init__(
@@ -459,14 +418,7 @@ class Hosted:
 class Elimination:
     """Eliminations of matrices that go to device arrays of their own, in natural order.
 
-    Parameters
-    ----------
-    resident : Resident
-        Takes natural order.
-    taken : Buffers
-        With `x`, of which nothing is used.
-    names : sequence of str
-        d, u, (l).
+    The plan of `resident` takes natural order; `names` are d, u, (l); `x` in `taken` is a dummy.
     """
 
     def __init__(
@@ -483,17 +435,8 @@ class Elimination:
     def run(self, given: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
         """Bring a matrix and eliminate it; waits.
 
-        Parameters
-        ----------
-        given : dict
-            d, u, (l) in natural order, contiguous, of the solver's dtype.
-        targets : mapping of name -> pyopencl.Buffer
-            Where these go, and the status.
-
-        Returns
-        -------
-        (num_cells,) int32
-            Status of each cell; valid until the next call.
+        `given` has d, u, (l) as in `HostSolve.solve`; `targets` is where these go, and the status.
+        The status of each cell is returned, (num_cells,) int32, valid until the next call.
         """
         self._carrier.bring([(name, a, targets[name]) for name, a in given.items()])
         for step in self._steps:

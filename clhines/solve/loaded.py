@@ -61,12 +61,8 @@ class _Bound:
 class Slot:
     """An array of a launch that each call gives anew, by name; or one that is always the same.
 
-    Parameters
-    ----------
-    given : pyopencl.Buffer or pyopencl.SVM, optional
-        Its memory, if that is always the same.
-    name : str
-        Of the array that `Step.run_with` is given otherwise.
+    `given` is its memory if that is always the same; `name` that of the array which `Step.run_with`
+    is given otherwise.
     """
 
     def __init__(self, shape: tuple[int, ...], given: object = None, name: str = "") -> None:
@@ -238,15 +234,10 @@ class Resident:
     ) -> list[Step]:
         """Return the launches of a solve in device order; `operands` are d, u, (l), b.
 
-        Parameters
-        ----------
-        factored : (num_cells,) int32, optional
-            Of `make_factors`; then `d` is what that has made, and parts that cannot use
-            factors write their status here.
-        natural : bool
-            All arrays are in natural order, which the plan must take; `x` may be `b`.
-        status : (num_cells,) int32, optional
-            Written instead of `status` where nothing is `factored`.
+        With `factored`, the status of `make_factors`, `d` is what that has made, and parts that
+        cannot use factors write their status there. `natural`: all arrays are in natural order,
+        which the plan must take; `x` may be `b`. `status`, (num_cells,) int32, is written instead
+        of ``self.status`` where nothing is `factored`.
         """
         if status is None:
             status = self.status if factored is None else factored
@@ -295,11 +286,8 @@ class Resident:
     ) -> tuple[cla.Array, cla.Array]:
         """Enqueue the elimination of d, u, (l), in device order; `taken` of `factor_buffers`.
 
-        Returns
-        -------
-        factors : (packed size,) of the solver's dtype
-            Inverse pivots where the part of the plan can use them, else `d`.
-        status : (num_cells,) int32
+        Returns inverse pivots, (packed size,), where the part of the plan can use them, else `d`;
+        and the status, (num_cells,) int32.
         """
         able = [launch for launch in self.launches if launch.part.keeps_factors]
         factors = matrix[0]

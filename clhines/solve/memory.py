@@ -37,14 +37,7 @@ def size_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer of a solve.
-
-    Attributes
-    ----------
-    size : int
-        Values.
-    dtype : numpy dtype
-    """
+    """A device buffer of a solve, of `size` values."""
 
     name: str
     size: int
@@ -57,13 +50,7 @@ class Buffer:
 
 
 class Buffers:
-    """Device buffers of a list, each allocated when it is first used.
-
-    Parameters
-    ----------
-    allocator : callable, optional
-        Of pyopencl arrays.
-    """
+    """Device buffers of a list, each allocated when it is first used."""
 
     def __init__(
         self,
@@ -128,13 +115,7 @@ def total(listed: Iterable[Buffer]) -> int:
 
 
 def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
-    """Tables and status of a plan that is on a device.
-
-    Parameters
-    ----------
-    natural : bool
-        With the tables for solves in natural order.
-    """
+    """Tables and status of a plan on a device; `natural` adds those for natural order."""
     listed = [
         Buffer("gather", plan.packed_size, _INT),
         Buffer("status", plan.forest.num_cells, _INT),
@@ -205,12 +186,7 @@ def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
 def mixed_buffers(forest: Forest, chunk: int, operands: int, rows: int) -> list[Buffer]:
     """Return the buffers of `mixed` beside those of its float32 solver.
 
-    Parameters
-    ----------
-    chunk : int
-        Nodes of a work-group.
-    rows : int
-        Right-hand sides that are refined together.
+    `chunk` is the nodes of a work-group, `rows` the right-hand sides that are refined together.
     """
     n, cells, trees = forest.num_nodes, forest.num_cells, forest.trees
     double, single = np.dtype(np.float64), np.dtype(np.float32)
@@ -235,17 +211,9 @@ def mixed_buffers(forest: Forest, chunk: int, operands: int, rows: int) -> list[
 
 @dataclass(frozen=True)
 class Room:
-    """Memory budget of a batch on a device.
+    """Memory budget of a batch on a device: `memory` bytes in all, `largest` of one array.
 
-    Attributes
-    ----------
-    device : str
-        Its name, for messages.
-    memory : int
-        Bytes in all.
-    largest : int
-        Bytes of one array.
-    dtype : float64 or float32
+    `device` is its name, for messages.
     """
 
     device: str
@@ -277,19 +245,9 @@ class Room:
     def plan(self, forest: Forest, make: Callable[[Forest], Plan]) -> tuple[list[Plan], np.ndarray]:
         """Plan the whole batch, or as few slices of whole cells as fit, evenly filled.
 
-        Slices are small enough for `STAGES` of them to be on the device at once, but for cells
-        that need it for themselves.
-
-        Returns
-        -------
-        plans : list of Plan
-        bounds : (len(plans) + 1,) int64
-            First cell of each slice, and the end.
-
-        Raises
-        ------
-        DeviceMemoryError
-            Not even one cell fits.
+        Slices are small enough for `STAGES` of them to be on the device at once, but for cells that
+        need it for themselves; where not even one cell fits, that is a `DeviceMemoryError`. Returns
+        what `plan_slices` does.
         """
         if self._least_slices(forest, self.memory) == 1:
             whole = make(forest)
@@ -417,18 +375,9 @@ def plan_slices(
     """Plan a batch in slices of whole cells, about `count` or more where these do not fit.
 
     Where the shapes of the cells repeat, slices are chosen such that they share one plan.
-
-    Parameters
-    ----------
-    fits : callable
-        ``fits(cell, plan)``: whether a slice that begins with that cell fits; raises where it is
-        one cell, which cannot be made smaller.
-
-    Returns
-    -------
-    plans : list of Plan
-    bounds : (len(plans) + 1,) int64
-        First cell of each slice, and the end.
+    ``fits(cell, plan)`` says whether a slice that begins with that cell fits; it raises where the
+    slice is one cell, which cannot be made smaller. Returns a plan of each slice, and the first
+    cell of each with the end, (len(plans) + 1,) int64.
     """
     made: dict[tuple[int, int], Plan] = {}
     period = shape_period(forest.shape_of_cell)

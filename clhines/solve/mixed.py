@@ -58,12 +58,7 @@ class Refinement:
 class ResidualSpec(TemplateSpec):
     """Numbers and switches of ``residual.mako``: one work-group per chunk of a cell's nodes.
 
-    Attributes
-    ----------
-    symmetric : bool
-        ``l`` equals ``u`` and is not passed.
-    work_group : int
-        A power of two.
+    If `symmetric`, ``l`` equals ``u`` and is not passed; `work_group` is a power of two.
     """
 
     template: ClassVar[str] = "around/residual"
@@ -109,13 +104,9 @@ def is_mixed(dtype: object) -> bool:
 def refinement_tables(forest: Forest) -> dict[str, np.ndarray]:
     """Tables of ``residual.mako``, int32.
 
-    Returns
-    -------
-    chunks : (num_chunks, 4)
-        First node, end, cell, and the offset from a node to its number in the distinct trees.
-    cell_chunks : (num_cells + 1,)
-    parent, child_start, child
-        Of the distinct trees, in their own numbers; children in increasing order.
+    A row of ``chunks`` has the first node, the end, the cell, and the offset from a node to its
+    number in the distinct trees; ``cell_chunks`` is (num_cells + 1,). ``parent``, ``child_start``
+    and ``child`` are of the distinct trees, in their own numbers; children in increasing order.
     """
     trees = forest.trees
     counts = -(-forest.sizes // CHUNK)
@@ -144,24 +135,8 @@ def bytes_beside(forest: Forest, rows: int) -> int:
 class Mixed:
     """Engine: eliminations in float32, and refinement with float64 residuals.
 
-    Parameters
-    ----------
-    rounded : Whole
-        The same forest and method in float32, on a device that has float64.
-    memory : int
-        Bytes that both may use.
-
-    Attributes
-    ----------
-    kernel_events : list of pyopencl.Event
-        Of the last solve.
-    refinement : Refinement or None
-        Of the last solve.
-
-    Raises
-    ------
-    DeviceMemoryError
-        The whole batch does not fit.
+    `rounded` has the same forest and method in float32, on a device that has float64. Both may use
+    `memory` bytes; a batch that does not fit as a whole is a `DeviceMemoryError`.
     """
 
     num_slices = 1
@@ -392,12 +367,7 @@ class Mixed:
 class MixedFactors:
     """A matrix that `Mixed` has eliminated in float32.
 
-    Attributes
-    ----------
-    rounded : WholeFactors
-        Of the float32 matrix.
-    matrix : list of (n,) float64 pyopencl arrays
-        d, u, (l) in natural order.
+    `matrix` is d, u, (l), (n,) float64 in natural order.
     """
 
     def __init__(self, engine: Mixed, rounded: WholeFactors, matrix: list[cla.Array]) -> None:

@@ -36,17 +36,7 @@ _USABLE = 0.9  # fraction of the device's memory that a batch may use
 class Pick:
     """The plans of a batch on one device, and the engine for them.
 
-    Parameters
-    ----------
-    forest, method, dtype, tune, options
-        As of `Solver`; dtype is not ``mixed``.
-    memory : int
-        Bytes that may be used.
-
-    Attributes
-    ----------
-    tuning : Tuning or None
-        What measuring has found.
+    Arguments are those of `Solver`, but dtype is not ``mixed``; `memory` is in bytes.
     """
 
     def __init__(

@@ -23,16 +23,10 @@ Key: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """A call that was checked.
+    """A call that was checked, with its launches.
 
-    Parameters
-    ----------
-    given : sequence of pyopencl arrays or None
-        What was given, the array for the solution last; referred to weakly but for their buffers.
-    steps : list of Step
-        Launches.
-    gone : callable
-        Called when one of the arrays is: then nothing may keep its buffer any longer.
+    The arrays `given`, that for the solution last, are referred to weakly but for their buffers.
+    `gone` is called when one of them is: then nothing may keep its buffer any longer.
     """
 
     __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")

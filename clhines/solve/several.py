@@ -30,27 +30,10 @@ _T = TypeVar("_T")
 class Several:
     """Engine: ranges of cells on several devices at the same time, from NumPy to NumPy.
 
-    Parameters
-    ----------
-    given : sequence of pyopencl.Device, str or pyopencl.CommandQueue
-    dtype : float64 or float32
-    shares : sequence of float, optional
-        Fractions of the nodes, one per device; default: equal.
-    make : callable
-        ``make(part, queue)`` is the solver of some cells on one device.
-
-    Attributes
-    ----------
-    solvers : list of PlainSolver
-        One a device that has cells.
-    cells : (len(solvers) + 1,) int64
-        First cell of each of them, and the end.
-    nodes : (len(solvers) + 1,) int64
-        First node of each of them, and the end.
-    shares : list of float
-        Fractions of the nodes, one per given device; 0 for a device without cells.
-    seconds : list of float
-        Wall time of each solver in the last solve.
+    ``make(part, queue)`` is the solver of some cells on one device; `solvers` has one for each
+    device that has cells. `cells` and `nodes` are the first of each of these solvers, and the end;
+    `seconds` is the wall time of each in the last solve. `shares` are fractions of the nodes, one
+    per given device (default: equal), in the end 0 for a device without cells.
     """
 
     refinement: Refined | None = None
@@ -156,12 +139,7 @@ class Several:
     ) -> list[_T]:
         """Do ``work(k)`` for every solver, even if others fail; `ShareError` at the end.
 
-        Parameters
-        ----------
-        threads : bool
-            All at the same time, for work that waits.
-        solves : bool
-            What is done is a solve.
+        With `threads` all at the same time, for work that waits; `solves` says that it is a solve.
         """
 
         def caught(k: int) -> _T | _Failed:
@@ -275,13 +253,7 @@ class Several:
 
 
 class SeveralFactors:
-    """A matrix that `Several` has eliminated.
-
-    Attributes
-    ----------
-    factors : list of Factors
-        One a device that has cells.
-    """
+    """A matrix that `Several` has eliminated: `factors`, one a device that has cells."""
 
     def __init__(self, engine: Several, factors: list[Factors]) -> None:
         self.engine, self.factors = engine, factors
@@ -377,10 +349,7 @@ def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
 def cut(forest: Forest, shares: np.ndarray) -> np.ndarray:
     """Cut a batch into ranges of whole cells with these shares of the nodes, as nearly as can be.
 
-    Returns
-    -------
-    (len(shares) + 1,) int64
-        First cell of each range, and the end.
+    Returns the first cell of each range, and the end.
     """
     targets = np.cumsum(shares)[:-1] * (forest.num_nodes / shares.sum())
     offsets = forest.cell_offsets

@@ -75,16 +75,8 @@ class _StoppedError(Exception):
 class Sliced:
     """Engine: slices of whole cells from NumPy to NumPy, through a pipeline where several fit.
 
-    Parameters
-    ----------
-    plans, bounds
-        Of `Room.plan`.
-    dtype : float64 or float32
-
-    Attributes
-    ----------
-    pipeline : Pipeline or None
-        Made when first needed; None where slices are so large that they are solved one by one.
+    `plans` and `bounds` are those of `Room.plan`. `pipeline` is made when first needed, and None
+    where slices are so large that they are solved one by one.
     """
 
     refinement = None
@@ -205,23 +197,10 @@ class Sliced:
 class Pipeline:
     """Solves slices from NumPy to NumPy: one is copied in, one solved, one copied out.
 
-    Each stage has a queue and a thread of its own; the slices take turns in three slots of device
-    memory, so that none is allocated or freed during a solve.
-
-    Parameters
-    ----------
-    plans, bounds
-        Of `plan_slices`.
-    queue : pyopencl.CommandQueue
-        Solves; copies have their own.
-    dtype : float64 or float32
-    rows_at_once : int
-        Right-hand sides of a slice that are on the device at once.
-
-    Attributes
-    ----------
-    compute : bool
-        False leaves out the solves, to time the copies alone.
+    Each stage has a queue and a thread of its own, and `queue` is that of the solves; the slices
+    take turns in three slots of device memory, so that none is allocated or freed during a solve.
+    `plans` and `bounds` are those of `plan_slices`; `rows_at_once` right-hand sides of a slice are
+    on the device at once. `compute` False leaves out the solves, to time the copies alone.
     """
 
     def __init__(
@@ -254,10 +233,7 @@ class Pipeline:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Solve; returns the cells with bad pivots and these nodes, in the numbers of the batch.
 
-        Parameters
-        ----------
-        arrays : dict of d, u, (l), b to (n,) arrays; b may be (k, n)
-        target : like b
+        `arrays` has d, u, (l), b, of which b, like `target`, may be (k, n).
         """
         rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
         try:
@@ -288,10 +264,7 @@ class Pipeline:
 class _Run:
     """One solve of a `Pipeline`: its device memory, and the queues between its stages.
 
-    Parameters
-    ----------
-    arrays : dict of d, u, (l) to (1, n) arrays, and b to (k, n)
-    target : (k, n)
+    `arrays` has d, u, (l), (1, n) each, and b, (k, n) like `target`.
     """
 
     def __init__(

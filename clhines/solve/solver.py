@@ -446,10 +446,7 @@ def _on_several(
 ) -> tuple[Several, list[Part]]:
     """Return the engine of several devices, and its solvers with the cells of each.
 
-    Parameters
-    ----------
-    each : mapping
-        Further arguments of each device's `Solver`.
+    `each` has further arguments of each device's `Solver`.
     """
     solvers: list[Solver] = []
 

@@ -71,14 +71,9 @@ def store_key(
 
 
 def save(key: Key, tuning: Tuning) -> Path:
-    """Store a winner, replacing an earlier one of the same key.
+    """Store a winner, replacing an earlier one of the same key; `OSError` where that fails.
 
     Each key has a file of its own, which appears whole or not at all: processes need no lock.
-
-    Raises
-    ------
-    OSError
-        The folder cannot be written.
     """
     path = _path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -113,13 +108,7 @@ def stored() -> Iterator[Entry]:
 
 
 def clear() -> int:
-    """Remove the store's files, unusable ones too; returns how many entries there were.
-
-    Raises
-    ------
-    OSError
-        A file cannot be removed.
-    """
+    """Remove the store's files, unusable ones too; returns how many entries there were."""
     entries = _files("tuned-*.json")
     for path in [*entries, *_files("tuned-*.tmp")]:
         path.unlink(missing_ok=True)
@@ -180,12 +169,7 @@ class Tuning:
 
 
 def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarray]:
-    """Random d, u, b in natural order, strictly diagonally dominant by 0.5 to 1.5.
-
-    Returns
-    -------
-    list of three (n,) arrays of `dtype`
-    """
+    """Random d, u, b, (n,) in natural order, strictly diagonally dominant by 0.5 to 1.5."""
     rng = np.random.default_rng(seed)
     n = forest.num_nodes
     u = -rng.uniform(0.1, 1.0, n)
@@ -199,23 +183,12 @@ def measure(
     prepare: Callable[[Plan], Launch],
     keep: bool = True,
 ) -> Tuning:
-    """Time candidates and return the times and the winner.
+    """Time candidates, the heuristic's choice first, and return the times and the winner.
 
-    Parameters
-    ----------
-    candidates : sequence of (Candidate, Plan)
-        The heuristic's choice first.
-    prepare : callable
-        ``prepare(plan)`` puts a plan and its values on the device and returns what
-        `median_seconds` launches. A candidate for which it raises `DeviceMemoryError` or
-        `BuildError` is passed over.
-    keep : bool
-        Hold all candidates on the device at once; otherwise each is prepared again in every round.
-
-    Raises
-    ------
-    DeviceMemoryError, BuildError
-        No candidate runs; that of the first.
+    ``prepare(plan)`` puts a plan and its values on the device and returns what `median_seconds`
+    launches. A candidate for which it raises `DeviceMemoryError` or `BuildError` is passed over;
+    where no candidate runs, the error of the first is raised. With `keep` all candidates are on the
+    device at once; otherwise each is prepared again in every round.
     """
     ready: list[Callable[[], Launch]] = []
     able: list[Candidate] = []

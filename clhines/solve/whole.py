@@ -53,18 +53,8 @@ _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 class Whole:
     """Engine: one plan on one queue, in natural and in device order.
 
-    Parameters
-    ----------
-    dtype : float64 or float32
-    transfer : Transfer, optional
-        Of a solver that has several of these, one after another.
-
-    Attributes
-    ----------
-    loaded : Resident
-        The plan on the queue.
-    order : clhines.device.arrays.Order
-        Device order, which packed arrays are marked with.
+    `transfer` is that of a solver that has several of these, one after another. `order` is the
+    device order, which packed arrays are marked with.
     """
 
     num_slices = 1
@@ -383,12 +373,8 @@ class Whole:
 class WholeFactors:
     """A matrix that `Whole` has eliminated.
 
-    Attributes
-    ----------
-    matrix : list of (packed size,) pyopencl arrays
-        In device order: inverse pivots where the plan can use them, else the diagonal; u, (l).
-    bad : (num_cells,) int32 pyopencl array
-        Keys of bad pivots.
+    `matrix` is in device order, (packed size,) each: inverse pivots where the plan can use them,
+    else the diagonal; u, (l). `bad`, (num_cells,) int32, has the keys of bad pivots.
     """
 
     def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
@@ -554,15 +540,7 @@ class HostFactors(ValueFactors):
 
 
 class NaturalFactors(ValueFactors):
-    """The matrix is on the device.
-
-    Parameters
-    ----------
-    matrix : dict of name -> Slot
-        d, u, (l), (n,).
-    status : Slot
-        (num_cells,), written by solves.
-    """
+    """The matrix is on the device: d, u, (l), (n,) each; solves write `status`, (num_cells,)."""
 
     def __init__(
         self, engine: Whole, matrix: dict[str, Slot], status: Slot, bad: BadPivots

@@ -40,16 +40,11 @@ class Level:
 
     Attributes
     ----------
-    width : int
-        Branches in each block; 0 where blocks differ.
-    offset : int
-        Values of the levels before it in each block; -1 where blocks differ.
-    length : int
-        Nodes of each branch; 0 where branches differ.
-    passes : bool
-        Some block has more branches than work-items.
-    everywhere : bool
-        Each block has this level.
+    width : branches in each block; 0 where blocks differ
+    offset : values of the levels before it in each block; -1 where blocks differ
+    length : nodes of each branch; 0 where branches differ
+    passes : some block has more branches than work-items
+    everywhere : each block has this level
     """
 
     width: int
@@ -63,18 +58,10 @@ class Level:
 class FineSpec(KernelSpec):
     """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
 
-    These besides the fields of `KernelSpec`.
-
-    Attributes
-    ----------
-    capacity : int
-        Values of the largest block, for which local memory holds the factors and the
-        intermediate solution; 0 leaves them in global memory.
-    ahead : int
-        Nodes of a branch that are read at once, with one right-hand side.
-    levels : tuple of Level
-        Of the blocks with the most levels, the roots' first; empty for a kernel that loops over
-        any number of levels.
+    `capacity` is the values of the largest block, for which local memory holds the factors and the
+    intermediate solution; 0 leaves them in global memory. `ahead` nodes of a branch are read at
+    once, with one right-hand side. `levels` are those of the blocks with the most levels, the
+    roots' first; empty for a kernel that loops over any number of levels.
     """
 
     template: ClassVar[str] = "by_branch/fine"
@@ -219,12 +206,8 @@ def _common_levels(
 class _Shaped:
     """Cells in blocks, as the options of `fine` make them.
 
-    Attributes
-    ----------
-    forest : Forest
-        With the branches that are solved: those of `split`, if any.
-    shift : bool
-        Branches may have to move to deeper levels.
+    `forest` has the branches that are solved: those of `split`, if any. `shift`: branches may have
+    to move to deeper levels.
     """
 
     forest: Forest

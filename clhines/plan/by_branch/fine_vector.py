@@ -82,29 +82,20 @@ _SHORT = 64  # nodes of a branch: eight lines of memory
 class FineVectorSpec(KernelSpec):
     """Numbers and switches of ``fine_vector.mako``: one work-item per block, a branch per lane.
 
-    These besides the fields of `KernelSpec`.
+    The work-group is 1: work-items share nothing.
 
     Attributes
     ----------
-    work_group : int
-        1: work-items share nothing.
-    vector_width : int
-        Branches per vector.
-    capacity : int
-        Values of the largest block, for which local memory holds the factors and the
-        intermediate solution of one right-hand side; 0 leaves them in global memory, as do
-        several right-hand sides.
-    slots : int
-        Lanes of the largest block: values exchanged between branches, in local memory.
-    streaming : bool
-        The solution is stored past the caches, where the compiler can.
-    prefetch : str
-        Values are prefetched: by ``builtin``, Clang's function, or
-        ``standard``, that of OpenCL C, which often does nothing; or not at all (empty).
-    natural : bool
-        d, u, l, b and x are in natural order; the factors are not.
-    short : bool
-        Branches are short: in natural order the processor does not see what will be read next.
+    vector_width : branches per vector
+    capacity : values of the largest block, for which local memory holds the factors and the
+        intermediate solution of one right-hand side; 0 leaves them in global memory, as do several
+        right-hand sides
+    slots : lanes of the largest block: values exchanged between branches, in local memory
+    streaming : the solution is stored past the caches, where the compiler can
+    prefetch : values are prefetched by ``builtin``, Clang's function, or ``standard``, that of
+        OpenCL C, which often does nothing; or not at all (empty)
+    natural : d, u, l, b and x are in natural order; the factors are not
+    short : branches are short: in natural order the processor does not see what will be read next
     """
 
     template: ClassVar[str] = "by_branch/fine_vector"
@@ -239,11 +230,7 @@ def _fit_vectors(
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
 
-    Returns
-    -------
-    fits : bool
-        False where even blocks of few cells need more.
-    blocks, vectors, places
+    The first value returned is False where even blocks of few cells need more.
     """
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):

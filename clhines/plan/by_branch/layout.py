@@ -13,20 +13,12 @@ from clhines.plan.packing import Blocks
 class LevelStrided:
     """A block's levels one after another, the branches of a level interleaved.
 
-    Element j of branch k on a level of w branches is at ``level_offset + j * w + k``
-    (2018 report, section 5); branches shorter than the longest of their level leave padding.
+    Element j of branch k on a level of w branches is at ``level_offset + j * w + k`` (2018 report,
+    section 5); branches shorter than the longest of their level leave padding.
 
-    Attributes
-    ----------
-    level_offset : (num_levels,) int64
-        Place of each level, counted from the start of its block.
-    template_size : (num_templates,) int64
-        Values of a block of each template, padding included.
-    first, last : (num_branches,) int64
-        Places of each branch's first and last node, counted from the start of the block.
-    block_start : (num_blocks,) int64
-    size : int
-        Length of the device order.
+    `level_offset`, and `first` and `last`, the places of each branch's first and last node, are
+    counted from the start of the block. `template_size` is the values of a block, padding included;
+    `size` the length of the device order.
     """
 
     def __init__(self, levels: BranchLevels, blocks: Blocks) -> None:
@@ -68,15 +60,8 @@ class VectorRows:
     ``block_start + vector_place + (r - 1 - j) * width + k``: the backward sweep reads upwards.
     Branches shorter than the longest of their vector leave padding, as do idle lanes.
 
-    Attributes
-    ----------
-    vector_place : (num_vectors,) int64
-        Place of each vector, counted from the start of its block.
-    template_size : (num_templates,) int64
-        Values of a block of each template, padding included.
-    block_start : (num_blocks,) int64
-    size : int
-        Length of the device order.
+    `vector_place` is counted from the start of the block. `template_size` is the values of a block,
+    padding included; `size` the length of the device order.
     """
 
     def __init__(self, vectors: BranchVectors, blocks: Blocks) -> None:

@@ -26,17 +26,10 @@ AHEAD_CPU = 1  # ... while a CPU prefetches
 class LevelSpec(KernelSpec):
     """Numbers and switches of ``levels.mako``: a launch per level, one work-item per branch.
 
-    These besides the fields of `KernelSpec`.
-
-    Attributes
-    ----------
-    computes_padding : bool
-        All work-items of a level take as many steps as its longest branch.
-    ahead : int
-        Nodes of a branch that are read at once, with one right-hand side.
-    phase : str
-        ``backward``, the elimination, with the forward sweep of the roots' level; or
-        ``forward``, the forward sweep of the others, for which `symmetric` does not matter.
+    With `computes_padding` all work-items of a level take as many steps as its longest branch.
+    `ahead` nodes of a branch are read at once, with one right-hand side. `phase` is ``backward``,
+    the elimination, with the forward sweep of the roots' level; or ``forward``, the forward sweep
+    of the others, for which `symmetric` does not matter.
     """
 
     template: ClassVar[str] = "by_branch/levels"
@@ -152,12 +145,8 @@ def _cut_long_levels(
 ) -> tuple[schedule.BranchLevels, np.ndarray]:
     """Cut levels of one template that would be mostly padding; branches keep their order.
 
-    Returns
-    -------
-    levels : BranchLevels
-        With a level for each stretch.
-    depth : (num_levels,) int64
-        Branches between the branches of each and the root.
+    Returns the levels, one for each stretch, and how many branches lie between those of each level
+    and the root.
     """
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])
     padding = levels.width * levels.longest - nodes

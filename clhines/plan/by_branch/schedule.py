@@ -18,18 +18,17 @@ from clhines.forest import Trees
 class BranchLevels:
     """Branches of groups of cells, level by level, longest first within a level.
 
-    A *template* is a sequence of trees that share a work-group; its *slots* are its cells.
-    All levels of all templates are numbered consecutively, and so are all branches.
+    A *template* is a sequence of trees that share a work-group; its *slots* are its cells. All
+    levels of all templates are numbered consecutively, and so are all branches.
 
     Attributes
     ----------
-    level_start : (num_templates + 1,) int64
-        Levels of template t are ``level_start[t]:level_start[t + 1]``, the roots' first.
-    branch_start : (num_levels + 1,) int64
-        Branches of level v are ``branch_start[v]:branch_start[v + 1]``.
-    length, parent, slot, tree_branch : (num_branches,) int64
-        Nodes; index of the parent branch or -1; slot in the template, counted over all
-        templates; the same branch in `Trees`.
+    level_start : levels of template t are ``level_start[t]:level_start[t + 1]``, the roots' first
+    branch_start : branches of level v are ``branch_start[v]:branch_start[v + 1]``
+    length : nodes
+    parent : index of the parent branch, or -1
+    slot : in the template, counted over all templates
+    tree_branch : the same branch in `Trees`
     child_start, child : CSR of each branch's children, in increasing branch number
     """
 
@@ -61,13 +60,8 @@ def branch_levels(
 ) -> BranchLevels:
     """Order the branches of every template by level, longest first (2018 report, section 4).
 
-    Parameters
-    ----------
-    slot_template : (num_slots,) integer, non-decreasing
-    slot_tree : (num_slots,) integer
-    level : (num_branches,) integer, optional
-        Other levels than those of `trees`, of the branches of one slot after another, see
-        `shifted_levels`.
+    `slot_template` is non-decreasing. `level` has other levels than those of `trees`, of the
+    branches of one slot after another, see `shifted_levels`.
     """
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
@@ -110,14 +104,10 @@ def shifted_levels(
     """Move subtrees to deeper levels where a template has more branches than lanes on a level.
 
     The last proposal of the 2018 report (section 8). From the roots on, every level takes the
-    branches with the most levels below them, up to `lanes`; the others wait, and with them all
-    that hangs from them. Taking the highest first needs the fewest levels (Hu 1961). Where
-    even these are more than the template had, every level takes more, so that none is added.
-
-    Returns
-    -------
-    (num_branches,) int64
-        Level of every branch of one slot after another, as `branch_levels` takes them.
+    branches with the most levels below them, up to `lanes`; the others wait, and with them all that
+    hangs from them. Taking the highest first needs the fewest levels (Hu 1961). Where even these
+    are more than the template had, every level takes more, so that none is added. Returns the level
+    of every branch of one slot after another, as `branch_levels` takes them.
     """
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
@@ -166,19 +156,13 @@ class BranchVectors:
     """Branches of groups of cells in vectors, those above the tips first.
 
     A branch's *rank* is 0 without children, otherwise one above the highest of its children's. A
-    vector holds up to `width` branches of one rank and template, longest first, branches that
-    are the same in several cells side by side. Vectors and branches are numbered consecutively
-    over all templates, in the order of the backward sweep.
+    vector holds up to `width` branches of one rank and template, longest first, branches that are
+    the same in several cells side by side. Vectors and branches are numbered consecutively over all
+    templates, in the order of the backward sweep.
 
-    Attributes
-    ----------
-    template_start : (num_templates + 1,) int64
-        Vectors of template t are ``template_start[t]:template_start[t + 1]``.
-    template, rows, even : (num_vectors,) int64
-        Template; nodes of the longest and of the shortest branch.
-    vector, lane, length, parent, slot, tree_branch : (num_branches,) int64
-        Where each branch is worked on; nodes; index of the parent branch or -1; slot in the
-        template, counted over all templates; the same branch in `Trees`.
+    Vectors of template t are ``template_start[t]:template_start[t + 1]``; `rows` and `even` are the
+    nodes of the longest and of the shortest branch of each. `vector` and `lane` are where each
+    branch is worked on; `length`, `parent`, `slot` and `tree_branch` are as in `BranchLevels`.
     """
 
     width: int
@@ -212,14 +196,9 @@ class BranchVectors:
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
         """List the children of every vector: one child of each of its branches per round.
 
-        Returns
-        -------
-        start : (num_vectors + 1,) int64
-            Rounds of vector v are ``start[v]:start[v + 1]``, as many as its branches have
-            children at the most.
-        child : (num_rounds, width) int64
-            `exchange` of each branch's child, in increasing branch number of `Trees`; 0 where
-            there is none.
+        Rounds of vector v are ``start[v]:start[v + 1]``, as many as its branches have children at
+        the most. ``child``, (num_rounds, width), is the `exchange` of each branch's child, in
+        increasing branch number of `Trees`; 0 where there is none.
         """
         inner = np.flatnonzero(self.parent >= 0)
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
@@ -247,13 +226,7 @@ def branch_ranks(trees: Trees) -> np.ndarray:
 def branch_vectors(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, width: int
 ) -> BranchVectors:
-    """Group the branches of every template into vectors.
-
-    Parameters
-    ----------
-    slot_template : (num_slots,) integer, non-decreasing
-    slot_tree : (num_slots,) integer
-    """
+    """Group the branches of every template into vectors; `slot_template` is non-decreasing."""
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)

@@ -36,28 +36,18 @@ WRITTEN = ("interleaved", "block_interleaved")
 class CellSpec(KernelSpec):
     """Numbers and switches of ``cell.mako``: one work-item per cell, or a vector of cells.
 
-    These besides the fields of `KernelSpec`.
-
     Attributes
     ----------
-    stride : int
-        Distance between a cell's values; 0 reads it from the table.
-    vector_width : int
-        Cells per work-item.
-    same_shape : bool
-        The cells of a work-item have one shape: vector types, one step code for all.
-    codes_in_order : bool
-        Step codes lie in device order (all shapes different), not shape after shape.
-    rhs_local : int
-        Values of a right-hand side that a work-group (one block) holds in local memory;
-        0 leaves them in global memory.
-    ahead : int
-        Nodes of a cell that are read at once, where a work-item has one cell and one right-hand
-        side.
-    rows : int
-        Nodes of each cell; 0 where cells differ.
-    chains : bool
-        Each node is the only child of the one before it: there are no step codes.
+    stride : distance between a cell's values; 0 reads it from the table
+    vector_width : cells per work-item
+    same_shape : the cells of a work-item have one shape: vector types, one step code for all
+    codes_in_order : step codes lie in device order (all shapes different), not shape after shape
+    rhs_local : values of a right-hand side that a work-group (one block) holds in local memory; 0
+        leaves them in global memory
+    ahead : nodes of a cell that are read at once, where a work-item has one cell and one right-hand
+        side
+    rows : nodes of each cell; 0 where cells differ
+    chains : each node is the only child of the one before it: there are no step codes
     """
 
     template: ClassVar[str] = "by_cell/cell"

@@ -26,15 +26,8 @@ FULL = 1024  # work-items that fill a compute unit of a GPU
 class DhsSpec(KernelSpec):
     """Numbers and switches of ``dhs.mako``: some lanes per cell, a barrier per step.
 
-    These besides the fields of `KernelSpec`.
-
-    Attributes
-    ----------
-    lanes : int
-        Work-items per cell.
-    capacity : int
-        Nodes of the largest work-group, whose factors and intermediate solutions are in local
-        memory; 0 leaves them in global memory.
+    `lanes` is work-items per cell. `capacity` is the nodes of the largest work-group, whose factors
+    and intermediate solutions are in local memory; 0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "by_cell/dhs"
@@ -94,10 +87,7 @@ def _plan_exchange(
 ) -> Plan:
     """Plan cells side by side, and those whose slots exceed local memory one after another.
 
-    Parameters
-    ----------
-    size : (int, int, int)
-        Lanes per cell, work-items per group, values that local memory holds.
+    `size` is lanes per cell, work-items per group, values that local memory holds.
     """
     lanes, work_group, room = size
     steps = schedule.k_lane_steps(forest.trees, lanes)
@@ -174,12 +164,7 @@ def _plan_places(
 def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
     """Cells per work-group, and nodes of the largest, for which `room` holds two values per node.
 
-    Parameters
-    ----------
-    sizes : (num_cells,) int64
-        In the order of the work-groups.
-    per_group : int
-        Cells per work-group, halved until all fit.
+    `sizes`, of cells, are in the order of the work-groups; `per_group` is halved until all fit.
     """
     while True:
         most = int(np.add.reduceat(sizes, np.arange(0, len(sizes), per_group)).max())

@@ -29,14 +29,7 @@ NODE = Word(inherits=1, joins=1, slot=29)
 class DhsExchangeSpec(KernelSpec):
     """Numbers and switches of ``dhs_exchange.mako``: some lanes per cell, a barrier per step.
 
-    These besides the fields of `KernelSpec`.
-
-    Attributes
-    ----------
-    lanes : int
-        Work-items per cell.
-    slots : int
-        Exchange slots per cell.
+    `lanes` is work-items per cell, `slots` exchange slots per cell.
     """
 
     template: ClassVar[str] = "by_cell/dhs_exchange"
@@ -70,16 +63,9 @@ class DhsExchangeSpec(KernelSpec):
 class Slots:
     """Exchange slots of the nodes of `Trees`, in the order of their elimination.
 
-    Attributes
-    ----------
-    code : (num_nodes,) int32
-        Each a `NODE`.
-    joins : (num_nodes + 1,) int64
-        Slots of the further children of node i, in the order of the child list, are
-        ``join_slot[joins[i]:joins[i + 1]]``.
-    join_slot : (num_joins,) int64
-    most : (num_trees,) int64
-        Slots that each tree needs.
+    `code`, (num_nodes,) int32, is a `NODE` each. Slots of the further children of node i, in the
+    order of the child list, are ``join_slot[joins[i]:joins[i + 1]]``. Tree s needs ``most[s]``
+    slots.
     """
 
     code: np.ndarray
@@ -163,16 +149,12 @@ class _Groups:
 
     Attributes
     ----------
-    cells : (num_cells,) int64
-        Natural cells in the order of the work-groups.
-    width : int
-        Cells of each group; the last one may have fewer.
-    profile : (num_groups,) int64
-        Which profile each group has: for every step the largest number of lanes of its cells.
-    profiles : list of (num_steps + 1,) int64
-        Nodes of a lane-padded cell before each step.
-    start : (num_groups + 1,) int64
-        Place of each group's first value.
+    cells : (num_cells,), natural cells in the order of the work-groups
+    width : cells of each group; the last one may have fewer
+    profile : (num_groups,), which profile each has: for every step the largest number of lanes of
+        its cells
+    profiles : of (num_steps + 1,), nodes of a lane-padded cell before each step
+    start : (num_groups + 1,), place of each group's first value
     """
 
     cells: np.ndarray

@@ -24,12 +24,11 @@ class Columns:
 
     Attributes
     ----------
-    cells : (num_lanes,) int64
-        Natural cell of each lane, largest first; -1 where a lane only pads its block.
-    block_lane : (num_blocks + 1,) int64
-        Lanes of block k are ``block_lane[k]:block_lane[k + 1]``.
-    block_start : (num_blocks + 1,) int64
-        Place of each block in device order; the last entry is the length of that order.
+    cells : (num_lanes,), natural cell of each lane, largest first; -1 where a lane only pads its
+        block
+    block_lane : (num_blocks + 1,), lanes of block k are ``block_lane[k]:block_lane[k + 1]``
+    block_start : (num_blocks + 1,), place of each block in device order, and the length of that
+        order
     """
 
     cells: np.ndarray
@@ -65,14 +64,10 @@ def cell_after_cell(forest: Forest, cells: np.ndarray) -> Columns:
 def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     """Cut the cells, largest first, into blocks of `width` lanes.
 
-    Parameters
-    ----------
-    width : int
-        Lanes of a block: 1 is the flat layout, 0 the full-interleaved one, which is cut only
-        where the cells are below half the size of their block's largest, so that padding
-        stays below one half whatever the mix of sizes.
-    whole_shapes : bool
-        Give every block one shape only, padding with idle lanes where needed.
+    A width of 1 is the flat layout, 0 the full-interleaved one, which is cut only where the cells
+    are below half the size of their block's largest, so that padding stays below one half whatever
+    the mix of sizes. With `whole_shapes` a block has one shape only, and idle lanes as padding
+    where needed.
     """
     cells = cells_by_shape(forest)
     sizes = forest.sizes[cells]
@@ -120,13 +115,8 @@ def fill_columns(
 ) -> None:
     """Write ``base[lane] + values[shape]`` into `out` at every lane's positions.
 
-    Parameters
-    ----------
-    out : (columns.size,) integer, written
-    shape : (num_lanes,) integer
-        Shape of each lane, -1 for idle lanes.
-    values : list of (size of shape,) integer arrays
-    base : (num_lanes,) integer
+    `shape` is that of each lane, -1 for idle lanes; `values` has an array for each shape, an entry
+    for each node.
     """
     edges = columns.block_lane
     base = base.astype(out.dtype)
@@ -153,10 +143,7 @@ def fill_columns(
 def column_gather(forest: Forest, columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
     """(columns.size,) int32: element j of lane c is at ``start[c] + j * stride[c]``.
 
-    Parameters
-    ----------
-    order : (num_nodes,) int64, optional
-        Nodes of the distinct trees in the order of the elements; default `Trees.order`.
+    `order` has the nodes of the distinct trees in the order of the elements; default `Trees.order`.
     """
     trees = forest.trees
     lanes = columns.cells

@@ -19,15 +19,11 @@ MAX_CELL_NODES = STEP.most("parent") + 1
 def serial_steps(trees: Trees) -> np.ndarray:
     """Codes of the serial schedule: one node a step, in the reverse of ``trees.order``.
 
-    A node hands its contribution to its parent in registers when the parent is the next step,
-    and through memory otherwise. Code of step i, a `STEP`, where
-    `parent` counts from the start of the tree (-1 at the root), `waiting` says that
-    contributions for node i lie in memory, and `first` that node i is the first to leave one
-    for its parent. Every sum therefore has one fixed order, without atomics.
-
-    Returns
-    -------
-    (num_nodes,) int32, tree after tree, in ``trees.order``
+    A node hands its contribution to its parent in registers when the parent is the next step, and
+    through memory otherwise. Code of step i, a `STEP`, where `parent` counts from the start of the
+    tree (-1 at the root), `waiting` says that contributions for node i lie in memory, and `first`
+    that node i is the first to leave one for its parent. Every sum therefore has one fixed order,
+    without atomics. The codes, int32, are in ``trees.order``.
     """
     start = np.repeat(trees.offsets[:-1], trees.sizes)
     above = trees.parent[trees.order]
@@ -47,14 +43,8 @@ def serial_steps(trees: Trees) -> np.ndarray:
 class LaneSteps:
     """Nodes of every tree in steps; those of a step are independent, with one lane per node.
 
-    Attributes
-    ----------
-    order : (num_nodes,) int64
-        Nodes of `Trees`, tree after tree, in the order of their elimination.
-    offsets : (num_trees + 1,) int64
-        Steps of tree s are ``offsets[s]:offsets[s + 1]``.
-    width : (num_steps,) int64
-        Nodes of each step.
+    `order` has the nodes of `Trees`, tree after tree, in the order of their elimination; steps of
+    tree s are ``offsets[s]:offsets[s + 1]``, and `width` has the nodes of each step.
     """
 
     order: np.ndarray
@@ -72,13 +62,8 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
 
     In every step the `k` deepest nodes whose children have all been eliminated go, or all of them
     where there are fewer: for trees no schedule of `k` lanes has fewer steps (Hu 1961). Of nodes of
-    one depth, the last in `Trees.order` go first. A priority queue a tree: O(n log n),
-    half a second for a million nodes.
-
-    Parameters
-    ----------
-    k : int
-        Largest number of nodes in a step.
+    one depth, the last in `Trees.order` go first. A priority queue a tree: O(n log n), half a
+    second for a million nodes.
     """
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
     by_priority = np.lexsort((-trees.rank, -trees.depth, tree))
@@ -108,10 +93,7 @@ def _list_schedule(
 ) -> None:
     """Append the steps of one tree to `order` and `width`; nodes are numbered by priority.
 
-    Parameters
-    ----------
-    parent : -1 at the root
-    waiting : children that each node waits for
+    `parent` is -1 at the root; `waiting` is the children that each node waits for.
     """
     ready = [v for v, count in enumerate(waiting) if count == 0]  # sorted, and so a heap
     waiting.append(2)  # for the root's parent, -1: never ready

@@ -21,23 +21,21 @@ from clhines.plan.by_segment.schedule import (
 class SegmentLanes:
     """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
 
+    Arrays have an entry for each lane, but the first and the last two for each template.
+
     Attributes
     ----------
-    template_start : (num_templates + 1,) int64
-        Lanes of template t are ``template_start[t]:template_start[t + 1]``.
-    template, slot, segment, first, length : (num_lanes,) int64
-        Template; slot counted over all templates; index in `Segments`; place of the first node
-        in `Trees.order`; nodes.
-    links : (num_lanes, 2) int32
-        A `schedule.LINK` and, of inner lanes, an `schedule.AT_ELIMINATION`; of kept ones,
-        instead of the parent, their number among the kept of the template. `longest` is the
-        longest segment of those 32 lanes; the children of a lane have successive mailboxes.
-        `NO_LANE` for none.
-    children : (num_lanes,) int32
-        Of inner lanes the mailboxes of their children, a `schedule.FAMILY`.
-    inner : (num_templates,) int64
-        Lanes that hold no leaf of the contracted tree; they come first.
-    rounds : (num_templates,) int64
+    template_start : lanes of template t are ``template_start[t]:template_start[t + 1]``
+    slot : counted over all templates
+    segment : index in `Segments`
+    first : place of the first node in `Trees.order`
+    length : nodes
+    links : (num_lanes, 2) int32, a `schedule.LINK` and, of inner lanes, an
+        `schedule.AT_ELIMINATION`; of kept ones, instead of the parent, their number among the kept
+        of the template. `longest` is the longest segment of those 32 lanes; the children of a lane
+        have successive mailboxes. `NO_LANE` for none.
+    children : int32, of inner lanes the mailboxes of their children, a `schedule.FAMILY`
+    inner : lanes that hold no leaf of the contracted tree; they come first
     """
 
     template_start: np.ndarray
@@ -57,12 +55,7 @@ def segment_lanes(
 ) -> SegmentLanes:
     """Give every segment of every template a lane, and the lanes it exchanges rows with.
 
-    Parameters
-    ----------
-    plan : Contraction
-        Of ``cut.parent``.
-    slot_template : (num_slots,) integer, non-decreasing
-    slot_tree : (num_slots,) integer
+    `plan` is that of ``cut.parent``; `slot_template` is non-decreasing.
     """
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
@@ -113,12 +106,8 @@ def _mailboxes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mailbox of each lane, and the first mailbox and number of its children.
 
-    Parameters
-    ----------
-    parent, begin : (num_lanes,) int64
-        Parent, and first lane of the template, counted over all templates.
-    root : (num_lanes,) bool
-        Lanes without a parent; their mailboxes are the last of the template.
+    `parent` and `begin`, the first lane of the template, are counted over all templates; lanes
+    without a parent, `root`, have the last mailboxes of the template.
     """
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))

@@ -46,18 +46,13 @@ class Pieces:
 
     Attributes
     ----------
-    forest : Forest
-        The pieces, those of a cell one after another.
-    natural : (n,) int64
-        Index in the old forest of each node of the new one.
-    cell : (num_pieces,) int64
-        Old cell of each piece.
-    above : (num_pieces,) int64
-        Node of the new forest that each piece hangs from, -1 for the roots of the cells.
-    ends : (nodes of forest.trees,) bool
-        First node of each piece, and every node that another piece hangs from.
-    rank : (nodes of forest.trees,) int64
-        Place of each node in the elimination order of its old tree.
+    forest : the pieces, those of a cell one after another
+    natural : (n,), index in the old forest of each node of the new one
+    cell : (num_pieces,), old cell of each piece
+    above : (num_pieces,), node of the new forest that each hangs from, -1 for the roots of the
+        cells
+    ends : of each node of ``forest.trees``: first of a piece, or one that another piece hangs from
+    rank : of each node of ``forest.trees``: place in the elimination order of its old tree
     """
 
     forest: Forest
@@ -71,12 +66,8 @@ class Pieces:
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
     """Cut every cell into connected pieces that fit a work-group.
 
-    Parameters
-    ----------
-    segment : int
-        Most nodes of a segment, see `schedule.segments`; pieces consist of whole segments.
-    most, most_segments : int
-        Most values in local memory, and most segments, of a piece.
+    A piece has at most `most_segments` whole segments, of at most `segment` nodes each, see
+    `schedule.segments`, and at most `most` values in local memory.
     """
     trees = forest.trees
     cut = schedule.segments(trees, segment)
@@ -159,37 +150,24 @@ ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_class
 class ContractionSpec(KernelSpec):
     """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
-    These besides the fields of `KernelSpec`.
-
     Attributes
     ----------
-    capacity : int
-        Values of the largest block: the part of each array that a work-group holds in local memory.
-    tree_places : int
-        Values of `u` and of the tree of segments, which lies where `u` of the leaves was and may
-        reach beyond it; 0 where that is within `capacity`.
-    segment : int
-        Most nodes of a segment.
-    ptx : bool
-        The compiler takes inline PTX.
-    bulk : bool
-        With it bulk copies into local memory.
-    fused : bool
-        Multiplications and additions may be fused.
-    phase : str
-        ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
-        ``expand`` the solution of these to all nodes, and solve blocks of whole cells, if any.
-    shared : bool
-        Several work-groups, or launches, share a cell.
-    derived : bool
-        The system is reduced from a larger one: a bad value may come from any of its nodes.
-    factor : str
-        ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
-        empty: solve from d, u and b.
-    natural : bool
-        d, u, l, b and x are in natural order.
-    direct : bool
-        Values go from global memory into registers, not into local memory.
+    capacity : values of the largest block: the part of each array that a work-group holds in local
+        memory
+    tree_places : values of `u` and of the tree of segments, which lies where `u` of the leaves was
+        and may reach beyond it; 0 where that is within `capacity`
+    segment : most nodes of a segment
+    ptx : the compiler takes inline PTX
+    bulk : with it bulk copies into local memory
+    fused : multiplications and additions may be fused
+    phase : ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
+        ``expand`` the solution of these to all nodes, and solve blocks of whole cells, if any
+    shared : several work-groups, or launches, share a cell
+    derived : the system is reduced from a larger one: a bad value may come from any of its nodes
+    factor : ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
+        empty: solve from d, u and b
+    natural : d, u, l, b and x are in natural order
+    direct : values go from global memory into registers, not into local memory
     """
 
     template: ClassVar[str] = "by_segment/contraction"
@@ -323,11 +301,8 @@ def _contraction(
 ) -> Plan:
     """Plan cells that fit into local memory, those above it, and put the launches together.
 
-    Parameters
-    ----------
-    ranks : (n,) integer, optional
-        Of a system that stands for a larger one: the place of each node in the elimination
-        order of its cell there.
+    `ranks`, (n,), are those of a system that stands for a larger one: the place of each node in the
+    elimination order of its cell there.
     """
     most = int(options["segment"] or 0) or usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:

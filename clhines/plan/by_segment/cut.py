@@ -85,13 +85,9 @@ def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
 class Cut:
     """Trees cut into segments, and how these are contracted.
 
-    Attributes
-    ----------
-    lanes, places : (num_trees,) int64
-        Segments, and the local memory that each tree takes: its nodes, mostly, as five values
-        an inner segment lie where `u` of the leaf segments was.
-    kept : (num_segments,) int64
-        Number of each boundary segment among those of its tree, otherwise -1.
+    For each tree `lanes` is its segments and `places` the local memory that it takes: its nodes,
+    mostly, as five values an inner segment lie where `u` of the leaf segments was. `kept` is the
+    number of each boundary segment among those of its tree, otherwise -1.
     """
 
     segments: schedule.Segments

@@ -14,20 +14,14 @@ from clhines.plan.packing import Blocks
 class SegmentRows:
     """The first nodes of all inner segments of a block side by side, then the second; leaves.
 
-    Row j holds node j of every inner segment that has one. After all of these come the rows of
-    the leaf segments, where row j holds the node j before the last: in both, nodes lie in the
-    order of their elimination. Rows get shorter, as the longest segments come first. There is
-    no padding but the alignment of the blocks.
+    Row j holds node j of every inner segment that has one. After all of these come the rows of the
+    leaf segments, where row j holds the node j before the last: in both, nodes lie in the order of
+    their elimination. Rows get shorter, as the longest segments come first. There is no padding but
+    the alignment of the blocks.
 
-    Attributes
-    ----------
-    rows : (num_templates, 2, most) int64
-        Place of each row in its block: inner segments, leaf segments.
-    template_size : (num_templates,) int64
-        Values of a block of each template, padding included.
-    block_start : (num_blocks,) int64
-    size : int
-        Length of the device order.
+    `rows`, (num_templates, 2, most), is the place of each row in its block: inner segments, leaf
+    segments. `template_size` is the values of a block, padding included; `size` the length of the
+    device order.
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:

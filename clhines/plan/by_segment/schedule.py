@@ -25,19 +25,12 @@ NO_LANE = LINK.most("parent")  # in a word: no such lane; as a round: kept
 class Segments:
     """Trees cut into segments: stretches of a branch of at most a given number of nodes.
 
-    All nodes of a segment but its last (the one farthest from the root) have one child, so they
-    can be eliminated at once, from the root outwards, without waiting for any other segment.
-    The result is a tree with one node per segment, the input of `contract`.
+    All nodes of a segment but its last (the one farthest from the root) have one child, so they can
+    be eliminated at once, from the root outwards, without waiting for any other segment. The result
+    is a tree with one node per segment, the input of `contract`.
 
-    Attributes
-    ----------
-    offsets : (num_trees + 1,) int64
-        Segments of tree s are ``offsets[s]:offsets[s + 1]``.
-    first : (num_segments,) int64
-        Place in `Trees.order` of the node nearest the root.
-    length : (num_segments,) int64
-    parent : (num_segments,) int64
-        The segment that each one hangs from, -1 at the roots.
+    Segments of tree s are ``offsets[s]:offsets[s + 1]``; `first` is the place in `Trees.order` of
+    the node nearest the root, `parent` the segment that each one hangs from, -1 at the roots.
     """
 
     offsets: np.ndarray
@@ -49,10 +42,8 @@ class Segments:
 def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
     """Cut every branch into as few, as equal segments of at most `most` nodes as can be.
 
-    Parameters
-    ----------
-    ends : (num_nodes,) bool, optional
-        Places in `Trees.order` of nodes that must be the last of their segment.
+    `ends`, (num_nodes,), marks by place in `Trees.order` nodes that must be the last of their
+    segment.
     """
     start, branch = trees.branch_start, np.arange(len(trees.branch_start))
     if ends is not None:  # stretches between these
@@ -86,15 +77,9 @@ KEPT_VALUES = 5  # local memory of an inner segment, where `u` of the leaf segme
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
     """Cut trees of segments into connected pieces, from the tips, the heaviest child first.
 
-    Parameters
-    ----------
-    most : int
-        Most values that a piece may keep in local memory: its nodes, and what `KEPT_VALUES` for
-        each inner segment take beyond the nodes of the leaf segments.
-
-    Returns
-    -------
-    (num_segments,) bool: the segments at the top of a piece
+    `most` is the values that a piece may keep in local memory: its nodes, and what `KEPT_VALUES`
+    for each inner segment take beyond the nodes of the leaf segments. Returns, (num_segments,)
+    bool, which segments are at the top of a piece.
     """
     size, parent = cut.length.tolist(), cut.parent.tolist()
     leaf, number = size.copy(), [1] * len(size)  # nodes of leaf segments, and segments
@@ -135,18 +120,14 @@ class Contraction:
     """Rounds in which the nodes of a forest are eliminated; a round's are independent.
 
     All leaves go first. Then, round after round, leaves and nodes with one child of what remains
-    (rake and compress, Miller and Reif 1985), so that n nodes take O(log n) rounds where nodes
-    have few children: a node is chosen only if neither its parent nor its child nor another child
-    of its parent is, so that every survivor receives at most one update from below and one from
-    above in a round. Pinned nodes and roots are never chosen.
+    (rake and compress, Miller and Reif 1985), so that n nodes take O(log n) rounds where nodes have
+    few children: a node is chosen only if neither its parent nor its child nor another child of its
+    parent is, so that every survivor receives at most one update from below and one from above in a
+    round. Pinned nodes and roots are never chosen.
 
-    Attributes
-    ----------
-    round : (n,) int64
-        `LEAF`, the round from 0, or `KEPT`.
-    parent, child : (n,) int64
-        The neighbours that each node has when it is eliminated; child -1 for none, parent -1
-        for a root. Of nodes that are kept: the parent that remains.
+    `round` is `LEAF`, the round from 0, or `KEPT`. `parent` and `child` are the neighbours that
+    each node has when it is eliminated, -1 for none; a node that is kept has the parent that
+    remains.
     """
 
     LEAF: ClassVar[int] = -1
@@ -157,14 +138,9 @@ class Contraction:
 
 
 def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:
-    """Plan the contraction of a forest.
+    """Plan the contraction of a forest, whose roots have the parent -1.
 
-    Parameters
-    ----------
-    parent : (n,) int64
-        Index of each node's parent, -1 at the roots.
-    pinned : (n,) bool, optional
-        Nodes that must be kept besides the roots.
+    Nodes that are `pinned` are kept, like the roots.
     """
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
