@@ -64,7 +64,10 @@ def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
 
 
 class _StepExchange:
-    """Exchanges spikes in whole steps: those of an epoch at its end, or during the next one."""
+    """Exchanges spikes in whole steps: those of an epoch at its end, or during the next one.
+
+    There are `max_steps` steps between two exchanges at most.
+    """
 
     def __init__(self, own: _Own, shares: Sequence[Share], decisions: Decisions) -> None:
         self._own, self._overlap, self._whole = own, decisions.overlap, decisions.network
