@@ -84,16 +84,9 @@ def joined_result(
     failed: bool,
     cost: dict[str, float],
 ) -> Result:
-    """Join the chunks of a run.
+    """Join the chunks of a run, whose `steps` are its first one and the first one that is left out.
 
-    Parameters
-    ----------
-    dt : float, ms
-    steps : (int, int)
-        First step of the run, and the first one whose spikes and records are left out.
-    failed : bool
-        Steps after these were taken too.
-    cost : dict of str to float, s
+    Of that one and those after it spikes and records are left out; `failed`: such were taken.
     """
     begin, last = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt

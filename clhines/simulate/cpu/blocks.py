@@ -37,15 +37,7 @@ _CHANGES = ("first_step", "num_steps", "first_time", "first_row")
 
 @dataclass(frozen=True)
 class CellBlocksSpec(ArenaSpec):
-    """``blocks.mako``; see `ArenaSpec`.
-
-    Attributes
-    ----------
-    tile_widths : tuple of int
-        Cells of tiles.
-    played_kinds : tuple of int
-        Kinds with parameters that take values in time.
-    """
+    """``blocks.mako``; `played_kinds` are kinds with parameters that take values in time."""
 
     template: ClassVar[str] = "simulate/blocks"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {

@@ -30,21 +30,16 @@ class Blocks:
     """Rows of cells of one shape in blocks, and nodes in the order of elimination.
 
     Nodes of several rows follow each other by turns, so that few of them wait for the one before.
+    All are int64, and `parent` is the parent's slot. Of each block `pattern` is the number of the
+    shapes of its rows; of each pattern `first` is the first entry in `order`, and `constant` how
+    many slots have constant pivots.
 
     Attributes
     ----------
-    cells : (num_rows, lanes) int64
-        -1 where a lane has no cell.
-    first_row : (num_blocks + 1,) int64
-        First row of each block.
-    pattern : (num_blocks,) int64
-        Number of the shapes of a block's rows.
-    order, row : (slots of all patterns,) int64
-        Node in its shape, and row of the block, by pattern and slot; roots come last, row by row.
-    parent : like `order`, int64
-        The parent's slot.
-    first, sizes, constant : (num_patterns,) int64
-        First entry in `order`, slots, and how many of them have constant pivots.
+    cells : (num_rows, lanes), -1 where a lane has no cell
+    first_row : (num_blocks + 1,)
+    order, row, parent : (slots of all patterns,): node in its shape, row of the block; roots last
+    first, sizes, constant : (num_patterns,)
     """
 
     cells: np.ndarray
@@ -88,15 +83,9 @@ class Blocks:
 class SlotNodes:
     """Nodes in the slots and lanes of blocks.
 
-    Attributes
-    ----------
-    block_place : (num_blocks + 1,) int64
-        First place of each block.
-    block : (num_slots,) int64
-    node : (num_slots, lanes) int64
-        A lane without a cell has those of the first lane: it computes the same and keeps nothing.
-    place : (n,) int64
-        ``slot * lanes + lane`` of each node.
+    `block_place`, (num_blocks + 1,), is the first place of each block. `node`, (num_slots, lanes),
+    has in a lane without a cell those of the first lane, which computes the same and keeps nothing.
+    `place`, (n,), is ``slot * lanes + lane`` of each node.
     """
 
     def __init__(self, blocks: Blocks, forest: Forest) -> None:
@@ -170,14 +159,9 @@ def make_blocks(
 ) -> Blocks:
     """Put cells in rows by shape, and order their nodes: children first, classes side by side.
 
-    Parameters
-    ----------
-    variable : (num_nodes of all shapes,) bool
-        Nodes of `forest.trees` whose pivots change.
-    classes : (num_nodes of all shapes,) int64, optional
-        See `node_classes`; by default all are of one.
-    count : int, optional
-        Number of blocks, of about the same size; by default each row is one.
+    `variable` and `classes` are by node of all shapes, `forest.trees`: whether its pivot changes,
+    and its class of `node_classes`, by default one of all. The `count` blocks are of about the same
+    size; by default each row is one.
     """
     trees = forest.trees
     by_class = () if classes is None else (classes, -class_changes(trees, classes))
@@ -230,18 +214,8 @@ def eliminated(
 ) -> tuple[np.ndarray, ...]:
     """Order of elimination of the nodes of several trees, which follow each other by turns.
 
-    Parameters
-    ----------
-    trees : Trees
-    shapes : sequence of int
-        Tree of each row.
-    keys : sequence of (num_nodes of all shapes,) arrays
-        What nodes are sorted by, the last first; children come before their parents.
-
-    Returns
-    -------
-    tuple of (slots,) int64
-        Node in `trees`, row, and the parent's slot (-1 of roots), by slot.
+    `shapes` are the tree of each row; nodes are sorted by `keys`, the last first, of which children
+    come before their parents. By slot: node in `trees`, row, and the parent's slot, -1 of roots.
     """
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
@@ -258,15 +232,9 @@ def eliminated(
 class Groups(Columns):
     """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
 
-    Attributes
-    ----------
-    member : (groups, width) int64
-        Instance, or ``~instance`` of another one of the block where a lane has none: it computes
-        with the same numbers, and nothing of it is kept.
-    place : (groups, width) int64
-        Ascending.
-    first : (blocks + 1,) int64
-        First group of each block.
+    `member` and `place`, which ascends, are (groups, width) int64; `first`, (blocks + 1,), is the
+    first group of each block. A lane without an instance has ``~instance`` of another one of the
+    block: it computes with the same numbers, and nothing of it is kept.
     """
 
     by_node: ClassVar[bool] = False
@@ -320,19 +288,10 @@ def make_groups(
     twice: bool = False,
     several: bool | None = None,
 ) -> Groups:
-    """Group the instances of a kind by their places.
+    """Group the instances of a kind by their places, in blocks from `block_place` on.
 
-    Parameters
-    ----------
-    instance : (e,) int64
-        Or ``~instance``, see `Groups.member`; at equal places ascending.
-    place : (e,) int64
-    block_place : (blocks + 1,) int64
-        First place of each block.
-    most, twice
-        As of `choose_width`.
-    several : bool, optional
-        Whether a group is of several instances, where that is decided.
+    `instance` may have ``~instance``, see `Groups`, and ascends at equal places. `most` and `twice`
+    are those of `choose_width`; `several` is whether a group is of several instances, if decided.
     """
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)

@@ -13,18 +13,10 @@ from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, result_of
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """One kind whose instances lie in groups.
+    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group.
 
-    Attributes
-    ----------
-    width : int
-        Instances of a group.
-    wide : str
-        Functions for a group.
-    constants : tuple of str
-        What ``NAME_constants`` works out.
-    level : tuple of str
-        Variables of ions that are one number everywhere, and that nothing changes.
+    `constants` are what ``NAME_constants`` works out, `level` the variables of ions that are one
+    number everywhere, and that nothing changes.
     """
 
     width: int = 1
@@ -129,12 +121,7 @@ class GroupedKind(KindBlocks):
     def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
         """Return statements that call a block of group q, at `place` and `run`.
 
-        Parameters
-        ----------
-        values : dict
-            As of `call`.
-        always : tuple of str
-            Ions whose currents are added up in every step.
+        `values` are those of `call`; currents of the ions `always` are added up in every step.
         """
         space = " " * indent
         before, given, after = [], [], []

@@ -16,10 +16,7 @@ from clhines.model.model import Model
 
 
 def variable_nodes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
-
-    Roots always.
-    """
+    """(num_nodes of all shapes,) bool: roots, and nodes at or below which a cell has instances."""
     trees = model.forest.trees
     variable = trees.parent < 0
     for kind in model.kinds:
@@ -80,13 +77,8 @@ def eliminate_constant(
 class ConstantPivots:
     """What constant mechanisms and pivots that never change give nodes, by slot and lane.
 
-    Attributes
-    ----------
-    arrays : list of arrays on the device
-        Constant conductances, constant currents, reduced diagonals of the slots that are `moving`,
-        inverse pivots.
-    moving : (num_slots,) bool
-        Whether pivots change.
+    `arrays` on the device are constant conductances, constant currents, reduced diagonals of the
+    slots that are `moving` (whose pivots change), and inverse pivots.
     """
 
     def __init__(

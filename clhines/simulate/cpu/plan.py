@@ -31,20 +31,10 @@ TIED = (np.inf, 16.0, 1.0)
 class Blocks:
     """Blocks of cells, one after another.
 
-    Attributes
-    ----------
-    order : (cells,) int64
-        Cells, block after block.
-    cells : (blocks + 1,) int64
-        Where the cells of each begin in that order.
-    target : (t,) int64
-        Block of each target of events.
-    crossing : (m,) bool
-        Connections to another block.
-    epoch : int
-        Steps of a launch, in which no event of the launch is due in another block.
-    work : float
-        Of a step of the block that takes longest, ns, as predicted.
+    Cells follow in `order`, block after block, where those of each begin at `cells`, (blocks + 1,).
+    `target` is the block of each target of events, and `crossing` has the connections to another
+    block. A launch has `epoch` steps, in which no event of it is due in another block; `work` is
+    what a step of the block that takes longest is predicted to take, ns.
     """
 
     order: np.ndarray
@@ -130,19 +120,11 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> Blocks | None:
-    """Return blocks of about equal work; None where cells would have to be in the same.
+    """Return `count` blocks of about equal work; None where cells would have to be in the same.
 
-    Parameters
-    ----------
-    work : (cells,) float64, ns
-    count : int
-        Number of blocks.
-    tied : float
-        Steps: instances and those they send to with a shorter delay are in one block.
-    order : (cells,) int64, optional
-        Order of cells, of which a block has some that follow each other.
-    lanes : int
-        Cells of one shape that are kept together if they follow each other.
+    `work` is in ns, one a cell. A block has cells that follow each other in `order`, in which
+    `lanes` cells of one shape that do so are kept together. Instances and those that they send to
+    with a delay shorter than `tied` steps are in one block.
     """
     num_cells = len(work)
     order = np.arange(num_cells) if order is None else order

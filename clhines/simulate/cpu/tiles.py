@@ -30,17 +30,10 @@ from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
 class Tiles:
     """Tiles block after block, and the places of nodes in them.
 
-    Attributes
-    ----------
-    node : (n,) int64
-        At each place.
-    block_place : (blocks + 1,) int64
-        First place of each block.
-    block, width, place, slots, roots, parents : (tiles,) int64
-        Of each tile the block, the number of lanes, the first place, the numbers of slots and of
-        roots, and where its entries of `parent` begin.
-    parent : (slots of all tiles,) int64
-        The parent's slot; -1 of roots.
+    `node`, (n,), is at each place; `block_place`, (blocks + 1,), the first place of each block.
+    From `block` to `parents` all are by tile: `width` is its number of lanes, `place` its first
+    place, `slots` and `roots` are counts, and `parents` is where its entries of `parent` begin,
+    which are slots, -1 of roots.
     """
 
     node: np.ndarray

@@ -115,16 +115,10 @@ def make(job: Job, lanes: int | None = None) -> CellsRun:
 
 @dataclass(frozen=True, eq=False)
 class VectorPlan:
-    """Which cells share vectors and blocks, and which instances groups.
+    """Which cells share vectors and blocks, and which instances `groups`, one a kind.
 
-    Attributes
-    ----------
-    variable : (num_nodes of all shapes,) bool
-        Nodes whose pivots change.
-    groups : list of Groups
-        Of each kind.
-    spec : CellEpochSpec
-        Of the kernel where no states or currents are recorded.
+    `variable`, (num_nodes of all shapes,), are the nodes whose pivots change; `spec` is that of the
+    kernel where no states or currents are recorded.
     """
 
     blocks: Blocks

@@ -55,21 +55,10 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
 class StepTimes:
     """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    dt : float, ms
-    instant : float64 or float32
-
-    Attributes
-    ----------
-    begin : (MOST_STEPS,) `instant` on the device, ms
-    state : (4,) int32 on the device
-        The first step whose time is on the device, the row of that step, and how many steps after
-        it the next one is, twice: kernels before the solve read the one and set the other, and the
-        last kernel of a step does it the other way round.
-    steps : range
-        Whose times these are.
+    `begin` has the times of the steps `steps`, ms, as `instant`. `state`, (4,) int32, is the first
+    step whose time is on the device, the row of that step, and how many steps after it the next one
+    is, twice: kernels before the solve read the one and set the other, and the last kernel of a
+    step does it the other way round.
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float, instant: np.dtype) -> None:
@@ -102,19 +91,9 @@ class StepTimes:
 
 
 class EventList:
-    """Events that kernels find, in a list on a device, and those of the start.
+    """Events that kernels find, in a list on a device, `capacity` a chunk, and those of the start.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    capacity : int
-        Events of a chunk.
-    instant : float64 or float32
-
-    Attributes
-    ----------
-    early : Chunk or None
-        Events of the start, until they are told of.
+    The latter are `early` until they are told of. Times are `instant`.
     """
 
     def __init__(self, queue: cl.CommandQueue, capacity: int, instant: np.dtype) -> None:
@@ -158,25 +137,14 @@ class EventList:
 class ArenaKernels(ABC):
     """The kernels of an `ArenaRun`, and the places that nodes have for them.
 
-    Parameters
-    ----------
-    run : ArenaRun
-        Which these are a part of.
-
     Attributes
     ----------
-    restarts : bool
-        Whether they take other values of parameters.
-    in_vectors : bool
-        Whether several instances advance at once.
-    in_place : bool
-        Whether parameters may change where they lie.
-    layout : Layout
-        Where the arenas have what belongs to nodes and instances.
-    place : (n,) int64
-        Of each node among the voltages on the device; nodes of other ranks follow.
-    v : list of (places,) real
-        Voltages, mV: those at the begin of the next step first.
+    restarts : whether they take other values of parameters
+    in_vectors : whether several instances advance at once
+    in_place : whether parameters may change where they lie
+    layout : where the arenas have what belongs to nodes and instances
+    place : (n,) int64, of each node among the voltages on the device; nodes of other ranks follow
+    v : list of (places,) real, mV: voltages at the begin of the next step first
     """
 
     restarts, in_vectors, in_place = True, False, True
@@ -218,30 +186,12 @@ class ArenaKernels(ABC):
 
 
 class ArenaRun(DeviceRun):
-    """Advance a model whose variables are in arenas; see `kinds.layouts`.
+    """Advance a model whose variables are in arenas, with its `kernels`; see `kinds.layouts`.
 
     The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
     alike are put on the device when they are needed: until then they are of one copy, and a state
-    of one may be loaded.
-
-    Parameters
-    ----------
-    model : Model
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    kernels : callable
-        Returns the `ArenaKernels` of this run.
-    max_spikes : int, optional
-        Events that one chunk may have.
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a rank's share of it.
-    family : str
-        Of the kernels; see `clhines.device.trust`.
-
-    Attributes
-    ----------
-    instant : float64 or float32
-        Of times: float64, but in networks with events in whole steps where the device has none.
+    of one may be loaded. Times are `instant`: float64, but in networks with events in whole steps
+    where the device has none. Else see `DeviceRun`.
     """
 
     def __init__(

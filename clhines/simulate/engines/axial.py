@@ -15,14 +15,9 @@ from clhines.forest import Forest
 
 
 def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """(n,) float64, nA: what flows into each node from its neighbours.
+    """(n,) float64, nA: what flows into each node from its neighbours, at `v` in mV.
 
-    Parameters
-    ----------
-    forest : Forest
-    u : (n,) float64, µS
-        Entry of each node and its parent: minus the conductance.
-    v : (n,) float64, mV
+    `u` is the entry of each node and its parent, minus the conductance, µS.
     """
     child = np.flatnonzero(forest.parent >= 0)
     parent = forest.parent[child]
@@ -52,13 +47,7 @@ def neighbours(forest: Forest) -> np.ndarray:
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
     """(3, places) int32: `neighbours` of the node at each place of an order, as places.
 
-    Parameters
-    ----------
-    forest : Forest
-    gather : (places,) integer
-        Node at each place, -1 for none.
-    place : (n,) integer
-        Of each node.
+    `gather` is the node at each place, -1 for none, and `place` that of each node.
     """
     found = neighbours(forest)
     placed = np.where(found < 0, -1, place[found])

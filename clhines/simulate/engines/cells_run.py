@@ -71,15 +71,10 @@ class Cells(ABC):
 class CellStates:
     """States and detectors of a model on a device.
 
-    Attributes
-    ----------
-    of_kinds : list of (num_states * count,) real, one per kind
-        State s of instance i at ``s * count + i``.
-    detectors : list of arrays, empty where there are none besides the somas
-        Of each whether v is above its threshold, (e,) int32; threshold, (e,) real, mV; and source,
-        (e,) int32.
-    early : (k,) int64
-        Sources that are above their thresholds at the start, until they are told of.
+    State s of instance i is at ``s * count + i`` of its entry in `of_kinds`. `detectors` are empty
+    where there are none besides the somas, or have of each whether v is above its threshold, the
+    threshold, mV, and its source. `early` are the sources that are above their thresholds at the
+    start, until they are told of.
     """
 
     def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:
@@ -146,21 +141,9 @@ class CellStates:
 
 
 class CellsRun(DeviceRun):
-    """Advance whole cells; see `engines.run.Run`.
+    """Advance whole cells with the `Cells` that `cells` returns, `chunk` steps at most at a time.
 
-    Parameters
-    ----------
-    model : Model
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    cells : callable
-        Returns the `Cells` of this run.
-    chunk : int
-        Steps of a chunk at most.
-    max_spikes : int, optional
-        Spikes that one chunk may have; default: as many as there can be, at most 2**24.
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a rank's share of it.
+    Else see `DeviceRun`; `max_spikes` is as many as there can be by default, at most 2**24.
     """
 
     family, in_place = "epochs", True

@@ -58,21 +58,10 @@ class Made:
 
 
 def engines_for(needs: frozenset[str], asked: str, device: str) -> list[Engine]:
-    """Return the engines to try, in turn.
+    """Return the engines to try, in turn, on a ``gpu``, ``cpu`` or ``host``.
 
-    Parameters
-    ----------
-    needs : frozenset of str
-        See `clhines.model.needs`.
-    asked : str
-        ``auto``, ``epochs`` or a name.
-    device : str
-        ``gpu``, ``cpu`` or ``host``.
-
-    Raises
-    ------
-    InputError
-        None of them takes all needs, or runs on the device.
+    `asked` is ``auto``, ``epochs`` or a name. An InputError says what no such engine takes, or that
+    none runs on the device.
     """
     some = [e for e in ENGINES if e.name == asked]
     if asked in ("auto", FAMILY):
@@ -106,19 +95,7 @@ def described() -> list[tuple[str, str, str, str, str]]:
 def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> Made:
     """Make the run that advances the cells of this rank and exchanges their events.
 
-    Parameters
-    ----------
-    ranks : Ranks or None
-    model : Model
-        The whole network.
-    request : Request
-    overlap : bool
-        Whether spikes are exchanged during the next epoch.
-
-    Raises
-    ------
-    InputError
-        The engine cannot take the network.
+    `model` is the whole network; with `overlap` spikes are exchanged during the next epoch.
     """
     with agreed(ranks):
         engines, needs = _engines(ranks, model, request)
@@ -197,10 +174,7 @@ def make_reference(job: Job) -> Reference:
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
     """Return the request to go on by steps where the device does not take an engine's kernel.
 
-    Raises
-    ------
-    DeviceError
-        The engine was asked for.
+    A DeviceError says so where the engine was asked for.
     """
     assert request.queue is not None
     reason = str(error).splitlines()[0]

@@ -33,12 +33,7 @@ MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
 
 
 class Ending:
-    """The one wait at the end of a chunk: for its times, and for small results.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    """
+    """The one wait at the end of a chunk: for its times, and for small results."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, self._reads, self._by_host = queue, Reads(queue), False
@@ -71,30 +66,11 @@ class Ending:
 
 
 class DeviceRun(ABC):
-    """Advance a model on a device; see `engines.run.Run`.
+    """Advance a model, a network or a rank's share of it, on a device; see `engines.run.Run`.
 
-    Parameters
-    ----------
-    model : Model
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    max_spikes : int
-        Events that one chunk may have.
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a rank's share of it.
-
-    Attributes
-    ----------
-    family : str
-        Of the kernels; see `clhines.device.trust`.
-    max_steps : int
-        Steps of one `advance` at most.
-    grid : Grid or None
-        Events in whole steps, where there can be any.
-    failed : (num_cells,) int32
-        See `Chunk`.
-    ending : Ending
-        Of a chunk.
+    A chunk may have `max_spikes` events; `decisions` are those of the whole network, and `ending`
+    is that of a chunk. `family` is of the kernels, see `clhines.device.trust`; `grid` has events in
+    whole steps, where there can be any, and `failed` is that of `Chunk`.
     """
 
     family: str
@@ -210,10 +186,7 @@ class DeviceRun(ABC):
     def end(self) -> Chunk:
         """Wait, and return what was found since `begin`.
 
-        Raises
-        ------
-        SpikeOverflowError
-            More events than `max_spikes`.
+        More events than `max_spikes` raise a SpikeOverflowError.
         """
         return self.found(self.ending.values_of(self.failed), self._kept())
 

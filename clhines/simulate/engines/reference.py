@@ -27,12 +27,7 @@ Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
 
 
 class Clock:
-    """NEURON's time: each step adds two half steps.
-
-    Parameters
-    ----------
-    dt : float, ms
-    """
+    """NEURON's time, ms: each step adds two half steps."""
 
     def __init__(self, dt: float) -> None:
         self._dt, self._step, self._t = dt, 0, 0.0
@@ -81,21 +76,9 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 class Reference:
     """Advance a model on the host.
 
-    Parameters
-    ----------
-    model : Model
-    wires : Wires, optional
-        Of a model with the same connections.
-    wanted : sequence of tuple of str
-        Outputs that are worked out, as `wanted_outputs` gives them.
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a rank's share of it.
-
-    Attributes
-    ----------
-    variables : Variables
-    taken : bool
-        Whether it is not at the start any more.
+    `wires` are those of a model with the same connections, `wanted` the outputs that are worked
+    out, as `wanted_outputs` gives them, and `decisions` those of the whole network, where `model`
+    is a rank's share of it. `taken` is whether it is not at the start any more.
     """
 
     def __init__(

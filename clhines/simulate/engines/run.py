@@ -30,21 +30,9 @@ Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of th
 
 @dataclass(frozen=True)
 class Request:
-    """How a network is to be advanced; see `Simulation`.
+    """How a network is to be advanced: arguments of `Simulation`, with `options` of the `Solver`.
 
-    Attributes
-    ----------
-    what : object
-        Named by messages about memory.
-    queue : pyopencl.CommandQueue or None
-        None for ``reference``.
-    dtype : numpy.dtype
-    engine : str or callable
-    chunk : int
-    max_spikes : int or None
-    method : str
-    options : dict of str to object
-        Of the `Solver`.
+    `what` is named by messages about memory; `queue` is None for ``reference``.
     """
 
     what: object
@@ -105,13 +93,7 @@ class Run(Protocol):
         """(m,) float64: of all connections as they are now, in the order given."""
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return all that is needed to go on.
-
-        Returns
-        -------
-        dict of name -> array
-            Those of `Model.schema`.
-        """
+        """Return all that is needed to go on, the arrays of `Model.schema` by name."""
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` returned, of whichever run of the same network."""
@@ -129,22 +111,14 @@ class PartRun(Run, Protocol):
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Note which spikes have been found once all that was enqueued is done.
 
-        Returns
-        -------
-        callable
-            Waits for that, and returns (k,) cells of the part and (k,) steps of the spikes noted
-            there and not before.
+        What is returned waits for that, and returns cells of the part and steps of the spikes noted
+        there and not before.
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of the whole network to the targets of the part.
+        """Deliver spikes of `count` steps from `first` on to the targets of the part.
 
-        Parameters
-        ----------
-        source, step : (k,) integer
-            Cells, numbered in the whole network, and steps of their spikes.
-        first, count : int
-            All are of steps `first` to ``first + count - 1``.
+        Sources are cells, numbered in the whole network, each with the step of its spike.
         """
 
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:

@@ -107,13 +107,9 @@ def _solver_of(
 class Matrix:
     """What of the matrix is on the device, by place; d, b and x are of the step.
 
-    Attributes
-    ----------
-    neighbours : dict of name -> (places,) int32
-        Places of the parent (``above``), the first child (``below``) and the parent's next child
-        (``beside``) of each node; -1 for none.
-    active : (places,) int32
-        Number of an active node, -1 for others.
+    `neighbours` are places of the parent (``above``), the first child (``below``) and the parent's
+    next child (``beside``) of each node, -1 for none; `active` is the number of an active node, -1
+    for others.
     """
 
     constant_g: cla.Array
@@ -132,18 +128,7 @@ class Matrix:
 
 
 class Steps(ArenaKernels):
-    """Advance a model with a solver, in the order of its plan.
-
-    Parameters
-    ----------
-    run : ArenaRun
-    decisions : Decisions, optional
-        As of `ArenaRun`.
-    method : str
-        Of the solver.
-    **options
-        Of the solver.
-    """
+    """Advance a model with a solver of a `method` and its options, in the order of its plan."""
 
     def __init__(
         self,

@@ -22,14 +22,9 @@ FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of an engine, and which networks they take.
+    """Kernels of an engine, and the needs of networks that they take; see `clhines.model.needs`.
 
-    Attributes
-    ----------
-    make : str
-        ``module:function`` of `clhines.simulate`, which makes its run of an `engines.run.Job`.
-    takes : frozenset of str
-        Needs of networks, see `clhines.model.needs`.
+    `make` is ``module:function`` of `clhines.simulate`, which makes its run of a `run.Job`.
     """
 
     make: str
@@ -44,21 +39,11 @@ class Kernels:
 
 @dataclass(frozen=True)
 class Engine:
-    """A way to advance a network.
+    """A way to advance a network, by the first of its `kernels` that take it.
 
-    Attributes
-    ----------
-    name : str
-        What users call it, and what `Simulation.engine` is.
-    on : str
-        Where ``auto`` takes it: ``gpu``, ``cpu``, or nothing for both; ``host``: nowhere.
-    about : str
-    kernels : tuple of Kernels
-        The first that take a network advance it.
-    limits : str
-        What else a network must be.
-    anywhere : bool
-        Whether it can be asked for by name on other devices.
+    Users call it `name`. ``auto`` takes it `on` a ``gpu``, a ``cpu``, or both if empty; nowhere if
+    that is ``host``. `limits` says what else a network must be, and `anywhere` whether it can be
+    asked for by name on other devices.
     """
 
     name: str

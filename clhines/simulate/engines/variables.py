@@ -34,15 +34,10 @@ ABSOLUTE_ZERO = 273.15
 class Queue:
     """Self events and armed WATCH conditions of all instances of a kind.
 
-    Attributes
-    ----------
-    time, flag, sent : (capacity, count) float64
-        Of self events: when due, and when sent; in the order in which they were sent.
-    connection : (capacity, count) int64
-        The connection whose event sent it, -1 for none.
-    size, last : (count,) int64
-        Self events under way, and the one that was sent last, -1 if it has come.
-    armed, above : (watches, count) bool
+    Self events are (capacity, count), in the order in which they were sent: `time` when due and
+    `sent` when sent, ms, and the `connection` whose event sent it, -1 for none. Of each instance
+    `size` are under way, and `last` is the one that was sent last, -1 if it has come. `armed` and
+    `above` are (watches, count).
     """
 
     time: np.ndarray
@@ -67,15 +62,10 @@ class Queue:
 
 @dataclass(eq=False)
 class Exact:
-    """Sources and connections of events at exact times.
+    """Sources and connections of events at exact times; for `ring` and `count` see `Wires`.
 
-    Attributes
-    ----------
-    weight : (w,) float64
-    cursor : (m,) int64
-    ring, count : see `Wires`
-    above : (d,) bool
-        Whether each detector's voltage is above its threshold.
+    `weight` is (w,), `cursor` (m,), one a connection, and `above` says whether each detector's
+    voltage is above its threshold.
     """
 
     weight: np.ndarray
@@ -119,36 +109,18 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 
 
 class Variables:
-    """All that changes in a network.
-
-    Parameters
-    ----------
-    model : Model
-    wires : Wires
-    decisions : Decisions, optional
-        Of the whole network, where `model` is a part of it.
+    """All that changes in a network, or in a part of one, of which `decisions` are then given.
 
     Attributes
     ----------
-    once : Model
-        That of nodes and instances: `model`, or one of its copies that are alike.
-    v : (n,) float64, mV
-    failed : (num_cells,) int32
-        1 + the first step after which a voltage was not finite, or 0.
-    remote_v : (r,) float64, mV
-        Of nodes of other ranks; see `Model.remote_v`.
-    wanted : list of tuple of str
-        Outputs of each kind that are worked out, as they are recorded.
-    parameters, states, outputs : list of dict of name -> (count,) float64
-        One a kind.
-    ions : dict of variable -> (n,) float64
-        By node: ``eca``, ``cai``, ``cao``, ``ica``, and ``dica`` for the slope.
-    exact : Exact
-    grid : HostGrid or None
-        Where events are delivered in whole steps.
-    queues : dict of kind -> Queue
-    drawn : dict of (kind, name) -> (count,) int64
-        Numbers that each stream of Random123 has given.
+    once : the model of nodes and instances: `model`, or one of its copies that are alike
+    v, remote_v : float64, mV, the latter of nodes of other ranks; see `Model.remote_v`
+    failed : (num_cells,) int32, 1 + the first step after which a voltage was not finite, or 0
+    wanted : outputs of each kind that are worked out, as they are recorded
+    parameters, states, outputs : one dict a kind, of (count,) float64 by name
+    ions : (n,) float64 by variable: ``eca``, ``cai``, ``cao``, ``ica``, and ``dica`` for the slope
+    grid : where events are delivered in whole steps, else None
+    drawn : by (kind, name), (count,) int64: numbers that each stream of Random123 has given
     """
 
     def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:
@@ -249,15 +221,9 @@ class Variables:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, k: int, block: str, some: np.ndarray, given: Call) -> Sequence[np.ndarray]:
-        """Call a block of some instances of a kind, and put its results where they belong.
+        """Call a block of instances `some` of kind `k`, and put its results where they belong.
 
-        Parameters
-        ----------
-        k : int
-        block : str
-        some : (r,) int64
-        given : Call
-            `given.v` is (r,); gets what is no variable of the instances.
+        `given`, with `v` of these instances, gets what is no variable of the instances.
         """
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()

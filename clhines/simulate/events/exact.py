@@ -17,10 +17,7 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 class HostEvents:
     """Delivers events to the instances of a network with exact times.
 
-    Attributes
-    ----------
-    emitted : list of (sources, times)
-        Events since it was emptied: of detectors and of instances.
+    `emitted` are (sources, times) of events since it was emptied: of detectors and of instances.
     """
 
     def __init__(self, variables: Variables) -> None:

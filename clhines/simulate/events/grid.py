@@ -44,20 +44,10 @@ def median_times(
     steps: int,
     size: int,
 ) -> list[float]:
-    """Measure candidates in turn.
+    """Measure candidates in turn: the median time a list of each, s.
 
-    Parameters
-    ----------
-    lists : sequence of (source, step), each (k,) int
-    steps : int
-        Steps that each list covers.
-    size : int
-        Sums of all targets and slots.
-
-    Returns
-    -------
-    list of float, s
-        Median time a list of each candidate.
+    `lists` are of (source, step), each (k,), and cover `steps` steps; `size` is the number of sums
+    of all targets and slots.
     """
     found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
     counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
@@ -166,14 +156,9 @@ FLAG_BITS = 32  # steps a launch of ``pull`` takes
 class DeliverSpec(TemplateSpec):
     """``delivery.mako``: one algorithm.
 
-    Attributes
-    ----------
-    columns : int
-        Targets that a work-group of ``vsn`` and ``vssn`` sums for; else 0.
-    lanes : int
-        Work-items a spike; those of ``vsn`` all work at one. A power of two, as `work_group`.
-    exclusive : bool
-        One delay only: no two work-groups add to the same sum.
+    A work-group of ``vsn`` and ``vssn`` sums for `columns` targets; `lanes`, a power of two as
+    `work_group`, is the work-items a spike, which of ``vsn`` all work at one. `exclusive`: one
+    delay only, so that no two work-groups add to the same sum.
     """
 
     template: ClassVar[str] = "simulate/delivery"
@@ -235,45 +220,17 @@ class Delivery:
     A list of spikes on the device goes in, as the kernels of a step append to it: `spike_source`
     and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. `enqueue`
     delivers what came since the last `enqueue` and leaves the list as it is, for the host to
-    read; `reset` empties it. Neither waits for the device.
+    read; `reset` empties it. Neither waits for the device. The queue is in order.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-        In order.
-    num_targets : int
-        At least those of the connections.
-    slots : int
-        Length of the ring of sums, above the largest delay in steps.
-    capacity : int
-        Of the list of spikes.
-    algorithm : str
-        ``vpo``, ``vsn``, ``vssn``, ``pull``, or ``auto``, which measures them on random spikes and
-        takes the fastest (see `tune`). Devices without 64-bit atomics take ``pull`` only.
-    steps : int
-        Steps that one `enqueue` covers, for ``auto``.
-    expected : int, optional
-        Spikes that one `enqueue` finds, for ``auto``. Default: of one source in a hundred.
-    external : float or (num_targets,) float
-        Of `Connections.scale`.
-    largest : (k,) float, optional
-        Of `Connections.scale`.
-    columns, work_group : int, optional
-        Of `DeliverSpec`, in place of the defaults.
-    scale : float, optional
-        The unit of the weights, in place of the finest one.
+    `slots`, the length of the ring of sums, is above the largest delay in steps. `algorithm` is one
+    of `ALGORITHMS`, or ``auto``, which measures them on random spikes and takes the fastest (see
+    `tune`, also for `steps` and `expected`); devices without 64-bit atomics take ``pull`` only.
+    `external` and `largest` are of `Connections.scale`, `columns` and `work_group` of
+    `DeliverSpec`, in place of the defaults; `scale` is the unit of the weights, in place of the
+    finest one.
 
-    Attributes
-    ----------
-    incoming_scale : float
-        The sums are integers; times this, they are weights. A power of two.
-    seconds : dict of str to float
-        What each candidate took, where it has been measured; the names say the columns too.
-
-    Raises
-    ------
-    InputError
-        A number out of range, or an algorithm that is not known or not possible here.
+    The sums are integers, which times `incoming_scale`, a power of two, are weights. `seconds` is
+    what each candidate took, where it has been measured; the names say the columns too.
     """
 
     def __init__(
@@ -312,13 +269,7 @@ class Delivery:
     def use(
         self, algorithm: str, columns: int | None = None, work_group: int | None = None
     ) -> None:
-        """Take an algorithm from now on; the sums are the same bits with each.
-
-        Raises
-        ------
-        InputError
-            It is not known, or not possible here.
-        """
+        """Take an algorithm from now on; the sums are the same bits with each."""
         spec = self._spec(algorithm, columns, work_group)
         self._take(_Launcher(self.queue, self._tables, spec, self.slots))
 
@@ -343,16 +294,7 @@ class Delivery:
         return self._tables.weight
 
     def quantise(self, weight: ArrayLike) -> np.ndarray:
-        """Weights as integers in units of `incoming_scale`.
-
-        Parameters
-        ----------
-        weight : float or array of float
-
-        Returns
-        -------
-        array of int64
-        """
+        """Weights as integers in units of `incoming_scale`, int64."""
         exponent = -round(math.log2(self.incoming_scale))
         return np.rint(np.ldexp(np.asarray(weight, np.float64), exponent)).astype(np.int64)
 
@@ -368,21 +310,10 @@ class Delivery:
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call.
 
-        Parameters
-        ----------
-        spike_source, spike_step : (capacity,) int32
-            Source and step of each spike. A source is in the list once a step at most.
-        spike_count : (1,) int32
-            How many were found; more than `capacity` is an overflow, which `check` reports.
-        incoming : (slots * num_targets,) int64
-            A spike of step s adds to slot ``(s + 1 + delay) % slots``.
-        first_step, steps : int
-            The new spikes are of these steps, at most `slots` of them.
-        wait_for : list of pyopencl.Event, optional
-
-        Returns
-        -------
-        pyopencl.Event
+        A source is in the list once a step at most, and the new spikes are of `steps` steps from
+        `first_step` on, at most `slots` of them. More than `capacity` are an overflow, which
+        `check` reports. A spike of step s adds to slot ``(s + 1 + delay) % slots`` of `incoming`,
+        (slots * num_targets,) int64.
         """
         self.check_steps(steps)
         found = spike_source, spike_step, spike_count
@@ -427,10 +358,7 @@ class Delivery:
     def check(self) -> None:
         """Wait for the device, and see whether the list of spikes has overflowed.
 
-        Raises
-        ------
-        SpikeOverflowError
-            It has; names the step, the last one of the `enqueue` that found it.
+        The SpikeOverflowError names the last step of the `enqueue` that found it.
         """
         step = int(self._marks.get(self.queue)[2]) - 1
         if step >= 0:
@@ -445,14 +373,8 @@ class Delivery:
     def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
         """Measure the algorithms on random spikes and take the fastest.
 
-        Parameters
-        ----------
-        steps : int
-            Steps of one `enqueue`.
-        expected : int, optional
-            Spikes of one `enqueue`. Default: of one source in a hundred.
-        always : bool
-            Measure even where there are few connections; else these get ``vpo``.
+        One `enqueue` covers `steps` and finds `expected` spikes, by default of one source in a
+        hundred. Unless `always`, few connections get ``vpo`` without a measurement.
         """
         if not self.atomics:
             self.use("pull")
@@ -468,20 +390,11 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure the candidates on lists of spikes and take the fastest.
+        """Measure the candidates on lists of (source, step), (k,) each, and take the fastest.
 
-        Parameters
-        ----------
-        lists : sequence of (source, step), each (k,) int
-            They take turns; steps are from 0 to `steps` - 1.
-        steps : int
-            Steps that each list covers.
-
-        Returns
-        -------
-        dict of str to float, s
-            Median time a list of each candidate, in turn with the others; also `seconds`. On a
-            CPU wall time, elsewhere that of the kernels alone where the queue has timestamps.
+        The lists take turns and cover steps from 0 to `steps` - 1. Returns the median time a list
+        of each candidate, in turn with the others, s; also in `seconds`. It is wall time on a CPU,
+        elsewhere that of the kernels alone where the queue has timestamps.
         """
         launchers = [
             _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()

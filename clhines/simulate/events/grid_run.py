@@ -37,12 +37,8 @@ class EventsSpec(TemplateSpec):
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum the events from outside that reach the same target in the same step.
 
-    Returns
-    -------
-    step, target : (m,) int64
-        By step, then target; no pair comes twice.
-    weight : (m,) int64
-        In units of `scale`.
+    Returns step and target, by step, then target, of which no pair comes twice, and the weight,
+    int64 in units of `scale`.
     """
     given, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(given.step * targets + given.target, return_inverse=True)
@@ -55,19 +51,9 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
 class Grid:
     """Sums of events, due step by step, and the list of spikes that they come from.
 
-    Parameters
-    ----------
-    decisions : Decisions
-        Of the whole network, where `model` is a part of it.
-    spikes : SpikeList
-        To which kernels append.
-
-    Attributes
-    ----------
-    incoming : (slots * num_targets,) int64
-        Events due at step s are in row ``s % slots``, in units of `scale`.
-    weight : (k,) float64
-        Of `Model.connections` where no rule changes them.
+    Kernels append to `spikes`; `decisions` are those of the whole network. `incoming`, (slots *
+    num_targets,) int64, has events due at step s in row ``s % slots``, in units of `scale`;
+    `weight` is that of `Model.connections` where no rule changes them.
     """
 
     def __init__(

@@ -15,17 +15,7 @@ from clhines.simulate.state.decisions import Decisions
 class HostGrid:
     """What `grid_run.Grid` is on a device, in NumPy.
 
-    Parameters
-    ----------
-    decisions : Decisions
-        Of the whole network, where `model` is a part of it.
-
-    Attributes
-    ----------
-    incoming : (slots, num_targets) int64
-        Events due at step s are in row ``s % slots``, in units of `scale`.
-    weight : (k,) float64
-        Of `Model.connections`, as they are now.
+    `incoming` is (slots, num_targets) int64; `weight` is that of `Model.connections`, as it is now.
     """
 
     def __init__(self, model: Model, decisions: Decisions) -> None:

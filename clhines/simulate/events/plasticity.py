@@ -52,24 +52,11 @@ class PlasticSpec(TemplateSpec):
 
 
 class Plasticity:
-    """Connections whose weights change with the spikes of both ends.
+    """Connections whose weights change with the spikes of both ends; needs float64 on the device.
 
-    Parameters
-    ----------
-    delivery : Delivery
-        Made with ``largest=rule.largest(connections, plastic)``.
-    dt : float, ms
-    cell_of_target : (num_targets,) int
-        Cell (numbered as sources are) that each target belongs to; -1: none.
-    plastic : bool or (k,) bool
-        Connections that the rule changes, in the order given to `Connections`.
-
-    Raises
-    ------
-    InputError
-        A weight outside the bounds, a cell that is no source, a `delivery` whose unit is too fine.
-    DeviceError
-        The device has no float64.
+    `delivery` is made with ``largest=rule.largest(connections, plastic)``, or its unit is too fine.
+    `cell_of_target` is the cell, numbered as sources are, that each target belongs to, -1 for none;
+    `plastic` are the connections that the rule changes, in the order given to `Connections`.
     """
 
     def __init__(
@@ -207,13 +194,7 @@ class Plasticity:
         return (self._trace if field.what == "plastic_trace" else self._last)[field.name]
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Restore the arrays of `state`.
-
-        Raises
-        ------
-        InputError
-            It is of other connections.
-        """
+        """Restore the arrays of `state`; those of other connections raise an InputError."""
         for name, values in self.state().items():
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")

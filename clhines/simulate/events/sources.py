@@ -25,20 +25,12 @@ class Wires:
 
     Attributes
     ----------
-    kinds : tuple of int
-        Those that take or send events.
-    first_target : dict of kind -> int
-    order : (m,) int64
-        Connections by target; those of one in the order given.
-    first : (num_targets + 1,) int64
-        Where those of each target begin in `order`.
-    ring_first, ring_size : (num_sources,) int64
-    ring : (entries,) float64
-        Times at the start: those of trains.
-    count : (num_sources,) int64
-        At the start.
-    layers : list of (k,) int64
-        Targets; those of a layer depend within a step on those of earlier layers alone.
+    kinds : those that take or send events
+    order : (m,) int64, connections by target; those of one in the order given
+    first : (num_targets + 1,) int64, where those of each target begin in `order`
+    ring : (entries,) float64, ms, times at the start: those of trains
+    count : (num_sources,) int64, at the start
+    layers : targets; those of a layer depend within a step on those of earlier layers alone
     """
 
     kinds: tuple[int, ...]
@@ -54,13 +46,7 @@ class Wires:
 
 
 def wires_of(model: Model) -> Wires:
-    """Return the tables of a model.
-
-    Raises
-    ------
-    InputError
-        Instances that send events to each other in a circle without delay.
-    """
+    """Return the tables of a model; events sent in a circle without delay are an InputError."""
     kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
     counts = np.array([model.kinds[k].count for k in kinds], np.int64)
     first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))

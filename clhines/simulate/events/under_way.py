@@ -21,10 +21,7 @@ from clhines.simulate.state.decisions import ring_slots
 class UnderWay:
     """Spikes of the last steps, as many as the longest delay has.
 
-    Attributes
-    ----------
-    since : int
-        Step from which on all spikes are known; -1 where none is missing.
+    All are known from the step `since` on; it is -1 where none is missing.
     """
 
     def __init__(self, since: int = -1, step: ArrayLike = (), cell: ArrayLike = ()) -> None:
@@ -53,13 +50,7 @@ class UnderWay:
         return UnderWay(self.since, steps, sources[:, self._cell].reshape(-1))
 
     def check_known(self, incoming: np.ndarray, model: Model, step: int) -> None:
-        """Raise InputError where sums at the begin of `step` may be of spikes that are not known.
-
-        Parameters
-        ----------
-        incoming : integer array
-            The sums.
-        """
+        """Raise InputError where sums at the begin of `step` may be of spikes that are unknown."""
         last = self.since + model.connections.max_delay
         if self.since >= 0 and step <= last and incoming.any():
             raise InputError(
@@ -69,18 +60,9 @@ class UnderWay:
             )
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
-        """Form the sums at the begin of a step.
+        """Form the sums at the begin of a step, (slots, num_targets) int64 in units of `unit`.
 
-        Parameters
-        ----------
-        weight : (m,) float64
-            Of all connections, in the order given.
-        unit : float
-            Of the sums.
-
-        Returns
-        -------
-        (slots, num_targets) int64
+        `weight` is that of all connections, in the order given.
         """
         given, found = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
         begin, count = given.row[self._cell], np.diff(given.row)[self._cell]

@@ -56,17 +56,7 @@ def make(job: Job) -> ArenaRun:
 
 
 class ArenaEpochs(ArenaKernels):
-    """Advance a model with exact times by whole cells.
-
-    Parameters
-    ----------
-    run : ArenaRun
-
-    Raises
-    ------
-    InputError
-        A cell is too large for a work-group.
-    """
+    """Advance a model with exact times by whole cells; an InputError where one is too large."""
 
     family, restarts, in_place = "lists", False, False  # another plan is made for other values
 

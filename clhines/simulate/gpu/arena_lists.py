@@ -30,13 +30,7 @@ _INVERSE = re.compile(r"1\.0f? (?:\* node_inverse_\((\w+)\)|/ (\w+))")
 
 
 def with_rows(source: str, prefix: str) -> str:
-    """Return functions of `side_by_side` that load two rows of a table as a whole.
-
-    Parameters
-    ----------
-    prefix : str
-        Of the functions' names.
-    """
+    """Return functions of `side_by_side` that load two rows of a table as a whole."""
     own = rf"(?m)^static \w+ {re.escape(prefix)}_(?:lookup|place)_\("
     functions = re.split(r"(?<=\n}\n)\n", source)
     return "\n".join(_with_rows(f, prefix) for f in functions if not re.search(own, f))
@@ -89,16 +83,7 @@ def with_few_terms(
 ) -> str:
     """Return functions of `side_by_side` whose exponentials have the terms that tables ask for.
 
-    Parameters
-    ----------
-    prefix : str
-        Of the functions' names.
-    tables : dict of str to (rows, columns) float64
-        Of a mechanism.
-    dt : float
-        Of all steps, ms.
-    real : str
-        ``double`` or ``float``.
+    The `tables` of a mechanism are (rows, columns) float64; `dt` is that of all steps, ms.
     """
     lookup = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+\w+,\s+(\w+)__table,\s+(\d+),")
 

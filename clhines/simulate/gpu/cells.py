@@ -64,15 +64,8 @@ class KindInstances:
 class PlannedCells:
     """Cells of a model that one kernel advances.
 
-    Attributes
-    ----------
-    numbers : (m,) int64
-        In the model, ascending.
-    forest : Forest
-        Of these cells alone.
-    first : (m,) int64
-        First natural node of each.
-    kinds : list of KindInstances
+    `numbers`, which ascend, and `first`, the first natural node of each, are in the model; `forest`
+    is of these cells alone.
     """
 
     def __init__(self, model: Model, numbers: np.ndarray) -> None:

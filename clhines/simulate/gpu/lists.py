@@ -29,25 +29,16 @@ _MOST = 2**31 - 1  # positions on the device
 
 
 class LaneNodes:
-    """The node of each lane of each list, in one cell of each sort.
+    """The node of each lane of each list, in one cell of each sort, of which there are `num_cells`.
 
     Attributes
     ----------
-    kinds : list of KindInstances
-    num_cells : int
-        One of each sort.
-    natural, row, lane : (k,) int64
-        Number, list and lane of each node of these cells.
-    instances : list of three (i,) int64
-        Of each kind in these cells: place among the nodes, number, and number in its cell.
+    natural, row, lane : (k,) int64, number, list and lane of each node of these cells
+    instances : of each kind in these cells: place among the nodes, number, and number in its cell
     first_list : (num_cells + 1,) int64
-        Of each cell.
-    cell, bits : (num_lists,) int64
-        Cell of each list, and its class: a bit for each density kind.
-    counts : list of (num_lists,) int64
-        How often each kind comes in a list.
-    nodes, places : (num_lists, WARP) int64
-        Natural number, and place in the cell's values, of each lane's node, -1 for none.
+    cell, bits : (num_lists,) int64, cell of each list, and its class: a bit for each density kind
+    counts : for each kind (num_lists,) int64: how often it comes in a list
+    nodes, places : (num_lists, WARP) int64, natural number, and place in the cell's values, or -1
     """
 
     def __init__(
@@ -132,16 +123,12 @@ class LaneNumbers:
 
     Attributes
     ----------
-    uniform : list of tuple of str
-        Parameters of each kind that are one number in each list.
-    scalars : (num_lists, ...) float64
-        These, of one kind after another.
+    uniform : for each kind, parameters that are one number in each list
+    scalars : (num_lists, ...) float64, these numbers, of one kind after another
     values, members : (lines, WARP) float64 and int64
-    value_line, member_line : (num_lists + 1,) int64
-        First line of each list.
-    places_of_nodes : (k,) int64, (k,) int64
-        Place in `values` and natural number of each node: its diagonal is `WARP` after that, its
-        constant conductance and current ``2 * WARP`` and ``3 * WARP``.
+    value_line, member_line : (num_lists + 1,) int64, first line of each list
+    places_of_nodes : place in `values` and natural number of each node; its diagonal is `WARP`
+        after that place, its constant conductance and current ``2 * WARP`` and ``3 * WARP``
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -197,39 +184,23 @@ class LaneNumbers:
 
 
 class NodeLists:
-    """Lists of nodes of planned cells.
+    """Lists of nodes of planned cells; too many mechanisms or numbers raise an InputError.
 
-    Parameters
-    ----------
-    inflow : bool
-        There are constant currents, of a network with exact times constant mechanisms.
-    alike : sequence of (n,) array
-        By natural node: what else cells must have in common to be equal.
-    natural : bool
-        Lists take nodes as they are numbered: neighbours, whose voltages are close and look up
-        the same rows of tables, not places side by side.
+    With `inflow` there are constant currents, of a network with exact times constant mechanisms.
+    `alike`, by natural node, is what else cells must have in common to be equal. With `natural`
+    lists take nodes as they are numbered: neighbours, whose voltages are close and look up the same
+    rows of tables, not places side by side.
 
     Attributes
     ----------
-    lanes : LaneNodes
-    numbers : LaneNumbers
-    rows : (num_lists, LIST_HEAD + number of point kinds) int64
-        Bits of the density kinds, first line of values, of states (in the cell) in global and in
-        local memory, of members; then how often each point kind comes.
-    homes : (num_units, 8) int64
-        Of each unit: first place and first lane of a unit with the same ties, first and end of
-        its lists, its first line of states.
-    instances : (num_units, num_kinds) int64
-        First instance of each kind.
-    of_own_cells : bool
-        Each cell has lists of its own.
-    state_lines, local_lines : int
-        Of all units in global memory, of a unit in local memory.
-
-    Raises
-    ------
-    InputError
-        More mechanisms than a list has bits for, or too many numbers.
+    rows : (num_lists, LIST_HEAD + number of point kinds) int64, bits of the density kinds, first
+        line of values, of states (in the cell) in global and in local memory, of members; then how
+        often each point kind comes
+    homes : (num_units, 8) int64, of each unit: first place and first lane of a unit with the same
+        ties, first and end of its lists, its first line of states
+    instances : (num_units, num_kinds) int64, first instance of each kind
+    of_own_cells : whether each cell has lists of its own
+    state_lines, local_lines : of all units in global memory, of a unit in local memory
     """
 
     def __init__(

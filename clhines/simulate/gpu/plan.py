@@ -35,12 +35,7 @@ from clhines.simulate.state.decisions import Decisions
 class InstanceSites:
     """Instances of groups of `units` cells: their nodes, and the slots where they leave sums.
 
-    Attributes
-    ----------
-    most : list of int
-        Instances of each kind in a group, at most.
-    num_slots : int
-        Of a group, at most.
+    A group has at most `most` instances of each kind, and `num_slots` slots.
     """
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:

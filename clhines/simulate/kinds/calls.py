@@ -38,26 +38,14 @@ class KindBlocks:
 
     Attributes
     ----------
-    number : int
-    name, functions : str
-    kind : str
-        ``density``, ``point`` or ``artificial``.
-    blocks : tuple of (block, function, arguments)
-    parameters : tuple of (str, bool)
-        Names, and whether a parameter is one number for all instances.
-    states, outputs, weights : tuple of str
-    sends : tuple of str
-        Kind of each place that sends.
-    watch_flags : tuple of float
-    for_netcons, queue : int
-    has_net, summed, emits : bool
-        `summed`: events of a step may come as the sum of their weights.
-    ions : tuple of str
-        Of the network.
-    vectors : tuple of (str, str)
-        Blocks with a function for `ArenaSpec.width` instances at once, and its name.
-    rows : bool
-        Whether a node has one instance at most.
+    kind : ``density``, ``point`` or ``artificial``
+    blocks : (block, function, arguments)
+    parameters : names, and whether a parameter is one number for all instances
+    sends : kind of each place that sends
+    summed : whether events of a step may come as the sum of their weights
+    ions : those of the network
+    vectors : blocks with a function for `ArenaSpec.width` instances at once, and its name
+    rows : whether a node has one instance at most
     """
 
     number: int
@@ -127,13 +115,8 @@ class KindBlocks:
     def call(self, block: str, values: Values, indent: int) -> str:
         """Return statements that call a block of instance j at active node a.
 
-        Parameters
-        ----------
-        block : str
-        values : dict
-            Expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
-            ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
-        indent : int
+        `values` are expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
+        ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
         """
         space = " " * indent
         before, given, after = [], [*self.leading], []
@@ -260,42 +243,25 @@ class KindBlocks:
 
 @dataclass(frozen=True)
 class ArenaSpec(TemplateSpec):
-    """``steps.mako``.
+    """``steps.mako``; `real` and `instant`, ``double`` or ``float``, are types of values and times.
 
     Attributes
     ----------
-    real, instant : str
-        ``double`` or ``float``: type of values, and of times.
-    kinds : tuple of KindBlocks
-    ions : tuple of str
-    regions : tuple of str
-        Names of what `at` holds: begins of regions, and counts.
-    secondorder, second_order_currents : bool
-    noise : str
-        OpenCL source of `mechanisms.normal`, where a kind uses it.
-    played : bool
-        Whether parameters take values in time.
-    constant : bool
-        Whether there are constant mechanisms, whose currents are summed by node once.
-    layered : bool
-        Whether events may come to another instance within a step: they are delivered in launches
-        of their own.
-    width : int
-        Instances that CPUs advance at once; work-items there have many nodes. 1 elsewhere.
-    calls : bool
-        Whether functions are called, and not copied to where they are called: a kernel of many
-        mechanisms is then built several times faster, and is as fast on CPUs.
-    nernst : tuple of str
-        Ions whose reversal potentials the steps work out somewhere.
-    grid : bool
-        Whether some events come in whole steps, as sums.
-    bins : int
-        Rounds of events in bins of a step, see `events.bins`; 0 where there are none.
-    by_cell : bool
-        The functions are for `ArenaEpochSpec`: where regions begin is a struct, and voltages
-        are in local memory.
-    far : bool
-        As in `EpochSpec`: they are in global memory.
+    regions : names of what `at` holds: begins of regions, and counts
+    noise : OpenCL source of `mechanisms.normal`, where a kind uses it
+    played : whether parameters take values in time
+    constant : whether there are constant mechanisms, whose currents are summed by node once
+    layered : whether events may come to another instance within a step: they are delivered in
+        launches of their own
+    width : instances that CPUs advance at once; work-items there have many nodes. 1 elsewhere
+    calls : whether functions are called, and not copied to where they are called: a kernel of many
+        mechanisms is then built several times faster, and is as fast on CPUs
+    nernst : ions whose reversal potentials the steps work out somewhere
+    grid : whether some events come in whole steps, as sums
+    bins : rounds of events in bins of a step, see `events.bins`; 0 where there are none
+    by_cell : whether functions are for `ArenaEpochSpec`: where regions begin is a struct, and
+        voltages are in local memory
+    far : as in `EpochSpec`: they are in global memory
     """
 
     template: ClassVar[str] = "simulate/steps"

@@ -138,23 +138,10 @@ def filled_arenas(
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
 
-    Of copies that are alike the arrays by node and instance are given of one, and repeated on the
-    device: `Tiler.find_places` then finds the places of active nodes.
-
-    Parameters
-    ----------
-    variables : Variables
-    dtype : float64 or float32
-        Of ``mem``.
-    place : (n,) int64
-        Of each node in the solver's order; of copies None, where no pointers need it.
-    base_d : (n,) float64, µS
-        Of one copy, where `variables` are.
-    layout : Layout, optional
-    instant : float64 or float32
-        Of ``clock``.
-    tiler : Tiler, optional
-        Where `variables` are of one copy.
+    Of copies that are alike the arrays by node and instance are given of one, as is `base_d`, µS,
+    and repeated on the device by `tiler`: `Tiler.find_places` then finds the places of active
+    nodes. `dtype` is that of ``mem``, `instant` that of ``clock``. `place` is that of each node in
+    the solver's order; of copies None, where no pointers need it.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
     model, once = variables.model, variables.once
@@ -529,12 +516,7 @@ def _blocks_of(
 def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:
     """Whether CPUs take several instances at once, which then do not need each other's results.
 
-    Parameters
-    ----------
-    mechanism : Mechanism
-    block : str
-    outputs : tuple of str
-        Variables that are recorded, for which the block may need more.
+    `outputs` are variables that are recorded, for which the block may need more.
     """
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:

@@ -19,37 +19,21 @@ class MechanismSpec:
 
     Attributes
     ----------
-    name : str
-        Prefix of the mechanism's functions.
-    source : str
-        Their OpenCL source.
-    parameters, states : tuple of str
-        Names.
-    single : tuple of bool
-        For each parameter, whether it is one number for all instances.
-    density : bool
-        Currents and conductances are multiplied by a factor of each instance.
-    takes_events, uses_noise : bool
-        Whether it has an action for events, and draws random numbers.
-    width : int
-        Of ``epoch_vector.mako``: instances of a group, one per lane of a vector. Number s of lane l
-        of group q lies at ``(q * num_numbers + s) * width + l``, both for states and for the
-        parameters that are not single. 0 elsewhere.
-    num_constants : int
-        Of epochs: results of the mechanism's function of constants.
-    number : int
-        Of epochs on GPUs, as all below: number of instance 0 among all instances, which noise is
-        drawn by.
-    literals : tuple of str
-        Value of each parameter where it is one number, else empty.
-    most : int
-        Instances of a work-group.
-    factor : str
-        What makes the factor of a node of its capacitance over dt, where that is one number.
-    first_target : int
-        Number of instance 0 among the targets of events.
-    local : bool
-        The states lie in local memory during an epoch.
+    name : prefix of the mechanism's functions, whose OpenCL source is `source`
+    single : for each parameter, whether it is one number for all instances
+    density : whether currents and conductances are multiplied by a factor of each instance
+    takes_events, uses_noise : whether it has an action for events, and draws random numbers
+    width : of ``epoch_vector.mako``, 0 elsewhere: instances of a group, one per lane of a vector.
+        Number s of lane l of group q lies at ``(q * num_numbers + s) * width + l``, both for states
+        and for the parameters that are not single
+    num_constants : of epochs: results of the mechanism's function of constants
+    number : of epochs on GPUs, as all below: number of instance 0 among all instances, which noise
+        is drawn by
+    literals : value of each parameter where it is one number, else empty
+    most : instances of a work-group
+    factor : what makes the factor of a node of its capacitance over dt, where that is one number
+    first_target : number of instance 0 among the targets of events
+    local : whether the states lie in local memory during an epoch
     """
 
     name: str
@@ -95,12 +79,8 @@ class MechanismSpec:
 def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
     """Parameters that a kernel takes of each kind, one kind after another.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        As in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the number and
-        attributes of a kind.
-    kinds : sequence of MechanismSpec
+    `texts` are as in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the
+    number and attributes of a kind.
     """
     return [
         parameter(text.format(k=k, name=kind.name, width=kind.width))
@@ -165,15 +145,7 @@ def _stores(states: list[str]) -> str:
 
 
 def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
-    """Return what a template needs to know of a kind whose instances it takes in groups.
-
-    Parameters
-    ----------
-    kind : Kind
-    real : str
-        ``double`` or ``float``.
-    width : int
-    """
+    """Return what a template needs to know of a kind whose instances it takes in groups."""
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
@@ -182,14 +154,7 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
 
 
 def kind_spec(kind: Kind, real: str) -> MechanismSpec:
-    """Return what a template needs to know of a kind.
-
-    Parameters
-    ----------
-    kind : Kind
-    real : str
-        ``double`` or ``float``.
-    """
+    """Return what a template needs to know of a kind."""
     return replace(described(kind), source=kind.mechanism.functions(real))
 
 
@@ -209,13 +174,7 @@ def described(kind: Kind) -> MechanismSpec:
 
 
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
-    """Check that a precision has the parameters of a kind.
-
-    Raises
-    ------
-    InputError
-        A parameter would be infinite.
-    """
+    """Check that a precision has the parameters of a kind: none would be infinite."""
     for name, value in kind.parameters.items():
         largest = float(np.abs(value).max(initial=0.0))
         if largest > float(np.finfo(dtype).max):

@@ -49,23 +49,11 @@ from clhines.simulate.simulation import Simulation
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """All that batches of a population have in common.
+    """All that batches of a population have in common, of one cell, `model`.
 
-    Attributes
-    ----------
-    model : Network
-        One cell.
-    names : tuple of str
-        Of the parameters' mechanisms: `Simulation.set` takes them.
-    stops : (P,) int64
-        In steps.
-    stimuli : list of dict of str to (P,) float64
-        Each clamp of a cell.
-    node : int
-        That is recorded.
-    features : tuple of str
-        Instead of voltages; or empty.
-    dt : float, ms
+    `names` are those of the parameters' mechanisms: `Simulation.set` takes them. `stops`, (P,), are
+    in steps; `stimuli` have of each clamp of a cell its values by name, (P,). The voltage of `node`
+    is recorded, or `features` instead.
     """
 
     model: Network
@@ -84,11 +72,7 @@ class Recipe:
 class Found:
     """What a batch gives for sets from `first` on, under the protocols of `columns`.
 
-    Attributes
-    ----------
-    v : (sets, protocols, T) real, mV
-    spike_set, spike_protocol, spike_time : (k,)
-    features : dict of str to (sets * protocols,) array or Lists
+    `v` is (sets, protocols, T) in mV; `features` are by set and protocol, (sets * protocols,).
     """
 
     first: int
@@ -104,12 +88,7 @@ class Found:
 class Batch:
     """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``.
 
-    Parameters
-    ----------
-    columns : (p,) int64
-        The protocols.
-    options : mapping
-        Of `Simulation`.
+    `columns` are the protocols, `options` those of `Simulation`.
     """
 
     def __init__(

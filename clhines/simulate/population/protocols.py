@@ -27,12 +27,8 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 class Pieces:
     """The groups of a model, divided so that each parameter has pieces of its own.
 
-    Attributes
-    ----------
-    instances : list of (count,) int64
-        Of each piece, by their numbers in its group of the model.
-    of_parameter : list of list of int
-        Pieces of each parameter.
+    `instances` of each piece are by their numbers in its group of the model; `of_parameter` are the
+    pieces of each parameter.
     """
 
     groups: list[Group]
@@ -41,13 +37,7 @@ class Pieces:
 
 
 def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
-    """Divide the groups of a model so that each parameter has pieces of its own.
-
-    Raises
-    ------
-    InputError
-        There is no such mechanism, parameter or place; or two names for one parameter.
-    """
+    """Divide the groups of a model so that each parameter has pieces of its own."""
     masks: dict[int, list[np.ndarray]] = {g.number: [] for g in model.groups}
     used: dict[int, list[tuple[int, str]]] = {g.number: [] for g in model.groups}
     for k, (name, spec) in enumerate(parameters.items()):

@@ -25,12 +25,8 @@ Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
 class SpikeList:
     """Spikes found on a device, in any order, up to a capacity.
 
-    Attributes
-    ----------
-    source, step : (capacity,) int32
-        Appended by `atomic_inc` of `count`.
-    count : (1,) int32
-        Those beyond the capacity too.
+    `source` and `step`, (capacity,) int32, are appended to by `atomic_inc` of `count`, (1,) int32,
+    which counts those beyond the capacity too.
     """
 
     source: cla.Array
@@ -52,10 +48,7 @@ class SpikeList:
 class Received:
     """Spikes between a device and other ranks: those found here, and those of all to deliver.
 
-    Attributes
-    ----------
-    capacity : int
-        Capacity of the list to deliver, in spikes.
+    `capacity` is that of the list to deliver, in spikes.
     """
 
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
@@ -84,10 +77,7 @@ class Received:
     def note(self) -> Callable[[], Spikes]:
         """Enqueue a read of the spikes; at most one read may be pending.
 
-        Returns
-        -------
-        callable
-            Waits for the look, and returns cells and steps of the spikes since the last one.
+        What is returned waits for it, and returns cells and steps of the spikes since the last one.
         """
         count, source = np.zeros(1, np.int32), self.spikes.count
         if self._side is not None:

@@ -48,10 +48,7 @@ def launched() -> bool:
 def world() -> MPI.Comm:
     """Return ``mpi4py.MPI.COMM_WORLD``.
 
-    Raises
-    ------
-    InputError
-        There is no mpi4py, or no MPI library for it; says what to install.
+    An InputError says what to install where mpi4py, or an MPI library for it, is missing.
     """
     try:
         from mpi4py import MPI
@@ -65,23 +62,14 @@ def world() -> MPI.Comm:
 class Ranks:
     """A communicator: one collective an epoch, and errors that all ranks hear of.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-        Duplicated, so that nothing else gets in between.
+    `comm` is duplicated, so that nothing else gets in between.
 
     Attributes
     ----------
-    rank, size : int
-    local_rank, local_size : int
-        Among the ranks of this machine.
-    seconds : float
-        Spent in exchanges, waiting for other ranks included.
-    received : int
-        Bytes that this rank has got in exchanges.
-    exchanges : int
-    spin : float, s
-        For which it looks again and again before it sleeps between two looks.
+    local_rank, local_size : among the ranks of this machine
+    seconds : spent in exchanges, waiting for other ranks included
+    received : bytes that this rank has got in exchanges
+    spin : for which it looks again and again before it sleeps between two looks, s
     """
 
     def __init__(self, comm: MPI.Comm) -> None:
@@ -110,17 +98,9 @@ class Ranks:
         self.agree(error)
 
     def same(self, given: Mapping[str, object]) -> None:
-        """Refuse, on all ranks, what is not the same on all.
+        """Refuse, on all ranks, a value that is not the same on all.
 
-        Parameters
-        ----------
-        given : dict of name -> value
-            With the same names on all ranks.
-
-        Raises
-        ------
-        InputError
-            Names the first that differs, and a rank.
+        All give the same names; the InputError has the first that differs, and a rank.
         """
         found = self.comm.allgather(given)
         for name in given:
@@ -156,10 +136,7 @@ class Ranks:
     def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
         """Give all ranks the codes of this one's spikes, and return those of all.
 
-        Raises
-        ------
-        Exception
-            `error`, or a `RankError` where another rank had one.
+        Raises `error`, or a `RankError` where another rank had one.
         """
         begin = time.perf_counter()
         message = np.zeros(1 + self._capacity, np.uint32)
@@ -250,19 +227,8 @@ def _stop_all_on_errors(comm: MPI.Comm) -> None:
 def finish(comm: MPI.Comm, message: str, code: int) -> int:
     """End a program on all ranks: wait for the others, and say once what went wrong.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-        That is used for nothing else.
-    message : str
-        Why this rank ends; empty where all went well.
-    code : int
-        Of the program.
-
-    Returns
-    -------
-    int
-        The largest code of all ranks. Where others do not end in time, all are stopped.
+    `comm` is used for nothing else; `message` is why this rank ends, empty where all went well.
+    Returns the largest code of all ranks. Where others do not end in time, all are stopped.
     """
     known = message.encode()[:500]
     mine, found = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
@@ -285,12 +251,8 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
 def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
     """Return a queue on this rank's device: the ranks of a machine take its devices in turn.
 
-    A CPU that several ranks share is divided among them, as far as it has cores.
-
-    Parameters
-    ----------
-    spec, dtype
-        Of `clhines.device.devices.choose`; a device or an index pair is taken by all.
+    `spec` and `dtype` are of `clhines.device.devices.choose`; a device or an index pair is taken by
+    all. A CPU that several ranks share is divided among them, as far as it has cores.
     """
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)

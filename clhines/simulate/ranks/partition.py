@@ -36,11 +36,7 @@ IN_FINISH = ("advance", "after_solve", "before_step")
 class RankRecords:
     """Records of a network of which each rank has some entries.
 
-    Parameters
-    ----------
-    local : callable
-        Returns the entries of a record that this rank has, and (c,) int64, the columns that they
-        fill.
+    `local` returns the entries of a record that this rank has, and the columns that they fill.
     """
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
@@ -85,23 +81,10 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """Split cells into runs of neighbours of about equal cost.
+    """Split cells into runs of neighbours of about equal cost, none of them empty.
 
-    Parameters
-    ----------
-    costs : (num_cells,) float64
-    size : int
-        Runs; none is empty.
-
-    Returns
-    -------
-    (size + 1,) int64
-        Run r is the cells ``bounds[r]:bounds[r + 1]``.
-
-    Raises
-    ------
-    InputError
-        Fewer cells than runs.
+    Run r is the cells ``bounds[r]:bounds[r + 1]`` of the (size + 1,) int64 bounds returned. Fewer
+    cells than runs are an InputError.
     """
     cells = len(costs)
     if cells < size:
@@ -118,13 +101,7 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
 
 
 def ranks_of(comm: MPI.Comm | None) -> Ranks | None:
-    """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`.
-
-    Raises
-    ------
-    InputError
-        Not a communicator.
-    """
+    """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`."""
     if comm is None:
         return None
     if not hasattr(comm, "Iallgather"):
@@ -143,14 +120,8 @@ def ranks_of(comm: MPI.Comm | None) -> Ranks | None:
 def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
     """Refuse ranks of which one simulates something else than the others.
 
-    Parameters
-    ----------
-    model : Model
-        Of the whole network.
-    signature : str
-        Of `clhines.simulate.state.saved.signature`.
-    given : dict of name -> value
-        Arguments of the `Simulation`.
+    `model` is that of the whole network, `signature` of `state.saved.signature`; `given` are
+    arguments of the `Simulation`.
     """
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
     texts: dict[str, object] = {name: str(value) for name, value in given.items()}
@@ -160,19 +131,11 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
 
 
 def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
-    """Whether ranks exchange the spikes of an epoch during the next one.
+    """Whether ranks exchange the spikes of an epoch during the next one; `asked`, where given.
 
     Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
-    where the cores that advance cells also do the exchange, they would only cost.
-
-    Parameters
-    ----------
-    model : Model
-        Of the whole network.
-    on_host : bool
-        Whether the cores of this rank's host advance its cells.
-    asked : bool or None
-        The answer, where it is given.
+    where the cores that advance cells also do the exchange (`on_host`), they would only cost.
+    `model` is that of the whole network.
     """
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
@@ -189,14 +152,8 @@ Places = slice | np.ndarray
 class Part:
     """Which things of a network a rank has.
 
-    Attributes
-    ----------
-    kinds : sequence of int
-        Kinds that it has, in the order of its own.
-    instances : sequence of slice
-        Those of each kind of the network.
-    things : dict of `Field.per` -> slice or (k,) int64
-        All others; every rank has all of what is not named.
+    Its `kinds` are in the order of its own, `instances` those of each kind of the network. `things`
+    are all others, by `Field.per`; every rank has all of what is not named.
     """
 
     kinds: Sequence[int]
@@ -260,18 +217,8 @@ class Share:
     """What one rank has of a network: cells that are neighbours, with everything at their nodes.
 
     Artificial cells are on every rank; all compute the same of them. Of the kinds of the network a
-    rank has those of which it has instances.
-
-    Parameters
-    ----------
-    first, end : int
-        Cells of the rank.
-
-    Attributes
-    ----------
-    cells : slice
-    low, high : int
-        Nodes of the rank are ``low:high`` of the network.
+    rank has those of which it has instances. Its nodes are ``low:high`` of the network, its cells
+    ``first:end``.
     """
 
     def __init__(self, whole: Model, first: int, end: int) -> None:
@@ -494,10 +441,7 @@ class Share:
 def steps_together(shares: Sequence[Share]) -> int:
     """Count the steps that ranks take before they exchange events at exact times.
 
-    Raises
-    ------
-    InputError
-        Something on one rank acts within a step on another one.
+    It is an InputError if something on one rank acts within a step on another one.
     """
     whole = shares[0].whole
     finish = [

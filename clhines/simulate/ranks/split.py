@@ -66,10 +66,7 @@ def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
 class _StepExchange:
     """Exchanges spikes in whole steps: those of an epoch at its end, or during the next one.
 
-    Attributes
-    ----------
-    max_steps : int
-        Steps between two exchanges at most.
+    There are `max_steps` steps between two exchanges at most.
     """
 
     def __init__(self, own: _Own, shares: Sequence[Share], decisions: Decisions) -> None:
@@ -199,16 +196,9 @@ class _TimeExchange:
 
 
 class SplitRun:
-    """Advances this rank's cells; same interface as a single-process run.
+    """Advances this rank's cells with the run of its share; same interface as a run of one process.
 
-    Parameters
-    ----------
-    shares : sequence of Share
-        Of all ranks.
-    decisions : Decisions
-        Of the whole network.
-    run : PartRun
-        Of the share of this rank.
+    `shares` are those of all ranks, `decisions` those of the whole network.
     """
 
     def __init__(

@@ -51,12 +51,9 @@ class FeaturesSpec(TemplateSpec):
 class Asked:
     """Features that a record asks for, in a run.
 
-    Attributes
-    ----------
-    begin, end : (windows, width) int64
-        Of each window of each column, numbers of samples: 0 is the first of the run.
-    first : int
-        Steps that were taken before the first sample: 0 for the values at t = 0.
+    `begin` and `end`, (windows, width), are of each window of each column numbers of samples: 0 is
+    the first of the run. `first` is the steps that were taken before the first sample: 0 for the
+    values at t = 0.
     """
 
     features: Features
@@ -105,12 +102,7 @@ class HostFeatures:
 
 
 class DeviceFeatures:
-    """Features on a device, from the rows of a chunk.
-
-    Parameters
-    ----------
-    dtype : float64 or float32
-    """
+    """Features on a device, from the rows of a chunk."""
 
     def __init__(self, asked: Asked, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self._asked, self._queue, self._dtype = asked, queue, np.dtype(dtype)
@@ -149,19 +141,10 @@ class DeviceFeatures:
         kernel.launch(self._queue, items, group, rows=rows)
 
     def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:
-        """Take rows; wait, and return what is kept.
+        """Take rows, the first of values after `first` steps; wait, and return what is kept.
 
-        Parameters
-        ----------
-        array : (rows, stride) real
-        first : int
-            Steps taken before the first row's values.
-
-        Returns
-        -------
-        (k, width) float64
-            Sums, smallest and largest of the windows so far, then segments as of
-            `segments.packed`: those closed in these rows, and those open after them.
+        That is (k, width) float64: sums, smallest and largest of the windows so far, then segments
+        as of `segments.packed`: those closed in these rows, and those open after them.
         """
         first -= self._asked.first
         stride = int(array.shape[1])

@@ -25,11 +25,8 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no m
 class Clamps:
     """Electrodes of a kind.
 
-    Attributes
-    ----------
-    instance : (c,) int64
-    output : str
-        The mechanism's variable that has the current into the cell, or empty: it is computed here.
+    `output` is the mechanism's variable that has the current into the cell; if it is empty, that is
+    computed here.
     """
 
     kind: int
@@ -40,29 +37,16 @@ class Clamps:
 class Membrane:
     """Nodes whose membrane currents, nA and outward, are worked out of rows of voltages.
 
-    Parameters
-    ----------
-    nodes : (m,) int64
-        Natural.
+    An electrode whose current depends on the voltage, or is not known otherwise, is an InputError.
 
     Attributes
     ----------
-    sampled : (r,) int64
-        Nodes whose voltages are needed.
-    begin : (m + 1,) int64
-        The neighbours of node j are entries ``begin[j]`` to ``begin[j + 1]``.
-    other, own : (k,) int64
-        Columns of the neighbour and of the node itself in `sampled`.
-    g : (k,) float64, µS
-        Axial conductance between them.
-    clamps : list of Clamps
-    clamp_begin, clamp : (m + 1,) and (c,) int64
-        Columns of the electrodes of node j, numbered through all `clamps`.
-
-    Raises
-    ------
-    InputError
-        An electrode whose current depends on the voltage, or is not known otherwise.
+    sampled : (r,) int64, natural nodes whose voltages are needed
+    begin : (m + 1,) int64: the neighbours of node j are entries ``begin[j]`` to ``begin[j + 1]``
+    other, own : (k,) int64, columns of the neighbour and of the node itself in `sampled`
+    g : (k,) float64, µS, axial conductance between them
+    clamp_begin, clamp : (m + 1,) and (c,) int64, columns of the electrodes of node j, numbered
+        through all `clamps`
     """
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:
@@ -134,12 +118,8 @@ class Membrane:
     def currents(self, first: int, rows: int, outputs: Sequence[np.ndarray]) -> np.ndarray:
         """(rows, c) float64, nA: of all electrodes, into the cell.
 
-        Parameters
-        ----------
-        first : int
-            Step of the first row; -1 for the start.
-        outputs : sequence of (rows, r) real
-            Of each of `clamps` that has an output.
+        `first` is the step of the first row, -1 for the start; `outputs` are rows of each of
+        `clamps` that has an output.
         """
         found, given = [np.zeros((rows, 0))], iter(outputs)
         for clamps in self.clamps:

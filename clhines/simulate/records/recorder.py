@@ -13,12 +13,7 @@ from clhines.simulate.records.reduced import View
 
 
 class Recorder:
-    """Rows of recorded values on a device.
-
-    Parameters
-    ----------
-    dtype : float64 or float32
-    """
+    """Rows of recorded values on a device."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self._queue, self._dtype, self._views = queue, dtype, list[View]()
@@ -28,15 +23,9 @@ class Recorder:
     ) -> dict[str, np.integer | cla.Array]:
         """Make room; return arguments of the kernel that writes the rows, by name.
 
-        Parameters
-        ----------
-        locations : sequence of (str, (r,) int64)
-            Of each record, which array it is in, ``v`` or ``mem``, and where there.
-        owner : (k,) int64
-            Of each place in ``mem``, in order, the active node whose work-item writes it; `last`
-            for those of no node.
-        last : int
-            Number of active nodes.
+        `locations` are of each record which array it is in, ``v`` or ``mem``, and where there, and
+        `owner`, of each place in ``mem``, in order, is the active node whose work-item writes it,
+        or `last`, the number of active nodes, for those of no node.
         """
         wide: dict[str, list[np.ndarray]] = {"v": [], "mem": []}
         columns = []

@@ -47,27 +47,17 @@ class Record:
 
     Attributes
     ----------
-    name : str
-        Of the variable.
-    kind : int
-        Number of the kind that has it; -1 for voltages, -2 for variables of ions, -3 for currents
-        of membranes.
-    index : (r,) int64
-        Natural nodes, or instances of the kind.
-    every : int
-        Steps from one recorded row to the next.
-    reduce : str
-        One of `REDUCTIONS`, ``features``, or empty: rows are kept.
-    threshold : float
-        Of ``count`` and ``crossings``.
-    matrix : (k, r) float64, or None
-        The values of a row are its products with the variable's.
-    asked : Asked or None
-        These in a run.
-    stream : Stream or None
-        Where its rows go.
-    formula : Formula or None
-        Of states, parameters and `v` of the instances; `name` is its name.
+    name : of the variable, or of the `formula`
+    kind : number of the kind that has it; -1 for voltages, -2 for variables of ions, -3 for
+        currents of membranes
+    index : (r,) int64, natural nodes, or instances of the kind
+    every : steps from one recorded row to the next
+    reduce : one of `REDUCTIONS`, ``features``, or empty: rows are kept
+    threshold : of ``count`` and ``crossings``
+    matrix : (k, r) float64: the values of a row are its products with the variable's
+    asked : the `features` in a run
+    stream : where its rows go
+    formula : of states, parameters and `v` of the instances
     """
 
     name: str
@@ -114,11 +104,7 @@ class Record:
 def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
     """Return the records of a run: new ones where they are reduced, as that begins anew.
 
-    Parameters
-    ----------
-    begin, steps : int
-        The run's first step, and how many it takes.
-    dt : float, ms
+    `begin` is the first step of the run, which takes `steps` of them.
     """
     found = []
     for r in records:
@@ -149,16 +135,10 @@ def is_computed(record: Record, model: Model) -> bool:
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
-    """Check the host's memory for what a run keeps, and return the steps of a chunk.
+    """Check the host's memory for what a run of `steps` keeps, and return the steps of a chunk.
 
-    These are fewer than `chunk` where the rows of so many take more than `ROOM` bytes.
-
-    Parameters
-    ----------
-    steps : int
-        Of the run.
-    epoch : int
-        Steps that are taken at once.
+    These are fewer than `chunk` where the rows of so many take more than `ROOM` bytes; `epoch`
+    steps are taken at once.
     """
     if not records:
         return chunk

@@ -67,14 +67,7 @@ class ReducedSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Rows of a record on a device: columns of an array.
-
-    Attributes
-    ----------
-    array : (rows, stride) real
-    column : int
-        The first one.
-    """
+    """Rows of a record on a device: columns of an array, (rows, stride), from `column` on."""
 
     array: cla.Array
     column: int = 0
@@ -88,19 +81,9 @@ class View:
 class Reducer:
     """What is kept of the rows of a record; see `DeviceReducer` and `HostReducer`.
 
-    Parameters
-    ----------
-    model : Model
-        Of the rank's part of the network.
-
-    Attributes
-    ----------
-    sources : list of Record
-        What is sampled: voltages for `i_membrane`, then the outputs of electrodes.
-    plain : bool
-        Rows are kept as they are sampled.
-    width : int
-        Columns of what is kept.
+    `model` is that of the rank's part of the network. `sources` are what is sampled: voltages for
+    `i_membrane`, then the outputs of electrodes. With `plain` rows are kept as they are sampled;
+    `width` is the number of columns of what is kept.
     """
 
     def __init__(self, record: Record, model: Model) -> None:
@@ -147,10 +130,7 @@ class Reducer:
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step, from which crossings go on.
 
-        Parameters
-        ----------
-        samples : sequence of (1, r) real
-            Of each of `sources`.
+        `samples` are (1, r), of each of `sources`.
         """
         raise NotImplementedError
 
@@ -189,12 +169,7 @@ class HostReducer(Reducer):
     def chunk(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
         """Return what is kept of rows; see `DeviceReducer.chunk`.
 
-        Parameters
-        ----------
-        samples : sequence of (rows, r) float64
-            Of each of `sources`.
-        first : int
-            Step at whose end the first row was.
+        `samples` are rows of each of `sources`, the first of which is of the end of step `first`.
         """
         values, reduce = self._mapped(samples, first), self.record.reduce
         if self.record.asked is not None:
@@ -255,12 +230,7 @@ class HostReducer(Reducer):
 
 
 class DeviceReducer(Reducer):
-    """Works on rows on a device; see `Reducer`.
-
-    Parameters
-    ----------
-    dtype : float64 or float32
-    """
+    """Works on rows on a device; see `Reducer`."""
 
     def __init__(
         self, record: Record, model: Model, queue: cl.CommandQueue, dtype: np.dtype
@@ -286,10 +256,7 @@ class DeviceReducer(Reducer):
     def _launch(self, name: str, rows: int, *arguments: object) -> None:
         """Enqueue a kernel whose work-items are the columns of some rows.
 
-        Parameters
-        ----------
-        *arguments
-            Python's integers are OpenCL's ``int``.
+        Python's integers among the arguments are OpenCL's ``int``.
         """
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = self.width if name != "membrane" else len(self.record.index)
@@ -322,18 +289,10 @@ class DeviceReducer(Reducer):
     ) -> np.ndarray:
         """Wait, and return what is kept of the rows of a chunk.
 
-        Parameters
-        ----------
-        first : int
-            Step at whose end the first row was.
-        outputs : sequence of (rows, c) real
-            Outputs of electrodes; of a formula all sources but the first.
-
-        Returns
-        -------
-        (rows, width) real
-            Or (1, width): extreme so far, sum so far (float64), count so far (int64); or (k, width)
-            int64 with the steps of each column's crossings in these rows, filled up with -1.
+        The first row is of the end of step `first`; `outputs` are rows of electrodes, of a formula
+        all sources but the first. What is kept is (rows, width), or (1, width): extreme so far, sum
+        so far (float64), count so far (int64); or (k, width) int64 with the steps of each column's
+        crossings in these rows, filled up with -1.
         """
         begin, kept = self.taken(first, rows)
         reduce = self.record.reduce
@@ -427,14 +386,9 @@ _Kind = TypeVar("_Kind", bound=Reducer)
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers of what is recorded now.
+    """The reducers, as `make` returns them, of what is recorded now.
 
     A record that goes on from one chunk to the next keeps its reducer; a new record begins anew.
-
-    Parameters
-    ----------
-    make : callable
-        Returns the reducer of a record.
     """
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:

@@ -30,16 +30,8 @@ REST = "const int *restrict sample_list, real *restrict sampled, int sampled_wid
 def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
     """Source for ``epoch_by_instance.mako`` that writes values of an instance which are recorded.
 
-    Parameters
-    ----------
-    k : int
-        Number of the kind.
-    condition : str
-        Of `what`, for one of `values`.
-    values : sequence of str
-        Variables, by `what` but for the last.
-    row : str
-        Step whose row it is.
+    `k` is the number of the kind; `condition`, on `what`, is that of one of `values`, variables by
+    `what` but for the last; `row` is the step whose row it is.
     """
     chosen = "".join(f"what == {n} ? {value} : " for n, value in enumerate(values[:-1]))
     at = f"(long)(record_row + {row} - first_step) * sampled_width + sample_list[4 * e + 2]"
@@ -58,13 +50,8 @@ Owners: TypeAlias = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
 class Sample:
     """A state or the current of some instances.
 
-    Attributes
-    ----------
-    what : int
-        Number of the state; the number of states for the current.
-    instance : (r,) int64
-    column : int
-        The first of its r columns among all samples.
+    `what` is the number of the state, or the number of states for the current, and `column` the
+    first of its columns, one an instance, among all samples.
     """
 
     kind: int
@@ -95,13 +82,7 @@ def arguments(
 ) -> list[cla.Array | np.int32]:
     """Return the arguments that kernels take last, see `TABLES` and `REST`.
 
-    Parameters
-    ----------
-    sizes : sequence of int
-        Owners of each kind.
-    owners : callable
-        Returns owner and lane of instances of a kind.
-    sampled : (rows, columns) real
+    `sizes` are the owners of each kind; `owners` returns owner and lane of instances of a kind.
     """
     firsts, entries, number = list[np.ndarray](), [np.zeros((0, 4), np.int64)], 0
     for k, size in enumerate(sizes):

@@ -19,11 +19,7 @@ _FETCHED = 1 << 20  # numbers: up to here one transfer is faster than one for ea
 class Arena:
     """Arrays one after another in one array on a device.
 
-    Parameters
-    ----------
-    dtype : dtype
-    tiler : Tiler, optional
-        Repeats what is given of one copy.
+    A `tiler` repeats what is given of one copy.
     """
 
     def __init__(self, dtype: np.dtype, tiler: Tiler | None = None) -> None:

@@ -16,13 +16,11 @@ class Chunk:
 
     Attributes
     ----------
-    spike_step, spike_cell : (k,) int64
-        Step that each event is in, -1 at the start, and its source; the first sources are the
-        cells.
-    failed : (num_cells,) integer
-        1 + the step after which the soma's voltage was first not finite, 0 where it never was.
-    values : list of arrays
-        One per record, see `DeviceReducer.chunk`.
+    spike_step : (k,) int64, step that each event is in, -1 at the start
+    spike_cell : (k,) int64, its source; the first sources are the cells
+    failed : (num_cells,) integer, 1 + the step after which the soma's voltage was first not finite,
+        0 where it never was
+    values : one array per record, see `DeviceReducer.chunk`
     spike_time : (k,) float64, ms
     """
 

@@ -29,12 +29,8 @@ def network_of_copies(network: Network, changes: Changes, model: Model, count: i
 def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
     """Return where the things of a network are among those of its copies.
 
-    Parameters
-    ----------
-    network, model
-        Of one copy.
-    copies, whole
-        The network of all copies, as `network_of_copies` gives it, and its model.
+    `network` and `model` are of one copy; `copies` is the network of all copies, as
+    `network_of_copies` gives it, and `whole` its model.
     """
     count, cells, known = copies.num_cells // network.num_cells, network.num_cells, network.added
     total, wires = model.sources.count, model.netcons.count
@@ -51,16 +47,10 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
 
 
 class Copies:
-    """Where the things of one copy are among those of all.
+    """Where the things of one copy, `once`, are among those of all, `whole`.
 
-    Parameters
-    ----------
-    once, whole : Model
-        Of one copy and of all.
-    sources : (copies, num_sources) int64
-        Numbers of the sources of events.
-    connections : (copies, m) int64
-        Numbers of the connections.
+    `sources` and `connections` are (copies, n): numbers of each copy's sources of events, and of
+    its connections.
     """
 
     def __init__(

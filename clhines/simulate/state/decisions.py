@@ -20,23 +20,15 @@ class Decisions:
 
     Attributes
     ----------
-    network : Model
-        Of the whole network. What depends on the device too is chosen from it by the engines:
-        lanes of a vector, most nodes of a segment, method of the solver.
-    split : bool
-        Whether the network is simulated in parts, which exchange their spikes.
-    overlap : bool
-        Whether the spikes of an epoch are exchanged during the next one.
-    epoch : int
-        Steps whose events are known before the first of them.
-    slots : int
-        Of the ring of incoming events: those due at step s are in row ``s % slots``.
-    scale : float
-        Unit of the integer weights, a power of two; their sums fit in int64.
-    constant_factors : bool
-        Whether only the conductances at the roots change.
-    inflow : bool
-        Whether there are constant mechanisms, or may be.
+    network : model of the whole network. What depends on the device too is chosen from it by the
+        engines: lanes of a vector, most nodes of a segment, method of the solver
+    split : whether the network is simulated in parts, which exchange their spikes
+    overlap : whether the spikes of an epoch are exchanged during the next one
+    epoch : steps whose events are known before the first of them
+    slots : of the ring of incoming events: those due at step s are in row ``s % slots``
+    scale : unit of the integer weights, a power of two; their sums fit in int64
+    constant_factors : whether only the conductances at the roots change
+    inflow : whether there are constant mechanisms, or may be
     """
 
     network: Model
@@ -50,19 +42,7 @@ class Decisions:
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
-        """Decide for the whole network.
-
-        Parameters
-        ----------
-        network : Model
-        split, overlap : bool
-            See `Decisions`.
-
-        Raises
-        ------
-        InputError
-            See `Connections.scale`.
-        """
+        """Decide for the whole network; what `Connections.scale` refuses is an InputError."""
         return cls(
             network=network,
             split=split,

@@ -80,28 +80,11 @@ def write(path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str)
 def read(
     path: PathLike, model: Model, dtype: np.dtype, digest: str
 ) -> tuple[int, dict[str, np.ndarray]]:
-    """Read a state; every number is one that a simulation of this model may have.
+    """Read a state: its step, and all arrays that `members` names.
 
-    Parameters
-    ----------
-    path : str, bytes or path-like
-    model : Model
-        Of the whole network.
-    dtype : float64 or float32
-        Of the simulation that goes on.
-    digest : str
-        Of `signature`.
-
-    Returns
-    -------
-    step : int
-    arrays : dict of name -> array
-        All that `members` names.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, is of another network or of the other precision, or is damaged.
+    Every number is one that a simulation of this model may have; `model` is that of the whole
+    network, `dtype` of the simulation that goes on, `digest` of `signature`. A file that cannot be
+    read, is of another network or of the other precision, or is damaged, is an InputError.
     """
     with Npz(path, _WHAT) as file:
         network = file.read("network", Member((), np.array(digest).dtype))
@@ -130,18 +113,8 @@ def checked(
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a state at the begin of a step, checked as those of a file.
 
-    Parameters
-    ----------
-    arrays : dict of name -> array
-    model : Model
-    dtype : float64 or float32
-        Of the simulation.
-    step : int
-
-    Raises
-    ------
-    InputError
-        One is missing, or has another shape, numbers of another kind or wrong values.
+    An InputError says which is missing, or has another shape, numbers of another kind or wrong
+    values; `dtype` is that of the simulation.
     """
     found = dict[str, np.ndarray]()
     for name, expected in members(model, dtype, step).items():
@@ -211,14 +184,7 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
     """Raise InputError for events that no run can have under way at the begin of a step.
 
     One that was due long before would be delivered late, and a self event that sends the next one
-    would go on for ever.
-
-    Parameters
-    ----------
-    where : str
-        Begin of messages.
-    arrays : dict of name -> array
-        Of the state.
+    would go on for ever. Messages begin with `where`.
     """
     if not model.has_times:
         return

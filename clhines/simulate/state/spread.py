@@ -39,15 +39,9 @@ class SpreadSpec(TemplateSpec):
 class Storage:
     """Where the values of a parameter of all instances of a kind are on a device.
 
-    Attributes
-    ----------
-    array : pyopencl.array.Array
-    offset : int
-    key : hashable
-        Of `places`, which are the same for all parameters with this key.
-    places : callable or None
-        Returns place in the array, less `offset`, and instance of the kind, (m,) int64 each. None
-        for one number for all instances, at `offset`.
+    `places` returns place in the array, less `offset`, and instance of the kind, (m,) each. They
+    are the same for all parameters with this `key`. None stands for one number for all instances,
+    at `offset`.
     """
 
     array: cla.Array
@@ -63,14 +57,7 @@ def each_instance(kind: Kind) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Spread:
-    """Puts values into arrays on a device; tables are made when first needed, and kept.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-    model : Model
-    """
+    """Puts values into arrays on a device; tables are made when first needed, and kept."""
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
@@ -86,12 +73,7 @@ class Spread:
     def put(self, storage: Storage, group: int, value: Value) -> None:
         """Enqueue that the instances of a group get new values.
 
-        Parameters
-        ----------
-        storage : Storage
-        group : int
-            Number of the group; of a parameter that is one number for all instances, any.
-        value : Value
+        `group` is its number; of a parameter that is one number for all instances, any.
         """
         numbers = value.numbers.astype(self.dtype)
         if storage.places is None:

@@ -49,16 +49,10 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeats on a device what is of one copy.
+    """Repeats on a device what is of one copy for `copies` copies.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    dtype : float64 or float32
-        Of values that are no whole numbers.
-    copies : int
-    gather : (places,) integer
-        Node of all copies at each place of the solver's order, -1 for none.
+    `dtype` is that of values that are no whole numbers; `gather` is the node of all copies at each
+    place of the solver's order, -1 for none.
     """
 
     def __init__(
