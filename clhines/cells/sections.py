@@ -208,10 +208,7 @@ class Sections:
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
         """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell.
 
-        Raises
-        ------
-        InputError
-            The message names the section that has most.
+        The message names the section that has most.
         """
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
