@@ -13,15 +13,7 @@ _CHUNK = 1 << 18  # entries that stay in the cache
 
 
 class Deferred:
-    """Base of a class, some of whose attributes are made when they are first asked for.
-
-    Parameters
-    ----------
-    made : mapping of str -> callable without arguments
-        What makes these.
-    **known
-        All other attributes.
-    """
+    """Base of a class, some of whose attributes are `made` when they are first asked for."""
 
     def __init__(self, made: Made, **known: object) -> None:
         vars(self).update(known, _made=made)
@@ -47,10 +39,7 @@ def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.n
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
     """Return numbers of m things in all copies, (copies, m) int64; blocks have copy after copy.
 
-    Parameters
-    ----------
-    sizes : integer array
-        Of the blocks of one copy; m in all.
+    `sizes` are of the blocks of one copy, m in all.
     """
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
@@ -70,16 +59,8 @@ def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
 def place_of(known: np.ndarray, wanted: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
     """(n,) int64: where in `known` each of `wanted` is, -1 where it is not.
 
-    Parameters
-    ----------
-    known : (m,) array
-        Of different values.
-    wanted : (n,) array
-    order : (m,) int64, optional
-        Sorts `known`; worked out where it is not given.
+    `known` has different values; `order` sorts them, and is worked out where it is not given.
 
-    Examples
-    --------
     >>> place_of(np.array([7, 3, 5]), np.array([5, 4]))
     array([ 2, -1])
     """
@@ -96,16 +77,7 @@ def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Concatenate ``arange(starts[k], starts[k] + counts[k])`` over k.
-
-    Parameters
-    ----------
-    starts, counts : (m,) integer
-
-    Returns
-    -------
-    (sum(counts),) int64
-    """
+    """Concatenate ``arange(starts[k], starts[k] + counts[k])`` over k; int64."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
@@ -118,30 +90,17 @@ def by_level(level: np.ndarray) -> list[np.ndarray]:
 
 
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Values of the given cells in turn, cell after cell, cut after `num_cells` cells.
-
-    Parameters
-    ----------
-    per_cell : sequence of (n_c, ...) arrays
-    """
+    """Values of given cells, (n_c, ...), in turn, cell after cell, cut after `num_cells` cells."""
     once = np.concatenate(per_cell[:num_cells])
     count = repeated_nodes([len(a) for a in per_cell], num_cells)
     return repeat_moved(once, count)
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Repeat an array to `count` entries, with `step` more added in each further round.
+    """Repeat one round to `count` entries, with `step` more added in each further round.
 
-    Every entry is written once and nothing else is as large.
-
-    Parameters
-    ----------
-    once : (m, ...) array
-        One round.
-    count : int
-        Entries of the result; the last round may be cut.
-    step : int
-        0 for arrays that are not of integers.
+    The last round may be cut. Every entry is written once and nothing else is as large. The step is
+    0 for arrays that are not of integers.
     """
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))

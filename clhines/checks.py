@@ -51,13 +51,8 @@ def as_array(
     """Return values as an array of at most one dimension.
 
     Quantities are converted to `unit`, here and in all functions that have this parameter, and
-    rejected where there is none.
-
-    Raises
-    ------
-    InputError
-        More dimensions, no array, or a masked array with masked entries, which NumPy would read as
-        if they were not masked.
+    rejected where there is none. So is a masked array with masked entries, which NumPy would read
+    as if they were not masked.
     """
     array = _array(name, values, dtype, unit)
     if array.ndim > 1:
@@ -255,19 +250,10 @@ def _of_group(limit: Path, use: Path) -> int | None:
 
 
 def check_room(needed: float, what: str) -> None:
-    """Refuse what cannot fit, before it is begun.
+    """Refuse what cannot fit, with HostMemoryError before it is begun.
 
-    Parameters
-    ----------
-    needed : float, bytes
-        Lower bound of what will be taken. Below 1 MiB the system is not asked.
-    what : str
-        What it is for, such as ``3 cells of 20 nodes``.
-
-    Raises
-    ------
-    HostMemoryError
-        Less is available.
+    `needed` is a lower bound of the bytes that will be taken; below 1 MiB the system is not asked.
+    `what` says what it is for, as ``3 cells of 20 nodes``.
     """
     if needed < _UNCHECKED:
         return

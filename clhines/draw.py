@@ -79,14 +79,9 @@ def in_style(function: _Draw) -> _Draw:
 class Bars:
     """Work of one block in the forward sweep, from the root outwards.
 
-    Attributes
-    ----------
-    start, lane, length : (num_bars,) int64
-        Step at which a piece of work begins, who does it, and how many steps it takes.
-    edges : (num_edges,) int64
-        Steps at which all lanes wait for each other.
-    what : str
-        Name of a bar.
+    `start`, `lane` and `length`, (num_bars,) int64, are the step at which a piece of work begins,
+    who does it, and how many steps it takes. At `edges`, (num_edges,) int64, all lanes wait for
+    each other. `what` is the name of a bar.
     """
 
     start: np.ndarray
@@ -99,18 +94,9 @@ class Bars:
 
 
 def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    """Work of the first block of a launch.
+    """Work of the first block of a launch, from a spec and the tables of the same `plan.Part`.
 
-    Parameters
-    ----------
-    spec : FineSpec, FineVectorSpec or CellSpec
-    tables : dict
-        Of the same `plan.Part`.
-
-    Raises
-    ------
-    InputError
-        Other templates are not drawn.
+    Templates other than those of FineSpec, FineVectorSpec and CellSpec are not drawn: InputError.
     """
     kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
     template = spec.template.rpartition("/")[2]
@@ -168,22 +154,9 @@ def picture(
 ) -> Any:
     """Draw the bars over lanes and steps, coloured by length, above a strip of numbers.
 
-    Parameters
-    ----------
-    numbers : dict of name -> text
-    notes : list of str
-        Lines below the numbers.
-    path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    InputError
-        matplotlib is missing, or `path` has another ending.
+    `numbers` are texts by name, and `notes` the lines below them. Returns matplotlib's Figure,
+    which is written where a `path` is given that ends in .png, .svg or .pdf. Without matplotlib and
+    for another ending there is an InputError.
     """
     check_format(path)
     lines = [f"{name:<17}{text}" for name, text in numbers.items()]
@@ -386,11 +359,7 @@ def _panels(
 def _strokes(cable: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the sections at their points and at the ends of their segments.
 
-    Returns
-    -------
-    node : (m,) int64
-    ends : (m, 2, 3) float64, µm
-    diameter : (m,) float64, µm
+    Returns nodes, (m,) int64, ends, (m, 2, 3) float64, and diameters, (m,) float64, both in µm.
     """
     node, ends, diameter = [], [], []
     points = cable.sections.points.astype(np.float64)
@@ -453,13 +422,7 @@ def _save(figure: Any, path: PathLike | None) -> None:
 
 
 def check_matplotlib() -> None:
-    """Say how to get matplotlib where it is missing.
-
-    Raises
-    ------
-    InputError
-        It is missing.
-    """
+    """Raise InputError, which says how to get matplotlib, where it is missing."""
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:

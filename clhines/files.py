@@ -43,11 +43,8 @@ def cache_folder() -> Path:
 def check_target(path: PathLike) -> None:
     """Refuse a path that `whole` cannot write to.
 
-    Raises
-    ------
-    InputError
-        A folder; a file that is read-only (its mode counts, even for root) or in a folder that is
-        missing or not writable; a socket or a block device.
+    That is a folder; a file that is read-only (its mode counts, even for root) or in a folder that
+    is missing or not writable; a socket or a block device.
     """
     try:
         _target(path)
@@ -83,18 +80,9 @@ def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
 
     Symbolic links are followed. A regular file is replaced in one step and keeps its mode, and its
     owner where that is allowed. What is no regular file (a FIFO, a terminal, ``/dev/null``,
-    ``/dev/stdout``) is written to when the block has ended without an error.
-
-    Parameters
-    ----------
-    path : str, bytes or path-like
-    part : str
-        Name of the file beside it until then, with ``{}`` for some letters.
-
-    Raises
-    ------
-    InputError
-        See `check_target`; or an error of the system while it is written.
+    ``/dev/stdout``) is written to when the block has ended without an error. `part` is the name of
+    the file beside it until then, with ``{}`` for some letters. An error of the system while it is
+    written is an InputError, too.
     """
     try:
         name, older = _target(path)
@@ -215,12 +203,8 @@ def _open_regular(path: PathLike) -> BinaryIO:
 class Member:
     """Shape, dtype and range that an array of a file must have.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Exactly this one, byte order included.
-    low, high : number or array, optional
-        Bounds of all values, both included. Values must be finite in any case.
+    The dtype is exact, byte order included. Bounds of all values are included. Values must be
+    finite in any case.
     """
 
     shape: tuple[int, ...]
@@ -249,18 +233,9 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 class Npz:
     """An ``.npz`` file that is read member by member, each checked before it is used.
 
-    Nothing is unpickled, and no member takes more memory than what is expected of it.
-
-    Parameters
-    ----------
-    path : str, bytes or path-like
-    what : str
-        What it should be, for messages: ``a file that save() has written``.
-
-    Raises
-    ------
-    InputError
-        Here and in all methods; names the file, and the member where one is wrong.
+    Nothing is unpickled, and no member takes more memory than what is expected of it. `what` says
+    in messages what the file should be: ``a file that save() has written``. They name the file, and
+    the member where one is wrong.
     """
 
     def __init__(self, path: PathLike, what: str) -> None:
@@ -348,19 +323,7 @@ def _short(error: BaseException) -> str:
 
 
 def read_json(path: PathLike, most: int = MOST_JSON) -> object:
-    """Return what a JSON file holds.
-
-    Parameters
-    ----------
-    path : str, bytes or path-like
-    most : int
-        Bytes that it may have.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, is too large, or is no strict JSON.
-    """
+    """Return what a file of strict JSON, `most` bytes or less, holds."""
     name = path_text(path)
     with _open_regular(path) as file:
         try:

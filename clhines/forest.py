@@ -61,11 +61,7 @@ class Trees:
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
         """Leave out the trees that no cell has; number the others by first appearance.
 
-        Returns
-        -------
-        shape_of_cell : (num_cells,) int64
-            In the new numbers.
-        trees : Trees
+        Returns `shape_of_cell` in the new numbers, and the trees.
         """
         found, first = np.unique(shape_of_cell, return_index=True)
         found = found[np.argsort(first)]

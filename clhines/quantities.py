@@ -51,20 +51,9 @@ def has_unit(value: object) -> bool:
 def as_numbers(name: str, value: object, unit: str | None = None) -> object:
     """Return a value without units.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    value : object
-        A quantity, or a list, tuple or object array of them. Anything else is returned as it is.
-    unit : str, optional
-        That the numbers are to be in, as ``mA/cm2``; ``1`` for pure numbers. Without it
-        quantities are rejected.
-
-    Raises
-    ------
-    InputError
-        The quantity has no place here, or is of another dimension.
+    A quantity, or a list, tuple or object array of them, becomes numbers in `unit`, such as
+    ``mA/cm2``, or ``1`` for pure numbers; anything else is returned as it is. Raises InputError for
+    another dimension, and for any quantity without a unit to convert it to.
     """
     if not has_unit(value):
         return value

@@ -22,10 +22,8 @@ VOLTAGE_AT = "voltage_at"
 class Kept:
     """What a run has kept of its traces, from which their features are computed.
 
-    Attributes
-    ----------
-    sums, smallest, largest : (windows, m) float64, mV
-        Of the samples of each of the windows that `Features.windows` gives.
+    `sums`, `smallest` and `largest`, (windows, m) float64, mV, are of the samples of each of the
+    windows that `Features.windows` gives.
     """
 
     segments: Segments

@@ -31,24 +31,13 @@ REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 class Segments:
     """Segments of traces, by trace and time; all arrays are (count,), samples -1 for none.
 
-    Attributes
-    ----------
-    row : int64
-        The trace.
-    kind, begin : int64
-        How it begins, see `UP`, and at which sample.
-    top, top_v : int64, float64
-        First of its largest samples.
-    before, before_v : int64, float64
-        First of the smallest samples before that; inf if there is none.
-    after, after_v : int64, float64
-        First of the smallest samples from that on.
-    any_rest, any_rest_v : int64, float64
-        The first sample that neither of the next two is below.
-    rest, rest_v : int64, float64
-        The first such sample from the top on.
-    count : int
-        Traces.
+    Samples are int64, and each `_v` is the voltage there, float64, mV.
+
+    `row` is the trace, and `count` the number of traces; a segment begins as `kind` says, see `UP`,
+    at the sample `begin`. `top` is the first of its largest samples, `before` the first of the
+    smallest before that (inf if there is none), `after` the first of the smallest from that on.
+    `any_rest` is the first sample that neither of the next two is below, and `rest` the first such
+    one from the top on.
     """
 
     row: np.ndarray
@@ -135,13 +124,7 @@ class Segments:
 
 
 def segments_of(v: np.ndarray, threshold: float) -> Segments:
-    """Divide traces into segments.
-
-    Parameters
-    ----------
-    v : (m, k) float64, mV
-    threshold : float, mV
-    """
+    """Divide traces, (m, k), mV, into segments."""
     (count, length), flat = v.shape, v.reshape(-1)
     above, below = v > threshold, v < threshold
     kind = np.full(v.shape, -1)
@@ -191,12 +174,9 @@ def packed(segments: Segments) -> np.ndarray:
 
 
 def joined(blocks: list[np.ndarray]) -> Segments:
-    """Join segments of the chunks of a run.
+    """Join segments of the chunks of a run, given as of `packed`.
 
-    Parameters
-    ----------
-    blocks : list of (k, m) float64
-        As of `packed`. What is not final counts in the last one only.
+    What is not final counts in the last one only.
     """
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
     found, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()

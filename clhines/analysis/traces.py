@@ -17,19 +17,10 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Voltages at shared times, and what was done to the cells.
+    """Voltages `v`, (m, k), mV, at shared times `t`, ms, ascending, and what was done to the cells.
 
-    Attributes
-    ----------
-    v : (m, k) float64, mV
-    t : (k,) float64, ms
-        Ascending.
-    stim_start, stim_end : (m,) float64, ms
-    current : (m,) float64, nA, or None
-        Amplitude of the stimulus.
-    threshold : float, mV
-    done : dict
-        Features that were computed, by function.
+    The stimulus is (m,) each: begin and end, ms, and the amplitude `current`, nA. All arrays are
+    float64; `threshold` is in mV. `done` has the features that were computed, by function.
     """
 
     v: np.ndarray

@@ -37,12 +37,9 @@ def areas_and_resistances(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Integrate over the frusta, cut at the ends and centres of the segments.
 
-    Returns
-    -------
-    area : (num_segments,) float64, µm²
-    left, right : (num_segments,) float64, MΩ
-        Resistance from the beginning of a segment to its centre and from there to its end, which is
-        infinite at a tip of diameter 0.
+    Returns the area of each segment, µm², and the resistances, MΩ, from its beginning to its centre
+    and from there to its end, which is infinite at a tip of diameter 0; (num_segments,) float64
+    each.
     """
     arc, diameter = sections.arc, sections.points[:, 3].astype(np.float64)
     section, cut = _cuts(sections, nseg)

@@ -17,14 +17,8 @@ NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
 def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
     """(n,) bool: nodes with membrane that a word of `WORDS` means.
 
-    Parameters
-    ----------
-    word : str
-        ``dendrites`` is all that is not the soma, axons too; the others go by SWC types.
-    area : (n,) float64, µm²
-    in_soma : (n,) bool
-    type_ : (n,) int64
-        SWC type of each node's section.
+    ``dendrites`` is all that is not the soma, axons too; the others go by `type_`, the SWC type of
+    each node's section.
     """
     if not isinstance(word, str) or word not in WORDS:
         raise InputError(f"where={shown(word)}; expected {', '.join(WORDS)}")
@@ -42,14 +36,8 @@ def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.
     """(n,) float64: length of the way through the tree from `origin` to each node.
 
     The way from a node climbs to the way from `origin` to the root, where the two meet, and goes on
-    along it. Example: in the chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1.
-
-    Parameters
-    ----------
-    parent : (n,) integer
-        -1 at the root.
-    to_parent : (n,) float64
-        Length to the parent; 0 at the root.
+    along it. Example: in the chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1. The
+    length `to_parent` is 0 at the root.
     """
     number = np.arange(len(parent))
     above = np.where(parent < 0, number, parent)

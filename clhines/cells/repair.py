@@ -16,25 +16,13 @@ REPAIRS = (ZERO_RADIUS,)
 
 
 def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolate radii of 0 along the neurites.
+    """Interpolate radii of 0 along the neurites; return the samples that get one, and radii, µm.
 
     A radius of 0 before the tip of a neurite lies between two samples: the nearest one towards the
     soma that has a radius, and the nearest one away from it that has a radius or is the tip (which
     may end in 0, as a cone). The new radius is linear in the distance between them along the
     neurite. Where a neurite begins with 0 it is that of the next sample with a radius. The soma is
     no part of a neurite, and what is 0 in it stays 0; so does a neurite without any radius.
-
-    Parameters
-    ----------
-    cell : Morphology
-        One tree.
-
-    Returns
-    -------
-    samples : (k,) int64
-        Indices of the samples that get a radius.
-    radius : (k,) float64, µm
-        Above 0.
     """
     parent, soma = from_soma(cell)
     n, radius = len(parent), cell.radius
@@ -86,12 +74,7 @@ def _nearest(
 
 
 def repaired(cell: Morphology, repair: str | None) -> Morphology:
-    """Return the cell with the repair made; warns of each sample that is changed.
-
-    Warns
-    -----
-    RepairWarning
-    """
+    """Return the cell with the repair made; a `RepairWarning` for each sample that is changed."""
     if repair is None:
         return cell
     samples, new = zero_radii(cell)

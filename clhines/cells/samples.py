@@ -87,10 +87,7 @@ def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
 def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
     """(n,) int64 parents of the cell rooted at its soma, if it has one; (n,) bool the soma.
 
-    Raises
-    ------
-    CableError
-        The samples are not one tree.
+    Raises CableError where the samples are not one tree.
     """
     check_tree(cell.parent, cell.name)
     soma = soma_group(cell)
@@ -125,8 +122,6 @@ class Tree:
 
     Attributes
     ----------
-    parent : int64
-        -1 at the root.
     is_soma : bool
         Of type 1.
     first, last : int64

@@ -208,10 +208,7 @@ class Sections:
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
         """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell.
 
-        Raises
-        ------
-        InputError
-            The message names the section that has most.
+        The message names the section that has most.
         """
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
@@ -330,18 +327,9 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 class _Chains:
     """Sections as chains of samples, by level and then in the order of the file; 0 is the root's.
 
-    Attributes
-    ----------
-    head : (num,) int64
-        First sample of each.
-    last : (num,) int64
-        Last sample of each.
-    above : (num,) int64
-        Section that it leaves, -1 for 0.
-    of : (n,) int64
-        Section of each sample.
-    samples, offsets : (n,) and (num + 1,) int64
-        Samples of each, in their order.
+    `head` and `last` are the first and last sample of each, `above` the section that it leaves, -1
+    for 0, all (num,) int64. `of`, (n,) int64, is the section of each sample; `samples` and
+    `offsets` have the samples of each, in their order.
     """
 
     head: np.ndarray

@@ -58,18 +58,11 @@ def ring_cell(
         Radius at the soma and at the tips; linear along the path between.
     soma_radius : float, µm
         Radius of the soma, a single sample at the origin.
-    name : str
-        Label of the cell.
 
     Returns
     -------
     Morphology
         Parents before children, ids from 1, type 1 for the soma and 3 for the rest, lines 0.
-
-    Raises
-    ------
-    InputError
-        An argument is out of range.
     """
     compartments = whole_count("compartments", compartments)
     lengths, ends = _positive_pair("branch_lengths", branch_lengths), _positive_pair("radii", radii)

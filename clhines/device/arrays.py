@@ -27,13 +27,7 @@ Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
 
 
 class Order:
-    """Order of values on the device, which arrays are marked with.
-
-    Parameters
-    ----------
-    gather : (packed size,) int32
-        As `Plan.gather`.
-    """
+    """Order of values on the device, which arrays are marked with; `gather` is as `Plan.gather`."""
 
     def __init__(self, gather: np.ndarray, num_nodes: int) -> None:
         self.gather, self.num_nodes = gather, num_nodes
@@ -168,12 +162,7 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 class Reads:
-    """Copies of small arrays to the host that are waited for once: each wait takes a while.
-
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-    """
+    """Copies of small arrays to the host that are waited for once: each wait takes a while."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -216,12 +205,8 @@ def target_of(
 ) -> Array:
     """Return the array that a solution goes to.
 
-    Parameters
-    ----------
-    given, b
-        Right-hand sides as the caller gave them, and as an array of the dtype.
-    empty_like : callable
-        Makes the array where none is given and `b` is a NumPy array.
+    `given` and `b` are right-hand sides as the caller gave them, and as an array of the dtype.
+    `empty_like` makes the array where none is given and `b` is a NumPy array.
     """
     if out is None:
         masked = isinstance(given, np.ma.MaskedArray)

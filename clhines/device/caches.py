@@ -81,10 +81,7 @@ def prepare() -> None:
 def before_build(device: cl.Device) -> None:
     """Say once what is wrong with the caches, and clean PoCL's before the first build.
 
-    Raises
-    ------
-    DeviceError
-        PoCL's cache is full: PoCL would end the process.
+    Raises DeviceError where PoCL's cache is full: PoCL would end the process.
     """
     pocl = "Portable Computing" in device.platform.name
     found = {_Process.pocl * pocl, _Process.pyopencl} - {""} - _Process.said
@@ -105,14 +102,9 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove files without an end from PoCL's cache.
+    """Remove files without an end from PoCL's cache, and return how many.
 
     Checked are those that were written, or belong to programs that were used, after the last check.
-
-    Returns
-    -------
-    int
-        How many were removed.
     """
     stamp, removed = folder / _STAMP, 0
     try:

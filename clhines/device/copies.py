@@ -263,17 +263,10 @@ class Direct:
 
 
 class Pinned:
-    """Copies in one direction through pinned pieces.
+    """Copies in one direction through pinned pieces of `piece_bytes` each.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-        In order; of these copies only.
-    piece_bytes : int
-        Per pinned piece.
-    joins : bool
-        The calling thread is one of them, so that `start` returns late: for copies that nothing
-        runs beside.
+    The queue is in order, and of these copies only. If it `joins`, the calling thread is one of
+    those that copy, so that `start` returns late: for copies that nothing runs beside.
     """
 
     def __init__(
@@ -307,18 +300,10 @@ class Pinned:
     ) -> Callable[[], list[cl.Event]]:
         """Begin to copy rows one after another to the device.
 
-        Parameters
-        ----------
-        arrays : sequence of (sequence of (n,) arrays, pyopencl.Buffer)
-            Rows, and where they go; all buffers at once, which takes less than one by one.
-        wait_for : list of pyopencl.Event, optional
-            Before a buffer is written.
-
-        Returns
-        -------
-        callable
-            Waits until the rows are free and all is enqueued; returns the events after which the
-            buffers have them. More can be started before.
+        Each of `arrays` is rows, (n,), and the buffer where they go; all buffers at once, which
+        takes less than one by one. What is returned waits until the rows are free and all is
+        enqueued, and returns the events after which the buffers have them. More can be started
+        before.
         """
 
         def copy(t: int, chunks: Sequence[Chunk]) -> None:

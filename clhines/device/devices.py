@@ -288,16 +288,10 @@ def given_queue(
     dtype: DTypeLike,
     timestamps: bool = True,
 ) -> cl.CommandQueue:
-    """Return the given queue, checked, or otherwise a new one on the chosen device.
+    """Return the given queue, checked, or otherwise a new one on the chosen device; see `choose`.
 
-    Only a new one is made with `timestamps`, or without; see `make_queue`.
-
-    Raises
-    ------
-    InputError
-        Not a queue, or one that is out of order.
-    DeviceError
-        See `choose`.
+    Only a new one is made with `timestamps`, or without; see `make_queue`. One that is out of order
+    is rejected.
     """
     if queue is None:
         return make_queue(choose(device, dtype), timestamps)

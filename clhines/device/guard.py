@@ -36,10 +36,7 @@ class _Process:
 def check_process() -> None:
     """Record that OpenCL is in use from now on; called before anything that reaches a runtime.
 
-    Raises
-    ------
-    DeviceError
-        OpenCL was in use before this process was forked.
+    Raises DeviceError where OpenCL was in use before this process was forked.
     """
     if _Process.forked_from:
         raise DeviceError(

@@ -17,15 +17,7 @@ from clhines.errors import DeviceError
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a check.
-
-    Attributes
-    ----------
-    what : str
-        What was found, in one line.
-    advice : str
-        What to do about it; empty where nothing needs to be done.
-    """
+    """What a check has found, in one line, and what to do about it; empty where that is nothing."""
 
     good: bool
     what: str

@@ -81,10 +81,7 @@ def is_unnamed(device: cl.Device) -> bool:
 def name_processor(device: cl.Device) -> str | None:
     """Give a PoCL device whose processor LLVM calls ``generic`` a name it can build for.
 
-    Returns
-    -------
-    str or None
-        The name given; None where there was nothing to do, or `SWITCH` is set.
+    Returns that name, or None where there was nothing to do, or `SWITCH` is set.
     """
     if switched_off():
         return None

@@ -40,21 +40,9 @@ def build(context: cl.Context, spec: Spec, source: str | None = None) -> cl.Prog
     """Build the kernels of a spec, once per context.
 
     Programs are kept for the contexts of `devices.context_of`, and for the `MOST_CONTEXTS` contexts
-    of callers that were used last; of each the `MOST_PROGRAMS` that were used last. Those that
-    are in use live on with their users.
-
-    Parameters
-    ----------
-    context : pyopencl.Context
-    spec : frozen dataclass
-        Rendered by `templates.render`; the cache key.
-    source : str, optional
-        Use this text instead of rendering the spec (nothing is cached then).
-
-    Raises
-    ------
-    BuildError
-        With the compiler's log and the numbered generated source.
+    of callers that were used last; of each the `MOST_PROGRAMS` that were used last. Those that are
+    in use live on with their users. A text that is given as `source` takes the place of the
+    rendered spec, and is not kept. A BuildError has the compiler's log and the numbered source.
     """
     check_process()
     if source is not None:
@@ -116,13 +104,8 @@ def typed_kernel(built: cl.Program, name: str, types: str) -> Kernel:
     """Return a kernel with typed scalar arguments, for kernels that are launched often.
 
     pyopencl sets a number of unknown type only after trying it as an array: ten times slower.
-
-    Parameters
-    ----------
-    types : str
-        A letter an argument: ``b`` buffer, ``i`` int, ``l`` long, ``u`` ulong, ``f`` float,
-        ``d`` double.
-        Arguments after the last letter are buffers.
+    `types` has a letter an argument: ``b`` buffer, ``i`` int, ``l`` long, ``u`` ulong, ``f`` float,
+    ``d`` double. Arguments after the last letter are buffers.
     """
     kernel = Kernel(built, name)
     types = types.ljust(kernel.num_args, "b")
@@ -133,12 +116,8 @@ def typed_kernel(built: cl.Program, name: str, types: str) -> Kernel:
 class BoundKernel:
     """A kernel and all its arguments, of which a few change from launch to launch.
 
-    Parameters
-    ----------
-    arguments : sequence of pyopencl arrays and NumPy scalars
-        Of the types that the kernel has; they are kept, which a kernel does not do.
-    changing : sequence of int
-        Numbers of the arguments that `change` sets.
+    The arguments are kept, which a kernel does not do; numbers are NumPy scalars of the types that
+    the kernel has. `changing` are the numbers of those that `change` sets.
     """
 
     def __init__(
@@ -202,16 +181,8 @@ def bind(
 ) -> BoundKernel:
     """Bind the arguments of a kernel by the names of its spec's parameters.
 
-    Parameters
-    ----------
-    built : pyopencl.Program
-        Of the spec.
-    name : str
-        One of its kernels.
-    given : mapping
-        Arguments by name, the first ones of those that change too; there may be others.
-    changes : sequence of str
-        Those that `BoundKernel.change` sets, in its order.
+    `given` has arguments by name, the first ones of those that change too; there may be others.
+    `changes` are those that `BoundKernel.change` sets, in its order.
     """
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]

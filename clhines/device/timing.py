@@ -52,21 +52,12 @@ class FloorSpec(TemplateSpec):
 def median_seconds(
     queue: cl.CommandQueue, launch: Launch, repeats: int = 9, warmup: int = 2
 ) -> float:
-    """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
+    """Median time, s, of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
-    On a CPU, and of a queue without timestamps (``PROFILING_ENABLE``), the wall time from enqueue
-    to finish; elsewhere the device time between the timestamps of the first and the last event
-    that `launch` returns.
-
-    Parameters
-    ----------
-    launch : callable
-        Takes the number of the run, so that it can take turns between data sets; returns an
-        event or a list of events of `queue`.
-
-    Returns
-    -------
-    float, s
+    `launch` takes the number of the run, so that it can take turns between data sets, and returns
+    an event of `queue` or a list of them. On a CPU, and of a queue without timestamps
+    (``PROFILING_ENABLE``), the time is the wall time from enqueue to finish; elsewhere it is the
+    device time between the timestamps of the first and the last of these events.
     """
     wall = _by_wall_time(queue)
     taken = []
@@ -90,12 +81,7 @@ def _by_wall_time(queue: cl.CommandQueue) -> bool:
 
 
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int = 9) -> float:
-    """Median time of the kernel that reads three arrays of n reals and writes one; see `floor`.
-
-    Returns
-    -------
-    float, s
-    """
+    """Median time of the kernel of `floor`, s."""
     return median_seconds(queue, floor(queue, n, dtype), repeats)
 
 
@@ -103,17 +89,8 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
     """Prepare the kernel that reads three arrays of n reals and writes one.
 
     Two sets of arrays of random values take turns; one set where they are far above any cache. The
-    values repeat after 4.2 million.
-
-    Returns
-    -------
-    callable
-        ``launch(k)`` enqueues it on set k, modulo the number of sets; its event.
-
-    Raises
-    ------
-    DeviceMemoryError
-        The arrays do not fit beside what is on the device.
+    values repeat after 4.2 million. What is returned enqueues it on set k, modulo the number of
+    sets. Raises DeviceMemoryError where the arrays do not fit beside what is on the device.
     """
     rng = np.random.default_rng(n)
     values = [rng.random(min(n, _DRAWN)).astype(dtype) for _ in range(2)]
@@ -140,16 +117,9 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
 
 
 def repeated(queue: cl.CommandQueue, values: np.ndarray, n: int) -> cla.Array:
-    """Put values on the device again and again, until there are n; only the first are copied there.
+    """Put (m,) values on the device again and again, until there are n: i has ``values[i % m]``.
 
-    Parameters
-    ----------
-    values : (m,) array
-
-    Returns
-    -------
-    pyopencl.array.Array, (n,) of the dtype of `values`
-        Element i is ``values[i % m]``.
+    Only the first are copied there.
     """
     first = np.ascontiguousarray(values[:n])
     out = cla.empty(queue, n, first.dtype)
@@ -172,23 +142,13 @@ def seconds_in_turns(
 ) -> list[float]:
     """Time several ways to solve that take turns, one solve at a time.
 
-    Other load on the machine then slows all of them alike. Each turn has an order of its
-    own, and those that are hopeless after a few turns do not take part in the rest. The time is
-    the mean of the faster half: not the slower, because disturbances only add to a time, and no
-    single rank, because times on CPUs often have two peaks, and a rank jumps between them.
+    Other load on the machine then slows all of them alike. Each turn has an order of its own, and
+    those that are hopeless after a few turns do not take part in the rest. The time is the mean of
+    the faster half: not the slower, because disturbances only add to a time, and no single rank,
+    because times on CPUs often have two peaks, and a rank jumps between them.
 
-    Parameters
-    ----------
-    ready : sequence of callables
-        Each returns what `median_seconds` launches.
-    budget : float, s
-        Of counted solves for each.
-    progress : bool
-        Show a progress bar where stderr is a terminal.
-
-    Returns
-    -------
-    list of float, s
+    Each of `ready` returns what `median_seconds` launches. `budget`, s, is of counted solves for
+    each. The times are in s; `progress` shows a bar where stderr is a terminal.
     """
     taken: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

@@ -62,18 +62,11 @@ _LOCK = threading.RLock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a device has solved the problem of a family.
+    """How a device has solved the problem of a family of `FAMILIES`, or those of several.
 
-    Attributes
-    ----------
-    family : str
-        Of `FAMILIES`, or several.
-    widest : int
-        Bytes of the widest vectors that were right, from the device's own on; 0 if none were.
-    seconds : float
-        Wall time of all tries.
-    said : tuple of str
-        What went wrong with wider ones, in turn.
+    `widest` is the bytes of the widest vectors that were right, from the device's own on; 0 if none
+    were. `seconds` is the wall time of all tries, and `said` what went wrong with wider ones, in
+    turn.
     """
 
     family: str
@@ -100,16 +93,7 @@ def switched_off() -> bool:
 def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
     """Return the limits of a device for a family of kernels, checked before its first use.
 
-    Parameters
-    ----------
-    family : str
-        Of `FAMILIES`.
-    dtype : float64 or float32
-
-    Raises
-    ------
-    DeviceError
-        The device gives wrong answers, or none, whatever the width of vectors.
+    Raises DeviceError where the device gives wrong answers, or none, whatever the width of vectors.
     """
     own = devices.limits(device)
     if _Process.forced:
@@ -165,10 +149,7 @@ def title(family: str) -> str:
 def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
     """Check a device now, whatever is known of it, and keep the outcome.
 
-    Returns
-    -------
-    Outcome or None
-        None where it cannot be checked: no process can be started, or there is too little memory.
+    None where it cannot be checked: no process can be started, or there is too little memory.
     """
     device, dtype = devices.whole_device(device), np.dtype(dtype).name
     index = next((index for index, d in devices.all_devices() if d == device), None)

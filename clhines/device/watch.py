@@ -111,10 +111,7 @@ _ADVICE = (
 def watching(what: str, switch: str = "") -> Iterator[None]:
     """Say on stderr what the block does, if it takes longer than `SECONDS`.
 
-    Parameters
-    ----------
-    switch : str
-        Variable that leaves it out; none for a compilation.
+    `switch` is the variable that leaves it out; none for a compilation.
     """
     item = _Item(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)

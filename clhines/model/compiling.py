@@ -139,17 +139,7 @@ def with_values(
 ) -> Model:
     """Return what `compile` does, from a model of the same connections and events.
 
-    Parameters
-    ----------
-    network : Network
-    model : Model
-        Of the network, with earlier changes.
-    groups : sequence of Group
-        As they were before all changes.
-    v_init : float or (n,) float64, mV
-    changes : Changes
-    sums : ConstantSums
-        Of the network.
+    `model` has earlier changes, `groups` are as they were before all, and `v_init` is in mV.
     """
     changed = [(number, name) for number, own in changes.parameters.items() for name in own]
     now = changes.groups(groups)

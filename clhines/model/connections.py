@@ -21,39 +21,13 @@ class Connections:
     """Connections from sources (cells) to targets (instances of mechanisms that take events).
 
     Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
-    given. All that spikes of a source at one time hand to one delay's targets lies together
-    (Brette and Goodman 2012, section 2.3).
+    given. All that spikes of a source at one time hand to one delay's targets lies together (Brette
+    and Goodman 2012, section 2.3).
 
-    Parameters
-    ----------
-    source : (k,) int
-        From 0; below `num_sources`.
-    target : (k,) int
-        From 0; below `num_targets`.
-    weight : float or (k,) float
-        In the unit of the synapse, finite.
-    delay : int or (k,) int, steps
-        At least 1. A spike of step s has its effect at step s + 1 + delay.
-    num_sources, num_targets : int, optional
-        Default: one above the largest number given.
-    plastic : bool or (k,) bool
-        Connections whose weights `rule` changes.
-    rule : STDP, optional
-
-    Attributes
-    ----------
-    source, target, delay : (k,) int32, weight : (k,) float64, and plastic : (k,) bool
-        As given, in the order given.
-    rule : STDP or None
-    order : (k,) int64
-        Connection at each position of the rows.
-    row : (num_sources + 1,) int64
-        Places of source i: ``row[i]`` to ``row[i + 1]``.
-
-    Raises
-    ------
-    InputError
-        Shapes that do not agree, a number out of range, a weight that is not finite.
+    All arrays are (k,) or one number, and are kept in the order given: `source`, `target` and
+    `delay` as int32, `weight` as float64 in the unit of the synapse. A delay is 1 step at least: a
+    spike of step s has its effect at step s + 1 + delay. Without `num_sources` or `num_targets` it
+    is one above the largest number given. `rule` changes the weights of `plastic` connections.
     """
 
     def __init__(
@@ -111,7 +85,7 @@ class Connections:
 
     @cached_property
     def row(self) -> np.ndarray:
-        """(num_sources + 1,) int64: first position of each source's row."""
+        """(num_sources + 1,) int64: source i has the positions ``row[i]`` to ``row[i + 1]``."""
         return offsets_of(self.source, self.num_sources)
 
     @cached_property
@@ -122,11 +96,8 @@ class Connections:
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the connections by target: the backward rows.
 
-        Returns
-        -------
-        first : (num_targets + 1,) int64
-        position : (k,) int64
-            Places in the (forward) rows of each target's connections, ascending.
+        These are where each target's begin, (num_targets + 1,) int64, and their places in the
+        (forward) rows, (k,) int64, ascending for each target.
         """
         position = np.argsort(self.target[self.order], kind="stable")
         return offsets_of(self.target, self.num_targets), position
@@ -134,10 +105,8 @@ class Connections:
     def chunks(self, columns: int) -> np.ndarray:
         """Return where the chunks of a delay and `columns` targets begin, source after source.
 
-        Returns
-        -------
-        (num_sources * delays * blocks + 1,) int64
-            First position of each chunk; blocks = num_targets / `columns`, rounded up.
+        They are (num_sources * delays * blocks + 1,) int64, with blocks = num_targets / `columns`,
+        rounded up.
         """
         blocks = -(-self.num_targets // columns)
         which = np.searchsorted(self.delays, self.delay).astype(np.int64)
@@ -149,22 +118,10 @@ class Connections:
     def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
         """Return the unit of the integer weights, the finest in which no sum can overflow.
 
-        Parameters
-        ----------
-        external : float or (num_targets,) float
-            Largest sum of the magnitudes of other events at each target in one step.
-        largest : (k,) float, optional
-            Largest magnitude that each weight can reach. Default: its own.
-
-        Returns
-        -------
-        float
-            A power of two.
-
-        Raises
-        ------
-        InputError
-            A target has so many connections that less than 40 bits would be left for a weight.
+        It is a power of two. `external` is the largest sum of the magnitudes of other events at
+        each target in one step, and `largest`, (k,), the largest magnitude that each weight can
+        reach, by default its own. Raises InputError where a target has so many connections that
+        less than 40 bits are left for a weight.
         """
         size = np.abs(self.weight if largest is None else largest)
         sums = np.bincount(self.target, size, self.num_targets) + external

@@ -17,16 +17,9 @@ from clhines.network.groups import Group
 class ConstantSums:
     """Conductances and currents at 0 mV of the constant mechanisms of a network.
 
-    The sums have the bits of `instances.kinds_of`, which adds group after group.
-
-    Parameters
-    ----------
-    groups : sequence of Group
-        All of the network, in order.
-    forest : Forest
-    area : (n,) float64, µm²
-    g_total : (n,) float64, µS
-        Axial conductances of each node.
+    The sums have the bits of `instances.kinds_of`, which adds group after group. `groups` are all
+    of the network, in order; `area`, µm², and `g_total`, the axial conductances of each node, µS,
+    are (n,) float64.
     """
 
     def __init__(

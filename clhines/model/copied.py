@@ -87,18 +87,7 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 
 def copied_model(network: Network, copied: Copied, once: Model, secondorder: object) -> Model:
-    """Return the model of a network of copies that are alike.
-
-    Parameters
-    ----------
-    network : Network
-    copied : Copied
-        What it is copies of.
-    once : Model
-        Of one copy.
-    secondorder : bool or int
-        As given.
-    """
+    """Return the model of a network of copies that are alike, from `once`, that of one."""
     copies, n, added = copied.count, once.forest.num_nodes, network.added
     wiring, nothing, first = network.wiring(Changes()), Wiring(network), np.zeros(0, int)
     kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
@@ -132,9 +121,8 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
 def are_alike(network: Network, model: Model) -> bool:
     """Whether copies of a network are alike: no noise, and no stream of its own.
 
-    Events from outside have sources that are numbered otherwise.
-
-    Each kind has one group, as its instances are else in another order.
+    Events from outside have sources that are numbered otherwise. Each kind has one group, as its
+    instances are else in another order.
     """
     kinds = [k for k, _ in model.instances if k >= 0]
     streams = {(model.instances[g][0], name) for g, name, _ in network.added.streams}

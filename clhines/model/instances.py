@@ -40,22 +40,9 @@ def kinds_of(
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     """Merge the groups of each mechanism; those of constant ones become no kind.
 
-    Parameters
-    ----------
-    given : sequence of Group
-        All of a network, in order.
-    area_at : callable
-        Gives the areas of nodes, µm².
-    celsius : float
-        Of mechanisms that use it.
-    stored : collection of (str, str)
-        Mechanisms and parameters that get a value for each instance in any case.
-
-    Returns
-    -------
-    kinds : tuple of Kind
-    instances : tuple of (int, (count,) int64)
-        See `Model`.
+    `given` are all groups of a network, in order, and `area_at` gives the areas of nodes, µm².
+    `celsius` is of mechanisms that use it. Mechanisms and parameters that are `stored` get a value
+    for each instance in any case. Returns `Model.kinds` and `Model.instances`.
     """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
@@ -91,16 +78,9 @@ def revalued(
 ) -> tuple[Kind, ...]:
     """Return kinds with other values of some parameters, as `kinds_of` gives them.
 
-    Parameters
-    ----------
-    kinds, instances
-        What `kinds_of` gave.
-    groups : sequence of Group
-        All of the network, with the values as they are now.
-    changed : collection of (int, str)
-        Groups, by number, and parameters that may have other values than `kinds` have.
-    stored : collection of (str, str)
-        See `kinds_of`.
+    `kinds` and `instances` are what that gave, and `groups` are all of the network with the values
+    as they are now. `changed` are numbers of groups, and parameters that may have other values than
+    in `kinds`; for `stored` see `kinds_of`.
     """
     found = []
     for k, kind in enumerate(kinds):

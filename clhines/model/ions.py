@@ -20,19 +20,11 @@ INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 @dataclass(frozen=True, eq=False)
 class IonNodes:
-    """An ion where it is.
+    """An ion, as ``ca``, where it is, and its values at the start.
 
-    Attributes
-    ----------
-    name : str
-        As ``ca``.
-    valence : float
-    node : (count,) int64
-        Ascending.
-    e, ci, co : (count,) float64, mV and mM
-        At the start; `e` is replaced where the style says so.
-    style : (count,) int64
-        NEURON's bits: 0o40 the reversal potential is Nernst's at the start, 0o100 in every step.
+    All arrays are (count,): `node`, int64, ascending; `e`, mV, which is replaced where the style
+    says so; `ci` and `co`, mM; and `style`, int64, with NEURON's bits: 0o40 the reversal potential
+    is Nernst's at the start, 0o100 in every step.
     """
 
     name: str
@@ -52,11 +44,7 @@ class IonNodes:
 def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
     """Return the styles of an ion at nodes that get a mechanism that uses it, as NEURON does.
 
-    Parameters
-    ----------
-    style : (count,) int64
-    concentration, reversal : int
-        1 where it is read, 3 where it is written, 0 where neither.
+    `concentration` and `reversal` are 1 where it is read, 3 where it is written, 0 where neither.
     """
     conc = np.maximum(style & CONCENTRATION, concentration)
     rev = np.maximum((style & REVERSAL) >> 3, reversal)

@@ -311,13 +311,10 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """One of copies that are alike, and its things among those of all.
+    """The model of one of copies that are alike, and its things among those of all.
 
-    Attributes
-    ----------
-    once : Model
-    sources : (copies, num_sources) int64
-    connections : (copies, m) int64
+    Its sources and connections have the numbers `sources`, (copies, num_sources), and
+    `connections`, (copies, m), among those of all copies, both int64.
     """
 
     once: Model
@@ -333,14 +330,8 @@ class Alike:
 class Events:
     """Events from outside, ordered by step; those of one step in the order given.
 
-    Those that are due later than any run can come to are left out.
-
-    Attributes
-    ----------
-    target : (m,) int64
-    step : (m,) int64
-        Step at whose begin it is due.
-    weight : (m,) float64
+    Those that are due later than any run can come to are left out. An event is due at the begin of
+    its `step`. All arrays are (m,), int64 but for the weights, float64.
     """
 
     target: np.ndarray

@@ -104,12 +104,7 @@ def of_network(
 ) -> frozenset[str]:
     """Needs that are known before a model is made; none where events go in whole steps.
 
-    Parameters
-    ----------
-    added : Added
-    groups : sequence of Group
-    connections : list
-        `Wiring.given`.
+    `connections` are `Wiring.given`.
     """
     found = {
         "exact_times": added.exact,

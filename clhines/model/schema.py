@@ -20,7 +20,6 @@ class Field:
 
     Attributes
     ----------
-    name : str
     per : str
         What the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
         ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection``
@@ -91,13 +90,7 @@ def queue_of(kind: int) -> Iterator[Field]:
 
 
 class Schema:
-    """The fields of a model's state, in the order of its files.
-
-    Parameters
-    ----------
-    fields : iterable of Field
-        Each once.
-    """
+    """The fields of a model's state, each once, in the order of its files."""
 
     def __init__(self, fields: Iterable[Field]) -> None:
         self._fields = tuple(dict.fromkeys(fields))

@@ -16,11 +16,9 @@ class Sources:
 
     Attributes
     ----------
-    count : int
-    detector_node : (d,) int64
+    detector_node, detector_source : (d,) int64
         Of the cells first.
     detector_threshold : (d,) float64, mV
-    detector_source : (d,) int64
     train_source : (r,) int64
     train_time : tuple of (k,) float64, ms
         Ascending.
@@ -60,16 +58,10 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class NetCons:
-    """Connections to instances, each with its delay and weights, in the order given.
+    """Connections to instances, each with its delay (ms) and weights, in the order given.
 
-    Attributes
-    ----------
-    source : (m,) int64
-    kind, instance : (m,) int64
-    delay : (m,) float64, ms
-    weight : (w,) float64
-    first_weight : (m + 1,) int64
-        Weights of connection c are ``weight[first_weight[c]:first_weight[c + 1]]``.
+    Arrays are (m,), int64 and float64. Weights of connection c are
+    ``weight[first_weight[c]:first_weight[c + 1]]``.
     """
 
     source: np.ndarray
@@ -93,17 +85,10 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """Values that a parameter of an instance takes in time.
+    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending.
 
-    Attributes
-    ----------
-    kind, instance : int
-    parameter : str
-    t : (m,) float64, ms
-        Ascending.
-    y : (m,) float64
-    continuous : bool
-        Whether it is interpolated; else ``y[k]`` holds from ``t[k]`` on.
+    Both are (m,) float64. If they are not `continuous`, that is interpolated, ``y[k]`` holds from
+    ``t[k]`` on.
     """
 
     kind: int

@@ -39,18 +39,9 @@ def divided(
     """Choose for each connection how its events are delivered.
 
     They go by the grid, as sums of whole steps, from cells, detectors and trains to mechanisms
-    whose events add up; all others at exact times, and all where the network asks for that.
-
-    Returns
-    -------
-    on_grid, exact : Wiring
-    numbers : (k,) int64
-        Places of the weights of `on_grid` in `given_weights`.
-
-    Raises
-    ------
-    InputError
-        A plastic connection that does not act in whole steps.
+    whose events add up; all others at exact times, and all where the network asks for that. Returns
+    those on the grid, those at exact times, and the places of the weights of the former in
+    `given_weights`. Raises InputError for a plastic connection that does not act in whole steps.
     """
     parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
@@ -111,22 +102,9 @@ def compiled_connections(
 ) -> tuple[Connections, np.ndarray]:
     """Return the connections of cells and detectors, and their places among those given.
 
-    Parameters
-    ----------
-    wiring : Wiring
-    added : Added
-    dt : float, ms
-    num_targets : int
-    first : (number of groups,) int64
-        First target of the kind of each group, -1 of one that takes no events.
-    instances
-        See `Model`.
-
-    Raises
-    ------
-    InputError
-        A delay shorter than a step or too long, a weight outside the bounds of its rule, or a
-        plastic connection of a train.
+    `dt` is in ms; `first` has the first target of each group's kind, -1 of one that takes no
+    events; for `instances` see `Model`. Raises InputError for a delay shorter than a step or too
+    long, a weight outside the bounds of its rule, or a plastic connection of a train.
     """
     source, group, index, weight, delay, plastic = joined_columns(wiring.columns, _COLUMNS)
     of_train = _trains(added)[source]

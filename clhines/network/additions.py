@@ -80,25 +80,10 @@ class PlayGiven:
 class Added:
     """What a network was given besides cells, mechanisms and plain connections.
 
-    Attributes
-    ----------
-    network : Network
-    num_nodes : int
-    num_sources : int
-    sources : list of Sources
-    emitters : list of (Group, int)
-        Groups that send events, and the number of their first source.
-    ions : list of IonGiven
-    pointers : list of (int, str, array, array)
-        Group, name, instances and nodes.
-    plays : list of PlayGiven
-    streams : list of (int, str, array)
-        Group, name, and numbers of streams.
-    random_index : int
-    bins : bool
-        Whether `Network.bin_events` was called.
-    exact : bool
-        Whether all events act at exact times, as those of imported models do.
+    `emitters` are groups that send events, and the number of their first source. `pointers` are
+    number of a group, name, instances and nodes; `streams` number of a group, name, and numbers of
+    streams. `bins`: whether `Network.bin_events` was called. `exact`: whether all events act at
+    exact times, as those of imported models do.
     """
 
     network: Owner

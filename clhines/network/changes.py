@@ -25,11 +25,8 @@ Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index
 class Value:
     """A new value of a parameter of a group.
 
-    Attributes
-    ----------
-    numbers : (1,), (num_cells,) or (count,) float64
-    by : str
-        ``all``, ``cell`` or ``instance``: what the numbers are of.
+    `by` says what `numbers`, (1,), (num_cells,) or (count,) float64, are of: ``all``, ``cell`` or
+    ``instance``.
     """
 
     numbers: np.ndarray
@@ -47,17 +44,10 @@ class Value:
 class Changes:
     """All that differs from the network.
 
-    Attributes
-    ----------
-    parameters : dict of int -> dict of str -> Value
-        By number of the group.
-    stored : set of (str, str)
-        Mechanisms and parameters that have a value in memory for each instance, so that another
-        value needs no other plan and no other kernel.
-    weight : array or None
-        Of all connections, in the order of `connect`; several of one connection one after another.
-    events : list of (Group, index, time, weight) or None
-        In place of all events from outside.
+    `parameters` are by number of the group. Mechanisms and parameters that are `stored` have a
+    value in memory for each instance, so that another value needs no other plan and no other
+    kernel. `weight` is of all connections, in the order of `connect`, several of one connection one
+    after another. `events` are in place of all events from outside.
     """
 
     parameters: dict[int, dict[str, Value]] = field(default_factory=dict)
@@ -105,10 +95,7 @@ class Changes:
 def as_value(group: Group, name: str, value: object) -> Value:
     """Check a new value of a parameter; one per cell stays one per cell.
 
-    Raises
-    ------
-    InputError
-        The group has no such parameter, it is not the group's alone, or a wrong value.
+    A parameter that is not the group's alone is an error, too.
     """
     mechanism, network = group.mechanism, group.network
     if name not in mechanism.settable:

@@ -71,11 +71,7 @@ class _IonGiven(Deferred, IonGiven):
 def copies_of(once: Network, count: int) -> Network:
     """Return copies of a network, which do not interact; nothing is to be added to it.
 
-    Parameters
-    ----------
-    once : Network
-        Of which each mechanism is in one group; it is not changed any more.
-    count : int
+    Each mechanism is in one group of `once`, which is not changed any more.
     """
     network = Network(structure_of_copies(once.structure, count))
     network.settings.update(once.settings)

@@ -22,13 +22,7 @@ _NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` incl
 
 
 class CopiedForest(Forest):
-    """Copies of a forest, one after another: neither analysed nor checked again.
-
-    Parameters
-    ----------
-    count : int
-        Of copies.
-    """
+    """So many copies of a forest, one after another: neither analysed nor checked again."""
 
     def __init__(self, once: Forest, count: int) -> None:
         nodes, cells = once.num_nodes * count, once.num_cells * count
@@ -73,17 +67,11 @@ def fill(
 ) -> list[Group]:
     """Give copies of a network everything that is in it; return groups in the order of those given.
 
-    Parameters
-    ----------
-    copies : Network
-        Of `structure_of_copies`.
-    groups, wiring
-        Of the network, with all changes; several groups may be pieces of one that takes no events.
-    streams : sequence of (int, str, (count, 3) uint32)
-        Group, name and numbers of all streams of random numbers of the network, also of those that
-        were given none: they would else have other numbers among those of the copies.
-    instances : sequence of (count,) int64, optional
-        Which of its group's instances each piece has; default: all of them.
+    `copies` is of `structure_of_copies`. `groups` and `wiring` are of the network, with all
+    changes; several groups may be pieces of one that takes no events, and `instances` are which of
+    its group's instances each piece has, by default all. `streams` are group, name and numbers,
+    (count, 3) uint32, of all streams of random numbers of the network, also of those that were
+    given none: they would else have other numbers among those of the copies.
     """
     count = copies.num_cells // network.num_cells
     copies.celsius = network.celsius

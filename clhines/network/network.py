@@ -45,11 +45,8 @@ CELSIUS = 6.3  # °C, NEURON's default
 class Copied:
     """A network of which another one is copies, and its things among those of all.
 
-    Attributes
-    ----------
-    once : Network
-    sources : (copies, num_sources) int64
-    connections : (copies, m) int64
+    Its sources and connections have the numbers `sources`, (copies, num_sources), and
+    `connections`, (copies, m), among those of all copies, both int64.
     """
 
     once: Network

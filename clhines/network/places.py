@@ -21,12 +21,7 @@ from clhines.network.structure import Structure
 
 @dataclass(frozen=True, eq=False)
 class PerCell:
-    """One value for each cell, of `Network.per_cell`; a parameter of any group.
-
-    Attributes
-    ----------
-    values : (num_cells,) float64
-    """
+    """One value for each cell, float64, of `Network.per_cell`; a parameter of any group."""
 
     values: np.ndarray
 
@@ -132,17 +127,9 @@ class Places:
         """Turn a value of a parameter into a number or one for each of `nodes`.
 
         A number and (m,) values, one for each of `nodes`, are returned as they are. So is what fits
-        nothing, which the check of parameters rejects.
-
-        Parameters
-        ----------
-        what : str
-            Of the parameter, for messages.
-        value : float, array, PerCell or callable
-            A callable is given the distances of the nodes from their somas, (m,) float64, µm.
-        nodes : (m,) int64
-        unit : str, optional
-            Of the parameter, for what a callable returns.
+        nothing, which the check of parameters rejects. A callable is given the distances of the
+        nodes from their somas, (m,) float64, µm, and gives values in `unit`. Messages name the
+        parameter as `what`.
         """
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:

@@ -12,11 +12,8 @@ from clhines.arrays import repeat_moved
 class NodeValues:
     """Values of all nodes of a network, by name; arrays of all nodes are made when asked for.
 
-    Parameters
-    ----------
-    once : mapping of str -> (m,) array
-        One round of each, which is repeated to `count` nodes; the last round may be cut. They are
-        read-only from now on.
+    `once` is one round of each, (m,), which is repeated to `count` nodes; the last round may be
+    cut. The arrays are read-only from now on.
     """
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:

@@ -24,39 +24,21 @@ def as_step(dt: object) -> float:
 
 
 def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
-    """Return the steps between a spike and its event, as NEURON counts them.
+    """(m,) int64: steps between a spike and its event, as NEURON counts them; delays are in ms.
 
     A spike has the time of the end of its step and 1e-10 ms, which NEURON adds, and an event acts
     in the first step whose middle is not before it. So a delay of n + 1/2 steps takes n + 1.
-
-    Parameters
-    ----------
-    delay : (m,) float64, ms
-    dt : float, ms
-
-    Returns
-    -------
-    (m,) int64
     """
     return np.ceil((delay + _SPIKE_LATE) / dt - 0.5).astype(np.int64)
 
 
 def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
-    """Return the step in which an event from outside acts, as NEURON counts them.
+    """(m,) int64: step in which an event from outside acts, as NEURON counts them; times are in ms.
 
     It is the first step whose middle is not before the event; here nothing is added to the time.
     NEURON's clock adds half steps, and its rounding decides where an event falls on a middle: at
     dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. The middles are
     computed in the same way, those of the first 2**22 steps; later ones as (k + 1/2) dt.
-
-    Parameters
-    ----------
-    time : (m,) float64, ms
-    dt : float, ms
-
-    Returns
-    -------
-    (m,) int64
     """
     step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     early = np.flatnonzero(step < _CLOCK_STEPS - 1)
@@ -76,18 +58,9 @@ def _ends(dt: float, steps: int) -> np.ndarray:
 
 
 def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
-    """Return the times of the ends of steps, ms, on NEURON's clock, which adds half steps.
+    """(m,) float64, ms: times of the ends of steps, on NEURON's clock, which adds half steps.
 
     Those after the first 2**22 steps are (k + 1) dt.
-
-    Parameters
-    ----------
-    step : (m,) int64
-    dt : float, ms
-
-    Returns
-    -------
-    (m,) float64, ms
     """
     last = int(step.max(initial=0))
     if last >= _CLOCK_STEPS:

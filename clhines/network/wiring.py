@@ -16,15 +16,7 @@ Columns = list[tuple[np.ndarray, ...]]
 
 
 class Wiring:
-    """Connections and events by group and instance, until the step is known.
-
-    Parameters
-    ----------
-    network : Network
-        Whose connections and events these are.
-    connections : columns
-        To begin with; likewise `weights`, `events` and `rule`.
-    """
+    """Connections and events of `network` by group and instance, until the step is known."""
 
     def __init__(
         self,
@@ -127,13 +119,7 @@ class Wiring:
         return list(self._events)
 
     def changed(self, changes: Changes) -> Wiring:
-        """Return these connections and events with other weights, and other events from outside.
-
-        Raises
-        ------
-        InputError
-            Not as many weights as there are; or wrong events.
-        """
+        """Return these connections and events with other weights, and other events from outside."""
         if changes.weight is None and changes.events is None:
             return self
         connections, weights = self._connections, self._weights
