@@ -1,13 +1,12 @@
 """What a network becomes: one `Model`, the arrays that engines take.
 
 Who owns what
-    `compiling`: `compile`, from a `Network` to its `Model`. `model`: `Model` and `Kind`, all
-    instances of one mechanism; `instances` makes kinds of groups; `constant` sums mechanisms that
-    are constant. `connections`: those delivered in whole steps, `wires` makes them. `ions`,
-    `sources`: ions, everything that sends events, connections with exact times; `additions` makes
-    them. `needs`: what a network asks of an engine. `copied`: the model of copies of a network.
-    `schema`: the fields of a saved state, which files, ranks, copies and NEURON's values go
-    through; a field more is an array more in all.
+    `compiling`: `compile`, from a `Network` to its `Model`, made lazily of copies. `model`: `Model`
+    and `Kind`, all instances of one mechanism; `instances` makes kinds of groups; `constant` sums
+    mechanisms that are constant. `connections`: those delivered in whole steps, `wires` makes them.
+    `ions`, `sources`: ions, everything that sends events, connections with exact times; `additions`
+    makes them. `needs`: what a network asks of an engine. `schema`: the fields of a saved state,
+    which files, ranks, copies and NEURON's values go through; a field more is an array more in all.
 
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm

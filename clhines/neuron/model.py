@@ -6,22 +6,17 @@ from dataclasses import dataclass, field
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.neuron.back.bins import Bins, check_bins
-from clhines.neuron.back.queue import Pending, read_pending
+from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
 from clhines.neuron.convert import Rejected, RejectedError, converted
 from clhines.neuron.memory.fields import Fields, find_fields
-from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
-from clhines.neuron.memory.queue import EventQueue
 from clhines.neuron.memory.session import Hoc
-from clhines.neuron.memory.slots import Slots
 from clhines.neuron.memory.sources import EventSources
 from clhines.neuron.read.catalogue import Catalogue
-from clhines.neuron.read.contents import Contents, Instances, read_contents
-from clhines.neuron.read.gaps import Gap, read_gaps
+from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
 from clhines.neuron.read.hooks import read_hooks
-from clhines.neuron.read.played import PlayReader
+from clhines.neuron.read.played import Gap, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, read_wires

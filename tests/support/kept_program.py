@@ -206,7 +206,7 @@ def numbers(net):
 def writes(count):
     """Which of some random writes into NEURON's memory the fingerprint does not see, as JSON."""
     import clhines
-    from clhines.neuron import fingerprint, kept
+    from clhines.neuron import kept
 
     net = Net()
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=4.0)
@@ -227,7 +227,7 @@ def writes(count):
             unseen.append(name)
         write(before)
         if not print_.structure_is_same():  # a diameter, set back, still counts as a new shape
-            print_ = fingerprint.Fingerprint(own.model)
+            print_ = kept.Fingerprint(own.model)
     return {"unseen": unseen, "names": len({name for name, *_ in chosen})}
 
 

@@ -1,5 +1,5 @@
 """Values and results, from NEURON and back.
 
-`states`: values in and out; `records`: recorded values; `queue`: events on their way; `bins`:
-events of a step; `writeback`: events that were sent.
+`states`: values in and out; `queue`: events on their way, and those of a step; `writeback`: what is
+recorded, and events that were sent.
 """

@@ -1,16 +1,105 @@
-"""Events on their way, as the importer needs them."""
+"""Events on their way: NEURON's queue, and its bins, of ``CVode.queue_mode(1, 0)``."""
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from clhines.arrays import place_of
+from clhines.errors import warn_caller
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory.queue import EventQueue
-from clhines.neuron.memory.raw import Queued
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import Queued, is_address, words_at
 from clhines.neuron.read.wiring import Sender, Wires
+
+_BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
+_WORDS = 16
+_EVENTS = "net_cvode_instance", "nrn_threads"  # of NEURON's library
+_ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance keeps; NEURON writes there
+_SEARCHED = 6  # words of NEURON's queue, and of its bins
+_NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
+
+
+class EventQueue:
+    """NEURON's queue."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    @property
+    def address(self) -> int:
+        """Address of NEURON's queue of events, 0 where it has none."""
+        name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
+        queue = self._memory.function(name, pointer, pointer)
+        return queue(self._memory.variable("nrn_threads")) or 0
+
+    def words(self) -> list[int]:
+        """Return the words of NEURON's queue, which counts what is put in and taken out."""
+        at = self.address
+        return words_at(at, _WORDS) if at else []
+
+    def events(self) -> list[Queued]:
+        """Return the events on their way, by time."""
+        found: list[Queued] = []
+
+        def take(item: int, _: int) -> None:
+            data, _ = words_at(item, 2)
+            time = ctypes.c_double.from_address(item + 8).value
+            words = words_at(data, 5)
+            what = self._memory.kinds.get(words[0], "other")
+            flag = ctypes.c_double.from_address(data + 8).value
+            in_bin = ctypes.c_int.from_address(item + _BIN_OF_ITEM).value >= 0
+            order = len(found) if in_bin else -1
+            found.append(Queued(what, time, data, item, flag, words[2], words[3], words[4], order))
+
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+        name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
+        each = self._memory.function(name, None, ctypes.c_void_p, kind)
+        at = self.address
+        if at:
+            each(at, kind(take))
+        return sorted(found, key=lambda event: event.time)
+
+    def remove(self, item: int) -> None:
+        """Take an event out of the queue; `item` as in `Queued`."""
+        name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
+        self._memory.function(name, None, pointer, pointer)(self.address, item)
+
+    def move(self, item: int, time: float) -> None:
+        """Let an event in the queue come at another time."""
+        name, pointer = "_ZN6TQueue4moveEP6TQItemd", ctypes.c_void_p
+        move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
+        move(self.address, item, time)
+
+    def send(self, netcon: int, time: float) -> None:
+        """Put an event of a NetCon into the queue, by its address, as ``NetCon.event(time)``."""
+        name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
+        send = self._memory.function(name, None, pointer, ctypes.c_double, pointer, pointer)
+        events, threads = map(self._memory.variable, _EVENTS)
+        send(events, time, netcon, threads)
+
+    def send_self(
+        self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
+    ) -> None:
+        """Put a self event for a point process, by its address, into the queue; times are in ms.
+
+        `weight` is the address of the weights that it comes with; `movable` is where the instance
+        keeps its event for net_move, 0 where it is not known.
+        """
+        name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
+        pointers = [ctypes.c_void_p] * 3
+        send = self._memory.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
+        send(movable or ctypes.addressof(_ROOM), weight, point, time, flag)
+
+    def deliver_until(self, t: float) -> None:
+        """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
+        name, pointer = "_ZN8NetCvode14deliver_eventsEdP9NrnThread", ctypes.c_void_p
+        deliver = self._memory.function(name, None, pointer, ctypes.c_double, pointer)
+        events, threads = map(self._memory.variable, _EVENTS)
+        deliver(events, t, threads)
 
 
 @dataclass(frozen=True)
@@ -87,3 +176,95 @@ def _listeners(wires: Wires, events: list[Queued]) -> dict[int, list[int]]:
 
 def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
     return place_of(known, np.array(wanted, np.int64)).tolist() if wanted else []
+
+
+class Bins:
+    """NEURON's bins, found by its time now and its step, ms; OSError if not as expected.
+
+    A bin has the events of connections that are due in a step; see `simulate.events.bins`. NEURON
+    counts bins from a time of its own, which each of its steps moves on.
+    """
+
+    def __init__(self, memory: Memory, queue: EventQueue, t: float, dt: float) -> None:
+        self._memory, self._queue, self._dt = memory, queue, dt
+        table = memory.address("_ZTV4BinQ") + 16
+        words = words_at(queue.address, _SEARCHED)[2:]
+        found = [word for word in words if is_address(word) and words_at(word, 1)[0] == table]
+        if len(found) != 1:
+            raise OSError("NEURON's bins of events are not found")
+        begins = [
+            found[0] + 8 * k
+            for k in range(2, _SEARCHED)
+            if abs(ctypes.c_double.from_address(found[0] + 8 * k).value - (t - 0.5 * dt))
+            <= _NEAR * dt
+        ]
+        if len(begins) != 1:
+            raise OSError("NEURON's bins of events are not as expected")
+        self._begin = ctypes.c_double.from_address(begins[0])
+
+    def begin_at(self, t: float) -> None:
+        """Let the first bin begin at a time; all are empty."""
+        self._begin.value = t
+
+    def put(self, netcon: int, time: float) -> None:
+        """Put an event of a connection, by its address, into the bin of a time."""
+        name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
+        put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
+        put(self._queue.address, max(time, self._begin.value), netcon)
+
+
+def check_bins(
+    wires: Wires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
+) -> list[Rejected]:
+    """Return what bins do to a model that cannot be simulated; warn of an order that differs."""
+    found = list[Rejected]()
+    loose = {k for k, _ in pending.netcons} - {k for k, _ in pending.binned}
+    for name in sorted({wires.target_of(k)[0] for k in loose}):
+        what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
+        found.append(Rejected(name, what, "", 0, "CVode().queue_mode(0, 0), finitialize()"))
+    _warn_of_order(wires, mechanisms)
+    _warn_of_time(wires, mechanisms, dt)
+    return found
+
+
+def _warn_of_time(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> None:
+    """Warn of events that come within half a step: NEURON's t is that of any last self event."""
+    has_sender = np.array([*(o.sender is not None for o in wires.origins), False])
+    soon = has_sender[wires.origin] & (wires.read.delay < 0.5 * dt)
+    names = _names(wires, wires.target[soon])
+    told = [
+        name
+        for name in names
+        if name in mechanisms and any(a.role == "t" for a in mechanisms[name].calls("receive"))
+    ]
+    if told:
+        warn_caller(
+            f"CVode.queue_mode(1, 0): NET_RECEIVE of {', '.join(told)} has the time of the sending "
+            "as t where an object sends with a delay below dt/2; in NEURON it is that of the last "
+            "self event of the model in that step, up to dt/2 later where there is another one",
+            UserWarning,
+        )
+
+
+def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
+    """Warn where events of several instances that answer events of a bin come in one bin."""
+    senders, sends = wires.senders, wires.sending()
+    answers = np.zeros(len(senders.name) + 1, bool)
+    answers[wires.target[wires.origin >= 0]] = True
+    known = np.array([name in mechanisms for name in senders.names] + [False])
+    some = answers[sends] & known[np.append(senders.name, -1)[sends]]
+    pairs = np.unique(np.column_stack([sends[some], wires.target[some]]), axis=0)
+    targets, counts = np.unique(pairs[:, 1], return_counts=True)
+    names = _names(wires, np.sort(targets[counts > 1]))
+    if names:
+        warn_caller(
+            f"CVode.queue_mode(1, 0): events that several instances send to {', '.join(names)} in "
+            "one step come in the order of the instances, in NEURON in that of its queue",
+            UserWarning,
+        )
+
+
+def _names(wires: Wires, targets: np.ndarray) -> list[str]:
+    """Return the mechanisms of some targets, in order."""
+    numbers, first = np.unique(wires.senders.name[targets], return_index=True)
+    return [wires.senders.names[k] for k in numbers[np.argsort(first)]]

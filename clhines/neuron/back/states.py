@@ -13,11 +13,10 @@ from clhines.mechanisms.ir.program import Quantity
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
-from clhines.neuron.memory.hidden import Hidden
 from clhines.neuron.memory.raw import put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
-from clhines.neuron.read.contents import Instances
+from clhines.neuron.read.contents import Hidden, Instances
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.simulation import Simulation
 from clhines.simulate.state.start import started

@@ -12,15 +12,19 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+
+import numpy as np
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.raw import WORD, Readable, ref, words_at
+from clhines.neuron.memory.raw import WORD, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, Section, library_path
-from clhines.neuron.read import statics
 
+_MOST = 1 << 20  # entries of a list
+_ENTRY_WORDS = 10  # of an entry that can be read
+_known: dict[str, int] = {}  # addresses of the vectors
 _STEPPING = "step", "advance"  # procedures of stdrun.hoc that continuerun() calls in each step
 _OLD_STIMULI = {  # C functions that print all of them, and what to use instead
     "fstim": ("_Z10print_stimv", "use IClamp, and fstim(0)"),
@@ -95,15 +99,43 @@ def _printed(memory: Memory) -> Iterator[list[str]]:
 
 
 # -- lists that no function shows ------------------------------------------------------------------
+#
+# One is found by an entry that is known: the entry is made, a ``std::vector`` that ends with it is
+# looked for behind the library's variables, and the entry is removed again. The vectors stay where
+# they are as long as the process.
+
+
+def _entries(name: str) -> list[int] | None:
+    """Return a list that `_find` has found; None where it has not."""
+    return vector_at(_known[name]) if name in _known else None
+
+
+def _find(name: str, path: str, is_last: Callable[[int], bool]) -> None:
+    """Find a list of NEURON's library, at `path`, by its last entry, and keep it for `_entries`."""
+    readable = Readable(8 * _ENTRY_WORDS)
+    found = {at for at, last in _vectors(path, readable) if last in readable and is_last(last)}
+    if len(found) == 1:
+        _known[name] = found.pop()
+
+
+def _vectors(path: str, readable: Readable) -> Iterator[tuple[int, int]]:
+    """Yield the vectors that the library's variables point to, and the last entry of each."""
+    for begin, end in readable.of_file(path):
+        words = np.ctypeslib.as_array((WORD * ((end - begin) // 8)).from_address(begin)).copy()
+        for at in np.unique(words[readable.among(words)]).tolist():
+            first, after, room = words_at(at, 3)
+            if first < after <= room and after - first < 8 * _MOST and first in readable:
+                if (after - first) % 8 == 0 and after - 8 in readable:
+                    yield at, words_at(after - 8, 1)[0]
 
 
 def _listed(h: Hoc, memory: Memory) -> list[Rejected]:
     """Find Random.play and the callbacks of CVode.extra_scatter_gather."""
-    if statics.entries("random") is None:
+    if _entries("random") is None:
         _find_random(h, memory)
-    if statics.entries("scatter") is None:
+    if _entries("scatter") is None:
         _find_scatter(h)
-    played, called = statics.entries("random"), statics.entries("scatter")
+    played, called = _entries("random"), _entries("scatter")
     found = []
     if played:
         found.append(Rejected("", "Random.play", "", 0, "use RANDOM in a .mod file"))
@@ -122,8 +154,8 @@ def _listed(h: Hoc, memory: Memory) -> list[Rejected]:
 def _find_random(h: Hoc, memory: Memory) -> None:
     random, vector = h.Random(), h.Vector(1)
     random.play(ref(vector, "x")[0])
-    generator, count = memory.inside(random), statics.ENTRY_WORDS
-    statics.find("random", library_path() or "", lambda at: generator in words_at(at, count))
+    generator, count = memory.inside(random), _ENTRY_WORDS
+    _find("random", library_path() or "", lambda at: generator in words_at(at, count))
 
 
 def _find_scatter(h: Hoc) -> None:
@@ -138,7 +170,7 @@ def _find_scatter(h: Hoc) -> None:
 
     cvode.extra_scatter_gather(0, example)
     try:
-        statics.find("scatter", library_path() or "", is_example)
+        _find("scatter", library_path() or "", is_example)
     finally:
         cvode.extra_scatter_gather_remove(example)
 

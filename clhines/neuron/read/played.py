@@ -1,4 +1,4 @@
-"""Vectors that record or play: which variable of the model each of them belongs to."""
+"""What reads and sets variables in each step: Vectors that record or play, and `target_var`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,44 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.neuron.convert import Rejected
+from clhines.neuron.memory.fields import Fields
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places, Variable
-from clhines.neuron.memory.raw import Place, Played
+from clhines.neuron.memory.raw import Place, Played, ref
 from clhines.neuron.memory.session import Hoc
-from clhines.neuron.read.names import name_of
+from clhines.neuron.read.contents import Contents
+from clhines.neuron.read.tree import Tree
+
+_SCALAR = 5  # of hoc's name_declared
+_OF_NETCON = "delay", "threshold"
+
 
 _RECORDED = "expected v, i_membrane_, t or a RANGE variable of a mechanism or an ion"
+_FIRST, _BEFORE = 3e8, -7e8  # numbers that no model has
+
+
+def name_of(h: Hoc, memory: Memory, place: Place) -> str:
+    """Return what users call a variable, as ``i_cap``, ``NetCon[0].weight[1]`` or ``celsius``."""
+    owner, name = memory.named(place)
+    if name:
+        is_structure = owner in ("morphology", "capacitance", "Node") or owner.endswith("_ion")
+        return name if is_structure or name.startswith("_") else f"{owner}.{name}"
+    for netcon in h.List("NetCon"):
+        first = memory.weight_address(netcon) if netcon.wcnt() else 0
+        number, rest = divmod(place.column - first, 8)
+        if first and not rest and 0 <= number < netcon.wcnt():
+            return f"{netcon}.weight[{number}]"
+        for variable in _OF_NETCON:
+            if memory.place(ref(netcon, variable)).column == place.column:
+                return f"{netcon}.{variable}"
+    for variable in dir(h):
+        if h.name_declared(variable) == _SCALAR and not variable.startswith("_"):
+            try:
+                if memory.place(ref(h, variable)).column == place.column:
+                    return variable
+            except (AttributeError, RuntimeError, TypeError, LookupError):
+                continue  # of a section, or a number of Python's
+    return "a variable without a name in NEURON"
 
 
 @dataclass(eq=False)
@@ -130,3 +161,50 @@ class PlayReader:
 
     def _reject(self, construct: str, way_out: str = "") -> None:
         self.rejected.append(Rejected("", construct, "", 0, way_out))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A variable that is set to a voltage in every step.
+
+    `node` is -1 where what it gets is no voltage of the model.
+    """
+
+    owner: str
+    name: str
+    instance: int
+    node: int
+
+
+def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> list[Gap]:
+    """Return what ``ParallelContext.target_var`` sets, and the voltages that it gets.
+
+    NEURON keeps both in tables that nothing reads. The transfer itself is exported: it is called
+    once with a different number as each voltage, and what gets one of these numbers is a target.
+    """
+    if not memory.transfers:
+        return []
+    v, rows = fields.rows(tree.v, tree.addresses)
+    candidates, voltages = {**contents.points, **contents.density}, v[rows]
+    asked = [
+        (owner, name, instances, instances.values(name))
+        for owner, instances in candidates.items()
+        for name, size in instances.entry.ranges.items()
+        if size == 1 and name not in instances.entry.states
+    ]
+    found = []
+    try:
+        v[rows] = _FIRST + tree.numbers
+        for _, name, instances, values in asked:
+            instances.put(name, np.full(len(values), _BEFORE))
+        memory.transfer()
+        for owner, name, instances, _ in asked:
+            now = instances.values(name)
+            for k in np.flatnonzero(now != _BEFORE).tolist():
+                node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
+                found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
+    finally:
+        v[rows] = voltages
+        for _, name, instances, values in asked:
+            instances.put(name, values)
+    return found

@@ -15,8 +15,8 @@ from clhines.neuron.memory.raw import numbers_at
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources, NetConColumns
 from clhines.neuron.read.contents import Contents
-from clhines.neuron.read.names import name_of
 from clhines.neuron.read.patterns import OF_GID, is_pattern
+from clhines.neuron.read.played import name_of
 
 _SENDS = r"\b(net_event|INCLUDE)\b"
 Sender = tuple[str, int]  # a point process or artificial cell: its name, and which one
