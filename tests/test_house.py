@@ -46,7 +46,6 @@ OUTSIDE = {  # package -> who may import it
     "pyopencl": {"device", "solve", "simulate"},
     "mako": {"device"},
     "argparse": {"cli"},
-    "pint": {"mechanisms"},
     "matplotlib": {"draw"},
     "mpi4py": {"simulate"},
     "neuron": {"neuron"},

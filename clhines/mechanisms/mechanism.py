@@ -53,7 +53,7 @@ class Mechanism:
     not.
 
     A number or an expression with a unit is converted to NEURON's unit of its dimension
-    (`clhines.mechanisms.text.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
+    (`clhines.mechanisms.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
     Without a unit it counts as it is, and so do numbers that are passed as parameters later.
     Currents are in mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is
     that of its state per time. Literals are exact decimals; a number beyond the precision is

@@ -10,13 +10,13 @@ from inspect import cleandoc
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.mechanisms import units
 from clhines.mechanisms.ir.compiled import Body, Compiled
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import linear_form, linear_parts
 from clhines.mechanisms.ir.program import HIDDEN, Argument, Net, Program, Quantity
 from clhines.mechanisms.ir.singular import singular_point
-from clhines.mechanisms.text import units
 from clhines.mechanisms.text.advance import advance
 from clhines.mechanisms.text.equations import (
     Action,
@@ -28,7 +28,7 @@ from clhines.mechanisms.text.equations import (
 )
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.reader import MAX_TEXT, Line, Reader, check_unused
-from clhines.mechanisms.text.units import UnitError
+from clhines.mechanisms.units import UnitError
 
 EXPLICIT = ("euler", "rk2", "rk4")
 IMPLICIT = ("sparse", "derivimplicit")

@@ -13,12 +13,12 @@ from fractions import Fraction
 from itertools import accumulate
 
 from clhines.errors import InputError
+from clhines.mechanisms import units
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.text import units
 from clhines.mechanisms.text.parser import CONSTANTS, FUNCTIONS, Parser, constant, shortened
-from clhines.mechanisms.text.units import Unit, UnitError
+from clhines.mechanisms.units import Unit, UnitError
 
 MAX_TEXT = 100_000
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed

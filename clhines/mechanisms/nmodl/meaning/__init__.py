@@ -1,6 +1,6 @@
 """What statements of NMODL mean, as expressions.
 
-`solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `constants`: numbers that UNITS
-blocks take from units. `draws`: RANDOM variables. `netcons`: what a FOR_NETCONS changes of the
-weights of the event itself. `verbatim`: C that says nothing, or that NMODL can say.
+`solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `draws`: RANDOM variables.
+`netcons`: what a FOR_NETCONS changes of the weights of the event itself. `verbatim`: C that says
+nothing, or that NMODL can say.
 """

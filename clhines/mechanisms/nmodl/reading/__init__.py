@@ -1,5 +1,6 @@
 """From the text of a .mod file to its tree.
 
 `lexer` makes tokens and follows INCLUDE; `statements` reads expressions and statements, `parse` the
-declarations. `tree`: the parts of a file, and what is refused of it; `names`: its variables.
+declarations, and numbers of UNITS blocks. `tree`: the parts of a file, and what is refused of it;
+`names`: its variables.
 """

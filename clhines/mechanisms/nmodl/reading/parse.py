@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from fractions import Fraction
 
-from clhines.mechanisms.nmodl.meaning import constants
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.statements import Statements
 from clhines.mechanisms.nmodl.reading.tree import Block, File, Ion, Refused, Variable
+from clhines.mechanisms.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 
 _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
@@ -20,6 +22,28 @@ _LISTS = {
 }  # fmt: skip
 _KINDS = {"SUFFIX": "density", "POINT_PROCESS": "point", "ARTIFICIAL_CELL": "artificial"}
 _NEURON = {*_LISTS, *_KINDS, "USEION", "THREADSAFE", "SECTION", "REPRESENTS"}
+_PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)?)|([/*\s.-])")
+_MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's table of units
+_E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
+_PI = Fraction("3.14159265358979323846")
+_NUMBERS: dict[str, Scaled] = {  # what UNITS blocks take numbers from, beside names of units
+    **{name: (s * _MOLE ** d[4], (*d[:4], 0, d[5])) for name, (s, d) in UNITS.items()},
+    **{name: (Fraction(1), (0,) * 6) for name in ("radian", "rad", "fuzz", "dimensionless")},
+    **{name: (_PI / 180, (0,) * 6) for name in ("degree", "deg")},
+    **{name: (_K, (2, 1, -2, 0, 0, -1)) for name in ("k", "boltzmann")},
+    "pi": (_PI, (0,) * 6),
+    "percent": (Fraction("1e-2"), (0,) * 6),
+    "c": (Fraction(299792458), (1, 0, -1, 0, 0, 0)),
+    "e": (_E, (0, 0, 1, 1, 0, 0)),
+    "faraday": (_E * _MOLE, (0, 0, 1, 1, 0, 0)),
+    "R": (_K * _MOLE, (2, 1, -2, 0, 0, -1)),
+    "planck": (Fraction("6.62607015e-34"), (2, 1, -1, 0, 0, 0)),
+}
+_UNIT_PREFIXES = {  # the longest first
+    prefix: power
+    for prefix, power in sorted({**LONG_PREFIXES, **PREFIXES}.items(), key=lambda p: -len(p[0]))
+    if prefix not in ("T", "da", "a")
+}
 
 
 class Parser(Statements):
@@ -176,7 +200,7 @@ class Parser(Statements):
             else:
                 first = self.unit()
                 self.take("->")
-                value = constants.factor(first, self.unit(), self.own_units, line)
+                value = factor(first, self.unit(), self.own_units, line)
             self._declare(Variable(name, "constant", line, value=value))
 
     # ------------------------------------------------------------------------- declarations
@@ -252,3 +276,69 @@ def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
     if len(text) > MAX_TEXT:
         raise Refused(f"{len(text)} characters; expected at most {MAX_TEXT}")
     return Parser(tokens(text, includes or Includes())).file(path)
+
+
+# -- numbers that UNITS blocks take from units: FARADAY = (faraday) (coulomb) --------------------
+
+
+def factor(first: str, second: str, own: Mapping[str, str], line: int) -> Fraction:
+    """Return how many of the second unit are one of the first.
+
+    Refused where a unit is unknown, or they are of different kinds.
+    """
+    a, b = (_size(unit, own, line, 0) for unit in (first, second))
+    if b == (Fraction(1), (0,) * 6):
+        return a[0]
+    if a[1] != b[1]:
+        raise Refused(f"UNITS ({first}) is no multiple of ({second})", line)
+    return a[0] / b[0]
+
+
+def _size(text: str, own: Mapping[str, str], line: int, depth: int) -> Scaled:
+    if text in own and own[text] != text and depth < 20:
+        return _size(own[text], own, line, depth + 1)
+    size, dimension, sign, at = Fraction(1), [0] * 6, 1, 0
+    while at < len(text):
+        found = _PART.match(text, at)
+        if found is None:
+            raise Refused(f"UNITS ({text})", line, "write the number instead")
+        at = found.end()
+        name, exponent, number, mark = found.groups()
+        if mark is not None:
+            sign = -1 if mark == "/" else sign
+            continue
+        if number is not None:
+            size *= _number(number) ** sign
+            continue
+        one = _named(name, own, line, depth)
+        if one is None:
+            raise Refused(f"unknown unit in UNITS ({text})", line, "write the number instead")
+        power = sign * int(exponent or 1)
+        size *= one[0] ** power
+        dimension = [d + power * e for d, e in zip(dimension, one[1], strict=True)]
+    return size, tuple(dimension)
+
+
+def _number(text: str) -> Fraction:
+    plain = re.fullmatch(r"(\d*\.?\d+)([-+]\d+)", text)  # 1-3 is 1e-3
+    return Fraction(f"{plain[1]}e{plain[2]}" if plain else text)
+
+
+def _named(name: str, own: Mapping[str, str], line: int, depth: int) -> Scaled | None:
+    if name in own and own[name] != name and depth < 20:
+        return _size(own[name], own, line, depth + 1)
+    if name in _NUMBERS:
+        return _NUMBERS[name]
+    if name.endswith("s") and len(name) > 3:
+        one = _named(name[:-1], own, line, depth)
+        if one is not None:
+            return one
+    for prefix, power in _UNIT_PREFIXES.items():
+        rest = name[len(prefix) :]
+        if name.startswith(prefix) and rest:
+            if rest.endswith("s") and len(rest) > 3 and rest not in _NUMBERS:
+                rest = rest[:-1]
+            if rest in _NUMBERS:
+                size, dimension = _NUMBERS[rest]
+                return size * Fraction(10) ** power, dimension
+    return None

@@ -1,4 +1,4 @@
-"""Units of the mechanism language: a text becomes a factor to NEURON's unit and a dimension.
+"""Units: of the mechanism language a text becomes a factor to NEURON's unit and a dimension.
 
 A mechanism computes with NEURON's numbers: mV, ms, mA/cm2, nA and so on. `parse` reads a unit as
 text and returns what a number written in it is to be multiplied by. Grammar::
@@ -34,10 +34,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 from typing import NoReturn
 
 from clhines.errors import InputError
@@ -51,8 +51,9 @@ PREFIXES = {
     **{"n": -9, "p": -12, "f": -15, "a": -18},
 }
 LONG_PREFIXES = {
-    **{"tera": 12, "giga": 9, "mega": 6, "kilo": 3, "deci": -1, "centi": -2, "milli": -3},
-    **{"micro": -6, "nano": -9, "pico": -12, "femto": -15, "atto": -18},
+    **{"yotta": 24, "zetta": 21, "exa": 18, "peta": 15, "tera": 12, "giga": 9, "mega": 6},
+    **{"kilo": 3, "hecto": 2, "deka": 1, "deci": -1, "centi": -2, "milli": -3, "micro": -6},
+    **{"nano": -9, "pico": -12, "femto": -15, "atto": -18},
 }
 SYMBOLS = set("m s A K mol V F S C J W L l M mho ohm Hz amp sec molar".split())
 WORDS = set(
@@ -66,29 +67,46 @@ _NONE: Dimension = (0, 0, 0, 0, 0, 0)
 _VOLT, _SECOND, _AMPERE = (2, 1, -3, -1, 0, 0), (0, 0, 1, 0, 0, 0), (0, 0, 0, 1, 0, 0)
 _METRE, _MOLAR, _KELVIN = (1, 0, 0, 0, 0, 0), (-3, 0, 0, 0, 1, 0), (0, 0, 0, 0, 0, 1)
 _SIEMENS, _FARAD, _OHM = (-2, -1, 3, 2, 0, 0), (-2, -1, 4, 2, 0, 0), (2, 1, -3, -2, 0, 0)
+_JOULE, _WATT, _HERTZ = (2, 1, -2, 0, 0, 0), (2, 1, -3, 0, 0, 0), (0, 0, -1, 0, 0, 0)
+_COMMON = """uV mV V us ms s pA nA uA mA A pS nS uS mS S mho mmho umho pF nF uF F ohm Mohm um
+    micron mm cm m nM uM mM M Hz kHz K""".split()  # what a wrong name probably means
+_TABLE: dict[str, tuple[str | int, Dimension]] = {  # names: size, and dimension
+    "m meter metre": (1, _METRE),
+    "s sec second": (1, _SECOND),
+    "A amp ampere": (1, _AMPERE),
+    "K degC kelvin degK celsius": (1, _KELVIN),
+    "mol mole": (1, (0, 0, 0, 0, 1, 0)),
+    "g gram gm": ("1e-3", (0, 1, 0, 0, 0, 0)),
+    "minute min": (60, _SECOND),
+    "hour hr": (3600, _SECOND),
+    "C coulomb coul": (1, (0, 0, 1, 1, 0, 0)),
+    "V volt": (1, _VOLT),
+    "ohm": (1, _OHM),
+    "S siemens mho": (1, _SIEMENS),
+    "F farad": (1, _FARAD),
+    "J joule": (1, _JOULE),
+    "N newton": (1, (1, 1, -2, 0, 0, 0)),
+    "W watt": (1, _WATT),
+    "Hz hertz": (1, _HERTZ),
+    "L l liter litre": ("1e-3", (3, 0, 0, 0, 0, 0)),
+    "M molar": (1000, _MOLAR),
+    "micron": ("1e-6", _METRE),
+    "angstrom": ("1e-10", _METRE),
+    "inch": ("0.0254", _METRE),
+    "dyne": ("1e-5", (1, 1, -2, 0, 0, 0)),
+    "erg": ("1e-7", _JOULE),
+    "cal calorie": ("4.184", _JOULE),
+}
+# Units without a prefix, of both languages; those of texts are `BASES`.
+UNITS: dict[str, Scaled] = {
+    name: (Fraction(size), dimension)
+    for names, (size, dimension) in _TABLE.items()
+    for name in names.split()
+}
 
 
 def _ten(power: int) -> Fraction:
     return Fraction(10) ** power
-
-
-# What most mechanisms use, so that they need no registry of pint's, which takes 0.4 s to build.
-COMMON: dict[str, Scaled] = {
-    **{n: (_ten(k), _VOLT) for n, k in {"uV": -6, "mV": -3, "V": 0}.items()},
-    **{n: (_ten(k), _SECOND) for n, k in {"us": -6, "ms": -3, "s": 0}.items()},
-    **{n: (_ten(k), _AMPERE) for n, k in {"pA": -12, "nA": -9, "uA": -6, "mA": -3, "A": 0}.items()},
-    **{n: (_ten(k), _SIEMENS) for n, k in {"pS": -12, "nS": -9, "uS": -6, "mS": -3}.items()},
-    **{n: (_ten(k), _SIEMENS) for n, k in {"S": 0, "mho": 0, "mmho": -3, "umho": -6}.items()},
-    **{n: (_ten(k), _FARAD) for n, k in {"pF": -12, "nF": -9, "uF": -6, "F": 0}.items()},
-    **{n: (_ten(k), _OHM) for n, k in {"ohm": 0, "Mohm": 6}.items()},
-    **{
-        n: (_ten(k), _METRE)
-        for n, k in {"um": -6, "micron": -6, "mm": -3, "cm": -2, "m": 0}.items()
-    },
-    **{n: (_ten(k), _MOLAR) for n, k in {"nM": -6, "uM": -3, "mM": 0, "M": 3}.items()},
-    **{n: (_ten(k), (0, 0, -1, 0, 0, 0)) for n, k in {"Hz": 0, "kHz": 3}.items()},
-    "K": (Fraction(1), _KELVIN),
-}
 
 
 class UnitError(InputError):
@@ -153,7 +171,7 @@ NEURON_UNITS: dict[Dimension, tuple[Fraction, str]] = {
     _NONE: (Fraction(1), "1"),
     _VOLT: (_ten(-3), "mV"),
     _SECOND: (_ten(-3), "ms"),
-    (0, 0, -1, 0, 0, 0): (_ten(3), "1/ms"),
+    _HERTZ: (_ten(3), "1/ms"),
     _AMPERE: (_ten(-9), "nA"),
     (-2, 0, 0, 1, 0, 0): (_ten(1), "mA/cm2"),
     _SIEMENS: (_ten(-6), "uS"),
@@ -235,52 +253,32 @@ def unit_powers(text: str, given: str) -> list[tuple[str, int]]:
 def _named(name: str, given: str) -> Scaled:
     """Return a unit of one name: a base with at most one prefix."""
     name = name.replace("Ohm", "ohm")
-    if name in COMMON:
-        return COMMON[name]
     if name == "degC":
         _fail(given, "degC has an offset and stands alone; expected K for a difference")
-    if name not in _all_names():
+    if name not in all_names():
         near = _suggested(name)
         hint = f"did you mean '{near}'?" if near else "expected V, A, S, s, m, M and the like"
         _fail(given, f"unknown unit '{_short(name)}'; {hint}")
-    return from_pint(name)
+    return all_names()[name]
 
 
 @lru_cache(maxsize=1)
-def _all_names() -> frozenset[str]:
+def all_names() -> dict[str, Scaled]:
     """Every name: bases, and bases with a prefix."""
-    short = {prefix + base for prefix in PREFIXES for base in SYMBOLS}
-    long = {prefix + base for prefix in LONG_PREFIXES for base in WORDS}
-    return frozenset(BASES | short | long)
+    found = {base: UNITS[base] for base in BASES}
+    for prefixes, bases in ((PREFIXES, SYMBOLS), (LONG_PREFIXES, WORDS)):
+        for prefix, base in product(prefixes, bases):
+            size, dimension = UNITS[base]
+            found[prefix + base] = size * _ten(prefixes[prefix]), dimension
+    return found
 
 
 def _suggested(name: str) -> str:
     """Return the name that a wrong one is meant to be: one that differs in case, or a close one."""
-    same = [known for known in COMMON if known.lower() == name.lower()]
+    same = [known for known in _COMMON if known.lower() == name.lower()]
     long = (prefix + word for prefix in LONG_PREFIXES for word in sorted(WORDS))
-    near = same or get_close_matches(name, [*COMMON, *sorted(BASES), *long], n=1, cutoff=0.6)
+    near = same or get_close_matches(name, [*_COMMON, *sorted(BASES), *long], n=1, cutoff=0.6)
     return near[0] if near else ""
-
-
-@lru_cache(maxsize=1000)
-def from_pint(name: str) -> Scaled:
-    """Return what pint says of one name of `_all_names`: size in SI's units, and dimension."""
-    registry = _registry()
-    units = registry.UnitsContainer({name: 1})
-    base = registry.Quantity(Decimal(1), units).to_base_units()
-    sizes = dict(base.unit_items())
-    order = ("meter", "kilogram", "second", "ampere", "mole", "kelvin")
-    unknown = set(sizes) - set(order)
-    if unknown:
-        raise UnitError(f"unit '{_short(name)}': its dimension has {', '.join(sorted(unknown))}")
-    return Fraction(base.magnitude), tuple(int(sizes.get(unit, 0)) for unit in order)
-
-
-@lru_cache(maxsize=1)
-def _registry():  # type: ignore[no-untyped-def]  # pint is imported when first needed
-    from pint import UnitRegistry
-
-    return UnitRegistry(non_int_type=Decimal, cache_folder=None)
 
 
 # ------------------------------------------------------------------------------------ dimensions
