@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FREE = ("plan", "cells", "mechanisms", "network", "model", "analysis")  # need no device
+# These need no device.
+FREE = ("plan", "literature", "cells", "mechanisms", "network", "model", "analysis")
 OTHERS = ("device", "solve", "simulate", "cli")
 
 
