@@ -74,7 +74,7 @@ FINE = [
     "clhines/plan/transforms.py",
 ]
 CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
-CALLS = ["clhines/solve/hosted.py", "clhines/device/copies.py"]
+CALLS = ["clhines/solve/engines/hosted.py", "clhines/device/copies.py"]
 GPU_EPOCHS = [
     "kernels/simulate/epoch_*.mako",
     ":!kernels/simulate/epoch_vector.mako",
