@@ -36,6 +36,7 @@ NEEDS = {  # what users call them
     "artificial_cells": "artificial cells",
     "pointers": "pointers to voltages (gap junctions)",
     "instant_events": "events between instances within a step",
+    "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
     "played_artificial": "values played into artificial cells",
@@ -136,18 +137,30 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
     if not exact:
         found |= {"grid_times": True, "plastic": model.connections.rule is not None}
     else:
-        short = model.sources.is_emitted[model.netcons.source] & (model.netcons.delay < model.dt)
         artificial = [kind.mechanism.kind == "artificial" for kind in kinds]
+        short = model.netcons.delay < model.dt
+        sent = model.sources.is_emitted[model.netcons.source] & short
+        loose = artificial_sources(model)[model.netcons.source]
         found |= {
             "exact_times": True,
             "plastic": model.connections.rule is not None and model.on_grid,
-            "instant_events": short.any(),
+            "instant_events": (sent & ~loose).any(),
+            "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
             "no_cells": not model.forest.num_cells,
         }
     return frozenset(word for word, is_so in found.items() if is_so)
+
+
+def artificial_sources(model: Model) -> np.ndarray:
+    """(num_sources,) bool: sources that are artificial cells."""
+    found = np.zeros(model.sources.count, bool)
+    for k, sources in model.sources.emitted.items():
+        if model.kinds[k].mechanism.kind == "artificial":
+            found[sources[sources >= 0]] = True
+    return found
 
 
 def _reads_currents(kind: Kind) -> bool:

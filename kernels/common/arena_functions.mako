@@ -192,24 +192,28 @@ ${e.static} int earliest_event(const int first, const int end, const instant lim
     }
     return found;
 }
-% if e.skips:
+% endif
+% if e.looks_ahead:
 
 // When the next event of a target's connections is due, of those that are known; infinite if none
-// is. A target is looked after then, or when a source has sent more, which makes it stale.
+// is. A target is looked after then, or when a source has sent more${", which makes it stale" if e.skips else ": in the next launch"}.
 ${e.static} instant next_event(const int first, const int end, __global const instant *clock,
                          __global const int *ints, ${e.at})
 {
     instant due = INFINITY;
     for (int c = first; c < end; c++) {
         const int source = ints[connection_source + c], taken = ints[cursor + c];
+% if e.bins:
+        if (taken >= sent_to(c, ints, ${e.regions_name})) continue;
+% else:
         const int counts = ${e.counts("ints[connection_short + c]")};
         if (taken >= ints[counts + source]) continue;
+% endif
         const int entry = taken % ints[ring_size + source];
         due = fmin(due, clock[ring + ints[ring_first + source] + entry] + clock[delay + c]);
     }
     return due;
 }
-% endif
 % endif
 % for kind in e.net_kinds:
 <% k = kind.number %>\
@@ -414,6 +418,22 @@ ${e.static} void bin_${k}(
     if (any) end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
 }
 % endif
+% if e.looks_ahead and not kind.watches:
+
+// When instance j has to be looked after next, as far as is known.
+${e.static} instant look_ahead_${k}(
+    const int j, __global instant *clock, __global const int *ints, ${e.at})
+{
+    instant due = next_event(ints[first_connection + target_${k} + j],
+                            ints[first_connection + target_${k} + j + 1], clock, ints, ${e.regions_name});
+% if kind.queue:
+    for (int q = 0; q < ints[queue_size_${k} + j]; q++)
+        due = fmin(due, clock[queue_time_${k} + q * count_${k} + j]);
+% endif
+    clock[next_due + target_${k} + j] = due;
+    return due;
+}
+% endif
 
 // Events of instance j that are due until the middle of the step.
 ${e.static} void events_of_${k}(
@@ -469,14 +489,8 @@ ${e.static} void events_of_${k}(
 % if e.bins > 1:
     bin_${k}(j, a, t_begin, 1, ${rest}
 % endif
-% if e.skips and not kind.watches:
-    instant due = next_event(ints[first_connection + target_${k} + j],
-                            ints[first_connection + target_${k} + j + 1], clock, ints, at);
-% if kind.queue:
-    for (int q = 0; q < ints[queue_size_${k} + j]; q++)
-        due = fmin(due, clock[queue_time_${k} + q * count_${k} + j]);
-% endif
-    clock[next_due + target_${k} + j] = due;
+% if e.looks_ahead and not kind.watches:
+    look_ahead_${k}(j, clock, ints, ${e.regions_name});
 % endif
 }
 % endfor

@@ -9,12 +9,14 @@
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
-    nets = [k for k in kinds if k.has_net]
+    nets = [k for k in kinds if k.has_net and k.kind != "artificial"]
+    always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
+    second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
     later = [k for k in kinds if k.has("current") and not k.held]
     apart, hot = spec.sums_apart, spec.hot
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
-    reads_a = bool(nets or spec.nernst or not apart) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
+    reads_a = bool(nets or spec.nernst or second or not apart) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
     def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     def asks(some):   # whether a list has any of some kinds
         return " || ".join(spec.loop.present(k) for k in some)
@@ -96,8 +98,17 @@ ${spec.loop.closing(kind)}\
                 take_sum_${kind.number}(j, a, t_mid, v, dt, incoming + (long)(step % slots) * num_targets,
                            scale_of_events, own_v, mem, clock, ints, regions);
 % endif
+% if not kind.watches:   # a bin ends at about the middle of the step
+                instant due = opens ? look_ahead_${kind.number}(j, clock, ints, regions) : clock[next_due + target_${kind.number} + j];
+                if (due <= t_end) {
+% endif
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                          spike_time, mem, clock, ints, regions);
+% if not kind.watches:
+                    due = clock[next_due + target_${kind.number} + j];
+                }
+                node_is_due = fmin(node_is_due, due);
+% endif
 </%def>\
 <%def name="of_breakpoint(kind)">\
 ${kind.call("before_breakpoint", {**new, "t now": "t_mid"}, 16)}\
@@ -163,6 +174,13 @@ ${copied(kind, ends)}\
                     if (ints[played_continuous + r]) play(r, old_end, mem, clock, ints, regions);
             }
 % endif
+% if second:   # currents of ions at the middle of the step
+            if (is_active && !opens) {
+% for ion in e.ions:
+                ${"" if ion in spec.currents_read else "if (num_mem || closes) "}mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * A(place);
+% endfor
+            }
+% endif
 % for block in ends:
 <% some = [kind for kind in kinds if takes(kind, block)] %>\
 % for number, known in enumerate(spec.classes if block == "advance" else ()):
@@ -213,9 +231,15 @@ ${for_each(recorded, of_record)}\
             if (closes) continue;
 % if nets:
             if (${asks(nets)}) {
-                ${e.v_space} const real *own_v = &V(place);
+<% times = spec.loop.times("t_end") %>\
+                ${times}
+                if (opens || clock[node_due + a] <= t_end${" || " + asks(always) if always else ""}) {
+                    ${e.v_space} const real *own_v = &V(place);
+                    instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\
-                ${spec.loop.begin}
+                    ${spec.loop.begin}
+                    clock[node_due + a] = node_is_due;
+                }
             }
 % endif
 % if e.played:
@@ -255,7 +279,7 @@ ${for_each(spec.with_ions, of_sums)}\
             if (is_active) {
 % for ion in e.ions:
                 ${f"" if ion in spec.currents_read else "if (shown) "}mem[ion_i${ion} + a] = sum_i${ion};
-                if (shown) mem[ion_di${ion} + a] = slope_i${ion};
+                ${"" if second and ion in spec.currents_read else "if (shown) "}mem[ion_di${ion} + a] = slope_i${ion};
 % endfor
             }
 % endif

@@ -37,7 +37,7 @@ from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
 from clhines.simulate.state.tiled import Tiler
-from clhines.solve import mixed
+from clhines.solve.engines import mixed
 
 OWN_LEVELS = "fine, own levels"  # the others of `fine` are for any number of levels
 CONFIGS = {

@@ -46,8 +46,8 @@ from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
 from clhines.simulate.state import spread
 from clhines.simulate.state.tiled import TiledSpec
-from clhines.solve.loaded import PermuteSpec
-from clhines.solve.mixed import ResidualSpec
+from clhines.solve.engines.loaded import PermuteSpec
+from clhines.solve.engines.mixed import ResidualSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells

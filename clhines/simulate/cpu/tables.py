@@ -79,7 +79,7 @@ class BlockTables:
         """(t,) int64: targets that blocks look after one by one."""
         layers = self.variables.wires.layers
         if len(layers) < 2:
-            return loose_targets(self.variables)
+            return loose_targets(self.variables.model, self.variables.wires)
         return np.concatenate(layers)
 
     def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:

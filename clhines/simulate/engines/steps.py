@@ -250,7 +250,9 @@ class Steps(ArenaKernels):
             given["num_items"] = np.int32(items[0])
         else:
             others = int(given["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
-            items = [self.places + n for n in (len(loose_targets(self.run.variables)), others)]
+            items = [
+                self.places + n for n in (len(loose_targets(self.model, self.run.wires)), others)
+            ]
         before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
         return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
 

@@ -15,7 +15,8 @@ _TIMES = frozenset(
         *("nmodl", "sent_events", "single_events", "self_events", "weights", "begins"),
     }
 )
-_CELLS = frozenset({"artificial_cells", "pointers", "instant_events", "ion_order", "read_currents"})
+_LOOSE = frozenset({"artificial_cells", "instant_artificial", "ion_order"})
+_CELLS = _LOOSE | {"pointers", "instant_events", "read_currents"}
 ALL = _STEPS | _TIMES | _CELLS | {"bins", "played_artificial", "no_cells", "copies", "solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -74,7 +75,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | {"bins"}),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | {"bins", "played_artificial"}),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -103,7 +104,8 @@ CHOICES = ("auto", FAMILY, *NAMES)
 MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
-    "epochs-gpu with pointers or artificial cells": "both act between work-groups within a step",
+    "epochs-gpu with pointers, or events between instances within a step": "both act between "
+    "work-groups within a step",
     "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
     "where events of other ranks are due; the exchange is written for steps alone",
     "epochs-gpu and epochs-cpu with copies of one network": "their tables list every instance; "

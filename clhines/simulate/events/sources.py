@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import offsets, starts
+from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
 from clhines.model.model import Model
+from clhines.model.needs import artificial_sources
 
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
 EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay
@@ -43,6 +44,26 @@ class Wires:
     ring: np.ndarray
     count: np.ndarray
     layers: list[np.ndarray]
+
+    def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
+        """(num_sources,) int64: `ring_size`, of artificial cells with room for more steps."""
+        if not steps:
+            return self.ring_size
+        return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
+
+
+def moved_rings(
+    ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
+) -> np.ndarray:
+    """Return the entries of rings of `sizes`, `count` events so far, in rings of `others`."""
+    if np.array_equal(sizes, others):
+        return ring
+    kept = np.minimum(np.minimum(sizes, others), count)
+    source, number = np.repeat(np.arange(len(kept)), kept), ranges(count - kept, kept)
+    found = np.zeros(int(others.sum()))
+    there, here = (starts(s)[source] + number % s[source] for s in (others, sizes))
+    found[there] = ring[here]
+    return found
 
 
 def wires_of(model: Model) -> Wires:

@@ -3,7 +3,7 @@
 The state is that of `steps`, in the same arenas. A work-group has one cell or some; a lane
 does for its node what the kernels of `steps` do, and segments are eliminated in local
 memory, see ``epoch_by_node.mako``. Events of a launch are seen by the next one: a launch is no
-longer than the smallest delay.
+longer than the smallest delay. Artificial cells go ahead by a launch, see `artificial`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
-from clhines.model.model import Model
+from clhines.model.needs import artificial_sources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
@@ -25,13 +25,14 @@ from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
 from clhines.simulate.gpu.arena_lists import first_active, node_words, with_blocks
 from clhines.simulate.gpu.arena_spec import HAS_SPECIAL, SPECIAL, ArenaEpochSpec
+from clhines.simulate.gpu.artificial import Artificial, epoch_of
 from clhines.simulate.gpu.cells import CellTable
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.kinds.calls import ArenaSpec
-from clhines.simulate.kinds.layouts import Layout, filled_arenas, has_constants
+from clhines.simulate.kinds.layouts import Layout, filled_arenas, has_constants, is_artificial
 from clhines.simulate.state.arena import Arena
-from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
+from clhines.simulate.state.decisions import Decisions
 
 _CHANGES = ("first_step", "num_steps", "first_time", "record_row")  # arguments of each launch
 
@@ -65,7 +66,7 @@ class ArenaEpochs(ArenaKernels):
     def put_matrix(self) -> None:
         """Plan the cells, and put what does not change on the device."""
         model, limits = self.model, self.run.limits
-        self.epoch = steps_of_epoch(model)
+        self.epoch, together = epoch_of(model)
         decisions = Decisions(
             network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
             constant_factors=False, inflow=has_constants(model),
@@ -75,6 +76,9 @@ class ArenaEpochs(ArenaKernels):
         self.base_d = model.capacitance_over_dt + model.constant_d
         self.place = np.zeros(model.forest.num_nodes, np.int64)
         self.layout, self._tables, base = Layout(model), list[_Launch](), 0
+        self.artificial = None
+        if artificial_sources(model).any() or any(map(is_artificial, model.kinds)):
+            self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
         for plan in plans:
             real = np.flatnonzero(plan.table.gather >= 0)
             self.place[plan.table.gather[real]] = base + real
@@ -118,7 +122,9 @@ class ArenaEpochs(ArenaKernels):
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
-        return filled_arenas(variables, self.dtype, self.place, self.base_d)
+        arenas = filled_arenas(variables, self.dtype, self.place, self.base_d, self.layout)
+        arenas["clock"].add("node_due", np.zeros(self.layout.count))
+        return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
@@ -127,6 +133,8 @@ class ArenaEpochs(ArenaKernels):
             regions[name] = value
         self._regions = regions[()]
         spec = replace(spec, calls=devices.is_cpu(self.queue.device))
+        if self.artificial is not None:
+            self.artificial.compile(spec, at)
         self._where = dict(zip(spec.regions, at.tolist(), strict=True))
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
@@ -156,6 +164,8 @@ class ArenaEpochs(ArenaKernels):
         self._arguments = given
         for launch in self._tables:
             launch.kernel = None
+        if self.artificial is not None:
+            self.artificial.bind(self.v[0], self.run.arguments)
 
     def _kernel(self, launch: _Launch) -> program.BoundKernel:
         """Return the kernel of a plan, built when it is first launched."""
@@ -174,15 +184,22 @@ class ArenaEpochs(ArenaKernels):
         for done in range(0, count, self.epoch):
             some = min(self.epoch, count - done)
             now = first + done, some, self.run.times.steps.start, row + done
+            if self.artificial is not None:
+                self.artificial.launch(some, first + done - self.run.times.steps.start, row + done)
+                self._publish()
             for launch in self._tables:
                 kernel, group = self._kernel(launch), launch.plan.spec.work_group
                 kernel.change(*map(np.int32, now))
                 kernel.launch(self.queue, launch.plan.groups * group, group)
-            size, data = 4 * self.model.sources.count, self.run.ints.data
-            live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
-            cl.enqueue_copy(
-                self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at
-            )
+            self._publish()
+
+    def _publish(self) -> None:
+        """Enqueue that all targets see the events that were sent so far."""
+        size, data = 4 * self.model.sources.count, self.run.ints.data
+        live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
+        cl.enqueue_copy(
+            self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at
+        )
 
 
 def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:
@@ -191,13 +208,3 @@ def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:
     for here, index in table.spread(name):
         found[here] = np.where(index < 0, 0.0, values[index])
     return found
-
-
-def steps_of_epoch(model: Model) -> int:
-    """Count the steps of a launch, in which no event of the launch is due."""
-    found = model.sources.is_emitted
-    found[model.sources.detector_source] = True
-    delays = model.netcons.delay[found[model.netcons.source]]
-    if not len(delays):
-        return MAX_EPOCH
-    return int(np.clip(np.floor(delays.min() / model.dt + 1e-9), 1, MAX_EPOCH))

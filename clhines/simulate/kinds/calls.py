@@ -358,6 +358,11 @@ class ArenaSpec(TemplateSpec):
         """Whether targets are passed by where no event of theirs is due."""
         return self.wide and not self.bins
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it is known when a target has to be looked after next."""
+        return self.skips or self.by_cell
+
     def counts(self, short: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""
         return f"{short} ? event_live : event_count"

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from clhines.arrays import offsets, shifted
+from clhines.arrays import offsets, shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
@@ -21,6 +21,7 @@ from clhines.model.sources import Sources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
 from clhines.simulate.events import bins
+from clhines.simulate.events.sources import Wires, moved_rings
 from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
 from clhines.simulate.kinds.spec import check_parameters
 from clhines.simulate.records.records import Record
@@ -61,6 +62,7 @@ class Layout:
     """
 
     groups: Mapping[int, Columns] = {}  # by kind, where instances are in groups
+    ring_steps = 0  # by which artificial cells go ahead: their rings have room for these, too
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -169,7 +171,7 @@ def filled_arenas(
     detector = layout.number(once.sources.detector_node)
     _tile_first(ints, "first_detector", layout.first(np.sort(detector)))
     add_detectors(variables, (mem, ints), whole)
-    add_wires(variables, (mem, clock, ints))
+    add_wires(variables, (mem, clock, ints), whole.ring_steps)
     add_played(variables, whole, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
@@ -267,16 +269,18 @@ def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
     return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
 
 
-def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
-    """Add rings, connections and queues."""
+def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
+    """Add rings, connections and queues; artificial cells are `ahead` by so many steps."""
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model
-    order, netcons = wires.order, model.netcons
-    clock.add("ring", variables.exact.ring)
+    order, netcons, size = wires.order, model.netcons, wires.sizes_ahead(model, ahead)
+    clock.add(
+        "ring", moved_rings(variables.exact.ring, variables.exact.count, wires.ring_size, size)
+    )
     clock.add("delay", netcons.delay[order])
     mem.add("weight", variables.exact.weight)
-    ints.add("ring_first", wires.ring_first)
-    ints.add("ring_size", wires.ring_size)
+    ints.add("ring_first", starts(size))
+    ints.add("ring_size", size)
     ints.add("event_count", variables.exact.count)
     ints.add("event_live", variables.exact.count)
     ints.add("first_connection", wires.first)
@@ -296,7 +300,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     clock.add("next_due", np.zeros(wires.num_targets))
     ints.add("first_weight", netcons.first_weight[:-1][order])
     ints.add("targets", np.concatenate([np.zeros(0, int), *wires.layers]))
-    ints.add("loose", loose_targets(variables))
+    ints.add("loose", loose_targets(model, variables.wires))
     emitters = [np.zeros(0, np.int64), *model.sources.emitted.values()]
     ints.add("emitter_source", np.concatenate(emitters))
     for k, sources in model.sources.emitted.items():
@@ -314,13 +318,12 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
         ints.add(f"above_flags_{k}", (queue.above * bits).sum(axis=0))
 
 
-def loose_targets(variables: Variables) -> np.ndarray:
+def loose_targets(model: Model, wires: Wires) -> np.ndarray:
     """(k,) int64: targets that are at no node."""
-    wires, kinds = variables.wires, variables.model.kinds
     each = [
-        first + np.arange(kinds[k].count)
+        first + np.arange(model.kinds[k].count)
         for k, first in wires.first_target.items()
-        if is_artificial(kinds[k])
+        if is_artificial(model.kinds[k])
     ]
     return np.concatenate([np.zeros(0, np.int64), *each])
 
@@ -391,11 +394,10 @@ def read_back(
         pairs = np.ascontiguousarray(ints.get(f"drawn_{k}_{name}"))
         now.drawn[k, name] = pairs.view(np.int64)
     exact = now.exact
-    exact.weight, exact.ring, exact.count = (
-        mem.get("weight"),
-        clock.get("ring"),
-        ints.get("event_count"),
-    )
+    exact.weight, exact.count = mem.get("weight"), ints.get("event_count")
+    size = variables.wires.ring_size
+    ahead = variables.wires.sizes_ahead(model, layout.ring_steps)
+    exact.ring = moved_rings(clock.get("ring"), exact.count, ahead, size)
     exact.cursor, exact.above = exact.cursor.copy(), exact.above.copy()
     exact.cursor[order] = ints.get("cursor")
     exact.above[detector_order(variables, layout)] = ints.get("detector_above") != 0
@@ -431,7 +433,7 @@ def spec_of(
         if model.on_grid and kind.first_target >= 0:
             regions[f"sum_{k}"] = kind.first_target
     regions["num_active"], regions["num_played"] = num_active(model), len(model.played)
-    regions["num_loose"] = len(loose_targets(variables))
+    regions["num_loose"] = len(loose_targets(model, variables.wires))
     ions = tuple(ion.name for ion in model.ions)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     kinds = tuple(

@@ -24,8 +24,8 @@ from clhines import (
 from clhines.cli.main import main
 from clhines.device import devices
 from clhines.errors import RefinementWarning
-from clhines.solve import mixed
-from clhines.solve.mixed import LIMIT, MAX_STEPS, Refinement
+from clhines.solve.engines import mixed
+from clhines.solve.engines.mixed import LIMIT, MAX_STEPS, Refinement
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, war
 from clhines.forest import Forest
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import MAX_RHS
-from clhines.solve.engine import BadPivots, DeviceOrder, nothing_solved
-from clhines.solve.loaded import Step
+from clhines.solve.engines.engine import BadPivots, DeviceOrder, nothing_solved
+from clhines.solve.engines.loaded import Step
+from clhines.solve.engines.whole import Whole, WholeFactors
 from clhines.solve.memory import Buffers, Memory, mixed_buffers, most_buffers, total
-from clhines.solve.whole import Whole, WholeFactors
 
 EPS = float(np.finfo(np.float64).eps)
 GOAL = 2 * EPS  # componentwise backward error at which a cell is not refined further

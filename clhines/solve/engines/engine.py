@@ -16,7 +16,7 @@ from clhines.device.arrays import Order
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
-from clhines.solve.loaded import Step
+from clhines.solve.engines.loaded import Step
 from clhines.solve.memory import Memory
 
 BadPivots = tuple[np.ndarray, np.ndarray]  # cells, and the natural index of a node in each
@@ -42,7 +42,7 @@ class DeviceOrder(Protocol):
 
 
 class Refined(Protocol):
-    """Outcome of iterative refinement; see `clhines.solve.mixed.Refinement`."""
+    """Outcome of iterative refinement; see `clhines.solve.engines.mixed.Refinement`."""
 
     @property
     def steps(self) -> int:

@@ -1,0 +1,135 @@
+"""Artificial cells of epochs: they go ahead of the cells by a launch.
+
+They have no voltage, so that all they do in the steps of a launch depends on events of launches
+before and of each other. Where they send each other events that are due within a launch, are
+recorded or have values played into them, one work-group takes all of them, step by step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.arrays import offsets
+from clhines.device import devices, program
+from clhines.device.arrays import to_device
+from clhines.model.model import Model
+from clhines.model.needs import artificial_sources
+from clhines.simulate.engines.arena_run import ArenaRun
+from clhines.simulate.kinds.calls import ArenaSpec
+from clhines.simulate.kinds.layouts import is_artificial, loose_targets, num_active
+from clhines.simulate.state.decisions import MAX_EPOCH
+
+MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
+_GROUP = 256
+
+
+@dataclass(frozen=True)
+class ArtificialSpec(ArenaSpec):
+    """``artificial.mako``; with `together` one work-group has all, and `kinds` are artificial."""
+
+    template: ClassVar[str] = "simulate/artificial"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "artificial": (
+            "int num_steps, int first_time, int record_row, int num_layers, int num_emitters",
+            "const int *restrict loose_targets, const int *restrict first_of_layer",
+            "const int *restrict loose_sources, const double *restrict step_begin, real dt",
+            "double half_dt, int capacity, const real *v, int *restrict spike_count",
+            "int *restrict spike_source, double *restrict spike_time, int num_mem",
+            "const int *restrict mem_first, const int *restrict mem_column",
+            "const int *restrict mem_index, real *restrict mem_rows",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+    }
+    together: bool = False
+
+
+def epoch_of(model: Model) -> tuple[int, bool]:
+    """Return the steps of a launch, and whether artificial cells are `together` in it.
+
+    No event of a launch is due in it but those of artificial cells, which go ahead.
+    """
+    loose = artificial_sources(model)
+    sends = model.sources.is_emitted | loose
+    sends[model.sources.detector_source] = True
+    source, delay = model.netcons.source, model.netcons.delay
+    between = loose[source] & _to_artificial(model)
+    of_cells = steps_within(delay[sends[source] & ~loose[source]], model.dt)
+    of_loose = steps_within(delay[between], model.dt)
+    recorded = any(is_artificial(model.kinds[p.kind]) for p in model.played)
+    if of_loose >= of_cells:
+        return of_cells, recorded
+    total = sum(kind.count for kind in model.kinds if is_artificial(kind))
+    together = total <= MOST_TOGETHER or bool((delay[between] < model.dt).any())
+    return (of_cells, True) if together else (of_loose, recorded)
+
+
+def steps_within(delays: np.ndarray, dt: float) -> int:
+    """Count the steps in which no event with one of these delays is due, `MAX_EPOCH` at most."""
+    if not len(delays):
+        return MAX_EPOCH
+    return int(np.clip(np.floor(delays.min() / dt + 1e-9), 1, MAX_EPOCH))
+
+
+def _to_artificial(model: Model) -> np.ndarray:
+    """(m,) bool: connections to artificial cells."""
+    of_kind = np.array([is_artificial(kind) for kind in model.kinds], bool)
+    return of_kind[model.netcons.kind] if len(of_kind) else np.zeros(model.netcons.count, bool)
+
+
+class Artificial:
+    """The kernel that advances all artificial cells of a run."""
+
+    def __init__(self, run: ArenaRun, together: bool) -> None:
+        self._run, self._together = run, together
+        loose = loose_targets(run.model, run.wires)
+        layers = [layer[np.isin(layer, loose)] for layer in run.wires.layers]
+        layers = [layer for layer in layers if len(layer)]
+        self.count, self._num_layers = len(loose), len(layers)
+        sources = np.flatnonzero(artificial_sources(run.model))
+        tables = {
+            "loose_targets": np.concatenate([np.zeros(0, np.int64), *layers]),
+            "first_of_layer": offsets([len(layer) for layer in layers]),
+            "loose_sources": sources,
+        }
+        num = np.int32
+        self._given: dict[str, Any] = {
+            "num_steps": num(0), "first_time": num(0), "record_row": num(0),
+            "num_layers": num(len(layers)), "num_emitters": num(len(sources)),
+            **{name: to_device(run.queue, a, num) for name, a in tables.items()},
+        }  # fmt: skip
+
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        """Say what the functions of `spec` are printed for, and where regions begin."""
+        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
+        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
+        self._spec = ArtificialSpec(**{**given, "kinds": kinds, "grid": False, "noise": ""})
+        self._given["at"] = to_device(self._run.queue, at, np.int32)
+        self._kernels = dict[bool, program.BoundKernel]()
+
+    def bind(self, v: Any, arguments: dict[str, Any]) -> None:
+        """Bind the arguments when it is launched next."""
+        self._known = {**self._given, **arguments, "v": v}
+        self._kernels = {}
+        records, num_mem = arguments["mem_first"], int(arguments["num_mem"])
+        first = records.get(self._run.queue)[num_active(self._run.model)] if num_mem else 0
+        self._now = self._together or num_mem > first
+
+    def launch(self, count: int, first_time: int, row: int) -> None:
+        """Enqueue steps, of which the first is recorded in `row`."""
+        queue, together = self._run.queue, self._now
+        if together not in self._kernels:
+            spec = replace(self._spec, together=together)
+            built = program.build(queue.context, spec)
+            changes = ("num_steps", "first_time", "record_row")
+            self._kernels[together] = program.bind(built, spec, "artificial", self._known, changes)
+        kernel = self._kernels[together]
+        kernel.change(*map(np.int32, (count, first_time, row)))
+        if together:
+            group = min(_GROUP, self._run.limits.max_work_group)
+            kernel.launch(queue, group, group)
+            return
+        (items,), (group,) = devices.small_groups(queue.device, self.count)
+        kernel.launch(queue, items, group)
