@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
+    from clhines.cells.cable import Cable
+
 _Draw = TypeVar("_Draw", bound="Callable[..., Any]")
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
@@ -37,21 +39,6 @@ _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
 _STYLE = Path(__file__).with_name("clhines.mplstyle")
 _THIN = 1.5  # points: width of the thinnest neurite
-
-
-class Drawn(Protocol):
-    """A cell with the points of its sections and its nodes, as `Cable` has them."""
-
-    sections: Any
-    nseg: np.ndarray
-
-    @property
-    def num_nodes(self) -> int:
-        """Nodes, junctions included."""
-
-    @property
-    def first_node(self) -> np.ndarray:
-        """(num_sections,) int64: segment k of section s is node ``first_node[s] + k``."""
 
 
 @contextmanager
@@ -269,7 +256,7 @@ def activity(
 
 @in_style
 def plot_morphology(
-    cable: Drawn,
+    cable: Cable,
     values: ArrayLike,
     label: str = "",
     titles: Sequence[str] | None = None,
@@ -327,7 +314,7 @@ def plot_morphology(
 
 
 def _panels(
-    cable: Drawn, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
+    cable: Cable, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
 ) -> Figure:
     """Draw a cell once for each row of values."""
     node, ends, diameter = _strokes(cable)
@@ -356,7 +343,7 @@ def _panels(
     return figure
 
 
-def _strokes(cable: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _strokes(cable: Cable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the sections at their points and at the ends of their segments.
 
     Returns nodes, (m,) int64, ends, (m, 2, 3) float64, and diameters, (m,) float64, both in µm.

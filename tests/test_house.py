@@ -38,7 +38,7 @@ ALLOWED = {  # imports for types count
         "mechanisms",
     },
     "neuron": {*GROUND, "cells", "mechanisms", "network", "model", "simulate"},
-    "draw": {"errors", "files", "plan.plan"},
+    "draw": {"errors", "files", "plan.plan", "cells.cable"},
     "analysis": {"errors", "arrays", "checks", "files"},
 }
 ALLOWED["cli"] = {*GROUND, *ALLOWED, "cli"}

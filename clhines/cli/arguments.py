@@ -7,8 +7,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeAlias
 
 import clhines
 from clhines.cells.repair import REPAIRS
@@ -76,13 +76,7 @@ class Parser(argparse.ArgumentParser):
         return {name for name in self._option_string_actions if name.startswith("--")}
 
 
-class Commands(Protocol):
-    """Result of `argparse.ArgumentParser.add_subparsers`."""
-
-    choices: Mapping[str, Parser]
-
-    def add_parser(self, name: str, *, help: str) -> Parser:
-        """Add a command and return the parser of its arguments."""
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:

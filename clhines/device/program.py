@@ -21,7 +21,7 @@ import pyopencl.array as cla
 from clhines.device import caches, devices
 from clhines.device.guard import check_process
 from clhines.device.pocl import name_processor, warns_of_vectors
-from clhines.device.templates import Spec, render
+from clhines.device.templates import render
 from clhines.device.watch import first_launch, watching
 from clhines.errors import BuildError, DeviceError, InputError
 from clhines.plan.kernel_spec import TemplateSpec
@@ -29,14 +29,15 @@ from clhines.plan.kernel_spec import TemplateSpec
 Argument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
 MOST_PROGRAMS = 256  # of a context
-_BUILT: OrderedDict[cl.Context, OrderedDict[Spec, cl.Program]] = OrderedDict()  # last used: last
+# the last used is the last
+_BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
 _SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
 
-def build(context: cl.Context, spec: Spec, source: str | None = None) -> cl.Program:
+def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
     """Build the kernels of a spec, once per context.
 
     Programs are kept for the contexts of `devices.context_of`, and for the `MOST_CONTEXTS` contexts
@@ -189,7 +190,7 @@ def bind(
     return BoundKernel(built, name, [given[n] for n in names], changing)
 
 
-def _dump(source: str, spec: Spec) -> None:
+def _dump(source: str, spec: TemplateSpec) -> None:
     """Write generated source to the folder ``CLHINES_DUMP``, where that is set."""
     folder = os.environ.get("CLHINES_DUMP")
     if not folder:
@@ -202,12 +203,12 @@ def _dump(source: str, spec: Spec) -> None:
         raise InputError(f"CLHINES_DUMP={folder}: cannot be written: {error.strerror}") from error
 
 
-def _named(spec: Spec) -> str:
+def _named(spec: TemplateSpec) -> str:
     """Name of a kernel's template."""
     return str(getattr(spec, "template", "a source"))
 
 
-def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
+def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program:
     _dump(source, spec)
     for device in context.devices:
         name = name_processor(device)

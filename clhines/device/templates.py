@@ -7,25 +7,14 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mako.template import Template
 
-from clhines.plan.kernel_spec import signature
+from clhines.plan.kernel_spec import TemplateSpec, signature
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
-
-
-class Spec(Protocol):
-    """Everything that a template needs: a frozen dataclass, the key of what is built from it."""
-
-    @property
-    def template(self) -> str:
-        """Name of the template, without its ending."""
-
-    def __hash__(self) -> int:
-        """Of all its values."""
 
 
 @cache
@@ -59,7 +48,7 @@ def _sorted(folder: Traversable) -> list[Traversable]:
 
 
 @cache
-def render(spec: Spec) -> str:
+def render(spec: TemplateSpec) -> str:
     """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
 
     A template includes another one, for the same spec, by ``${part("its name")}``, or with so many

@@ -11,8 +11,6 @@ through the host's memory: those of the CPU are read and written in place, other
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import torch
 
@@ -24,18 +22,11 @@ from clhines.solve.solver import Solver
 Tensors = tuple[torch.Tensor | None, ...]
 
 
-class _Way(Protocol):
-    """A way to solve with a matrix or its transpose, from host to host."""
-
-    parent: torch.Tensor  # (n,) int64, 0 at roots
-    inner: torch.Tensor  # (n,) of the solver's dtype: 0 at roots, else 1
-
-    def __call__(self, arrays: dict[str, np.ndarray], transpose: bool) -> np.ndarray:
-        """Solve for ``arrays["b"]``."""
-
-
 class _Plain:
-    """Eliminates in every solve."""
+    """A way to solve with a matrix or its transpose, from host to host: eliminates in every solve.
+
+    `parent` is (n,) int64, 0 at roots; `inner`, (n,) of the solver's dtype, is 0 at roots, else 1.
+    """
 
     def __init__(self, solver: Solver, check: bool) -> None:
         if not isinstance(solver, Solver):
@@ -69,7 +60,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        way: _Way,
+        way: _Plain,
         transpose: bool,
         d: torch.Tensor,
         u: torch.Tensor,
@@ -90,7 +81,7 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, g: torch.Tensor) -> Tensors:
         d, u, l, x = ctx.saved_tensors  # noqa: E741
-        way: _Way = ctx.way
+        way: _Plain = ctx.way
         y = _Solve.apply(way, not ctx.transpose, d, u, l, g)
         left, right = (x, y) if ctx.transpose else (y, x)  # entry (i, j): -left[i] right[j]
         up, inner = way.parent.to(x.device), way.inner.to(x.device)

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
+from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.raw import WORD, Place, gather, ref
 from clhines.neuron.memory.session import Hoc
-
-
-class Memory(Protocol):
-    """What is needed of `memory.Memory`."""
-
-    def place(self, reference: Hoc) -> Place:
-        """Where a variable is."""
-        ...
 
 
 class Columns:
