@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 import pyopencl as cl
@@ -106,26 +105,6 @@ class Ended:
 
 
 SHARED_VALUES = 8192  # of b in device order, at most: beyond it the host takes longer than kernels
-
-
-class HostSolve(Protocol):
-    """A way to solve from NumPy to NumPy.
-
-    With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite, and so where
-    those of b are not: no method drops a value of b, and its pivots are finite.
-    """
-
-    finds_infinite: bool
-
-    def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """Solve and wait; the status returned, (num_cells,) int32, is valid until the next solve.
-
-        `given` has d, u, (l), b in natural order, contiguous, of the solver's dtype; `target` may
-        be b itself, and overlaps nothing else.
-        """
-
-    def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """Eliminate d, u, (l) only, as far as the status of each cell goes; returns it."""
 
 
 def prefers_shared(resident: Resident, rows: int) -> bool:
@@ -260,7 +239,11 @@ class Shared:
         self._places[plan.gather[places]] = places
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """See `HostSolve`."""
+        """Solve and wait; the status returned, (num_cells,) int32, is valid until the next solve.
+
+        `given` has d, u, (l), b in natural order, contiguous, of the solver's dtype; `target` may
+        be b itself, and overlaps nothing else.
+        """
         self._run(given)
         x = self._values["x"]
         if target.flags.c_contiguous:
@@ -270,7 +253,7 @@ class Shared:
         return self._values["status"]
 
     def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """See `HostSolve`."""
+        """Eliminate d, u, (l) only, as far as the status of each cell goes; returns it."""
         self._run(given)  # whatever `b` holds, which is finite or not: pivots know nothing of it
         return self._values["status"]
 
@@ -293,6 +276,9 @@ class Hosted:
     d, u, (l), b, or b alone with a matrix. That is `packed`, factors in device order as of
     `Resident.make_factors`, or `natural`, d, u, (l) in natural order; the status `factored`,
     (num_cells,) int32, goes with either.
+
+    With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite, and so where
+    those of b are not: no method drops a value of b, and its pivots are finite.
     """
 
     def __init__(
@@ -346,7 +332,7 @@ class Hosted:
         return Slot(shape, self.taken[name].base_data)
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """See `HostSolve`."""
+        """See `Shared.solve`."""
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
         lent, sources = None, dict[str, cl.Buffer]()
         if self._may_lend:
@@ -366,7 +352,7 @@ class Hosted:
         return self._status
 
     def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """See `HostSolve`; of kernels in natural order that use the host's arrays."""
+        """See `Shared.eliminate`; of kernels in natural order that use the host's arrays."""
         self._launch(given, self._lent(given), None)
         self._carrier.read_status(wait=True)
         self.queue.finish()
@@ -435,7 +421,7 @@ class Elimination:
     def run(self, given: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
         """Bring a matrix and eliminate it; waits.
 
-        `given` has d, u, (l) as in `HostSolve.solve`; `targets` is where these go, and the status.
+        `given` has d, u, (l) as in `Shared.solve`; `targets` is where these go, and the status.
         The status of each cell is returned, (num_cells,) int32, valid until the next call.
         """
         self._carrier.bring([(name, a, targets[name]) for name, a in given.items()])

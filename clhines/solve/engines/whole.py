@@ -21,7 +21,6 @@ from clhines.solve.engines.hosted import (
     Elimination,
     Ended,
     Hosted,
-    HostSolve,
     Shared,
     Transfer,
     pin_buffers,
@@ -77,7 +76,7 @@ class Whole:
         self.found_finite = False
         self._events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
-        self._ways: dict[tuple[tuple[str, ...], int], HostSolve] = {}
+        self._ways: dict[tuple[tuple[str, ...], int], Shared | Hosted] = {}
         self._elimination: Elimination | None = None
         self._pool = cl.tools.MemoryPool(  # of matrices in natural order; sizes nearly exact
             cl.tools.ImmediateAllocator(queue), leading_bits_in_bin_id=8
@@ -239,7 +238,7 @@ class Whole:
         """Right-hand sides that are solved together."""
         return self.room.rows_at_once(self.plan)
 
-    def _way(self, names: tuple[str, ...], rows: int, most: int) -> HostSolve:
+    def _way(self, names: tuple[str, ...], rows: int, most: int) -> Shared | Hosted:
         """Return what solves `rows` right-hand sides, in buffers for `most` of them."""
         way = self._ways.get((names, rows))
         if way is None:
