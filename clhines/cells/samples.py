@@ -124,8 +124,8 @@ class Tree:
     ----------
     is_soma : bool
         Of type 1.
-    first, last : int64
-        The child with the smallest and with the largest id, -1 at tips.
+    first : int64
+        The child with the smallest id, -1 at tips.
     second : int
         The root's second child, -1 where there is none.
     soma_children : int64
@@ -141,7 +141,6 @@ class Tree:
     root: int
     is_soma: np.ndarray
     first: np.ndarray
-    last: np.ndarray
     second: int
     soma_children: np.ndarray
     shared_begin: np.ndarray
@@ -173,7 +172,6 @@ def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
         root=root,
         is_soma=is_soma,
         first=first,
-        last=last,
         second=int(of_root[1]) if len(of_root) > 1 else -1,
         soma_children=soma_children,
         shared_begin=shared,

@@ -328,14 +328,12 @@ class _Chains:
     """Sections as chains of samples, by level and then in the order of the file; 0 is the root's.
 
     `head` and `last` are the first and last sample of each, `above` the section that it leaves, -1
-    for 0, all (num,) int64. `of`, (n,) int64, is the section of each sample; `samples` and
-    `offsets` have the samples of each, in their order.
+    for 0, all (num,) int64. `samples` and `offsets` have the samples of each, in their order.
     """
 
     head: np.ndarray
     last: np.ndarray
     above: np.ndarray
-    of: np.ndarray
     samples: np.ndarray
     offsets: np.ndarray
 
@@ -369,7 +367,6 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
         head=heads[order],
         last=samples[offsets[1:] - 1],
         above=np.where(above < 0, -1, rank[above])[order],
-        of=of,
         samples=samples,
         offsets=offsets,
     )

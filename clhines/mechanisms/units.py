@@ -134,18 +134,6 @@ class Unit:
         """What a number in this unit is multiplied by, rounded to float64."""
         return float(self.exact)
 
-    @property
-    def is_number(self) -> bool:
-        """Whether it is the unit of a pure number."""
-        return self.dimension == _NONE
-
-    def convert(self, number: str | float | int | Fraction) -> Fraction:
-        """Return NEURON's number, exactly, of a number or a text of one in this unit."""
-        try:
-            return Fraction(number) * self.exact
-        except (ValueError, OverflowError) as error:
-            raise UnitError(f"number is {_short(str(number))}; expected a finite number") from error
-
     def per_time(self) -> Unit:
         """Return NEURON's unit of the rate of a state in this unit, per ms.
 

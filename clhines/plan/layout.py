@@ -20,21 +20,6 @@ _CACHED = 1 << 17  # entries written at once, which stay in the cache
 ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
 
 
-def pack(natural: np.ndarray, gather: np.ndarray, fill: float = 0.0) -> np.ndarray:
-    """Bring (..., n) values from natural into device order, `fill` in the padding."""
-    packed = np.take(natural, gather, axis=-1)
-    packed[..., gather < 0] = fill
-    return packed
-
-
-def unpack(packed: np.ndarray, gather: np.ndarray, num_nodes: int) -> np.ndarray:
-    """Bring (..., packed size) values from device into natural order."""
-    real = gather >= 0
-    natural = np.empty((*packed.shape[:-1], num_nodes), packed.dtype)
-    natural[..., gather[real]] = packed[..., real]
-    return natural
-
-
 def aligned(values: np.ndarray) -> np.ndarray:
     """Sizes of blocks of `values`, rounded up to whole memory transactions."""
     return -(-values // ALIGNMENT) * ALIGNMENT

@@ -7,7 +7,6 @@ from systems import dissimilar, families, forest_for
 
 from bench.made import chain, star
 from clhines import METHODS, Forest, InputError, make_plan
-from clhines.plan import layout
 from clhines.plan.plan import Limits
 
 
@@ -23,13 +22,6 @@ def test_gather_is_a_permutation_plus_padding(method, options, limits):
         assert np.array_equal(np.sort(gather[gather >= 0]), np.arange(forest.num_nodes))
         assert plan.packed_size == len(gather)
         assert all(t.dtype == np.int32 for t in plan.parts[0].tables.values())
-
-        natural = np.random.default_rng(0).random((3, forest.num_nodes))
-        packed = layout.pack(natural, gather, fill=-7)
-        assert packed.shape == (3, plan.packed_size)
-        assert (packed[:, gather < 0] == -7).all()
-        assert np.array_equal(layout.unpack(packed, gather, forest.num_nodes), natural)
-        assert np.array_equal(packed[1], layout.pack(natural[1], gather, fill=-7))
 
 
 @pytest.mark.parametrize(

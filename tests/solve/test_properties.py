@@ -11,7 +11,6 @@ from tolerances import assert_close
 
 from bench.made import chain, star
 from clhines import METHODS, Forest, ForestError, Solver, make_plan, reference
-from clhines.plan import layout
 
 # Three cells of fixed shapes, so that strides and level counts differ within every batch: they are
 # then read from tables, and each method's kernel is built once for all examples.
@@ -104,9 +103,6 @@ def test_every_plan_is_a_permutation_plus_padding(method, forest):
     plan = make_plan(forest, method)
     real = plan.gather[plan.gather >= 0]
     assert np.array_equal(np.sort(real), np.arange(forest.num_nodes))
-    natural = np.arange(forest.num_nodes, dtype=float)
-    packed = layout.pack(natural, plan.gather)
-    assert np.array_equal(layout.unpack(packed, plan.gather, forest.num_nodes), natural)
 
 
 @given(

@@ -22,11 +22,6 @@ _SHORT = 8  # terms of a sum or product that is flattened into another
 _NOTHING = Fraction(0)
 FUNCTIONS = frozenset(exact.FUNCTIONS)
 CONDITIONS = frozenset(("less", "lessequal", "both"))
-# place in a table, its value there; functions of C
-OTHERS = frozenset(
-    """place lookup floor ceil asin acos atan atan2 fmod random_uniform random_normal random_negexp
-    random_pick random_used random_count""".split()
-)
 
 
 class Node:
@@ -35,8 +30,9 @@ class Node:
     Attributes
     ----------
     op : ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
-        ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight`` or one of
-        `OTHERS`, which have no derivative here
+        ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``; without
+        a derivative here: ``place`` in a table, ``lookup`` of its value there, functions of C,
+        ``random_count`` and functions of `random123`
     args : of a product the number, if there is one, is first; of a sum last; of a local its
         definition
     name : of a symbol or a local
@@ -273,7 +269,7 @@ class Graph:
     # --------------------------------------------------------------------------- functions
 
     def call(self, name: str, *args: Node) -> Node:
-        """Return a function of `FUNCTIONS`, `OTHERS`, ``bernoulli`` and its slope or ``weight``."""
+        """Return a function of `FUNCTIONS`, or another `op` of a function."""
         if name in FUNCTIONS and args[0].is_number:
             return self.number(exact.FUNCTIONS[name](args[0].value))
         if name == "exp" and args[0].op == "log":

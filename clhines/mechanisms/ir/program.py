@@ -8,6 +8,12 @@ order. In OpenCL an argument of direction ``in`` is a value, ``out`` and ``inout
 NumPy twin takes all ``in`` and ``inout`` by value and returns a tuple of all ``out`` and ``inout``,
 both in order.
 
+Blocks are ``initial`` (v, t to states; host only), ``current`` (to i, g, ion currents), ``advance``
+(one step of the states; t of the step's end for NMODL, its begin for texts), ``receive`` (one
+event), ``net_initial`` (INITIAL of NET_RECEIVE, once a connection), ``watch`` (conditions),
+``before_initial``, ``after_initial``, ``before_breakpoint``, ``after_solve``, ``before_step``,
+``for_netcons0``, 1 ..., and ``table_NAME``.
+
 Roles of arguments, with what `name` says:
 
 - ``v``, ``t``, ``dt``: `name` of a time says which: ``begin`` of the step, its ``end``, or ``now``:
@@ -41,19 +47,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
-BLOCKS = (
-    "initial",  # v, t -> states; host only
-    "current",  # -> i, g, ion currents
-    "advance",  # one step of the states; t of the step's end for NMODL, its begin for texts
-    "receive",  # one event
-    "net_initial",  # INITIAL of NET_RECEIVE, once a connection
-    "watch",  # conditions
-    "before_initial",
-    "after_initial",
-    "before_breakpoint",
-    "after_solve",
-    "before_step",
-)  # and for_netcons0, 1 ..., table_NAME
 
 
 @dataclass(frozen=True)

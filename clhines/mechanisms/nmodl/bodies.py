@@ -39,7 +39,6 @@ class Bodies:
     netcons: int = 0
     weights: tuple[str, ...] | None = None
     halved: bool = False  # whether secondorder halves the dt of SOLVE
-    grids: dict[str, tuple[Node, Node]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:

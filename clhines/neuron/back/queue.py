@@ -53,7 +53,7 @@ class EventQueue:
             flag = ctypes.c_double.from_address(data + 8).value
             in_bin = ctypes.c_int.from_address(item + _BIN_OF_ITEM).value >= 0
             order = len(found) if in_bin else -1
-            found.append(Queued(what, time, data, item, flag, words[2], words[3], words[4], order))
+            found.append(Queued(what, time, data, item, flag, words[2], words[3], order))
 
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"

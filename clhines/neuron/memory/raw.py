@@ -78,8 +78,7 @@ class Queued:
     address, item : of the event, for a NetCon that of the NetCon, and of its entry in the queue
     flag : of a self event
     target, weight : of a self event: address of the point process, and of its first weight or 0
-    movable : of a self event: where its instance keeps it for net_move
-    bin_order : where it is in NEURON's bins of a step, see `back.bins`; -1 where it is in none
+    bin_order : where it is in NEURON's bins of a step, see `back.queue`; -1 where it is in none
     """
 
     what: str
@@ -89,7 +88,6 @@ class Queued:
     flag: float
     target: int
     weight: int
-    movable: int
     bin_order: int
 
     @property

@@ -36,7 +36,6 @@ class Tree:
     order : which of ``h.allsec()`` a section is
     sections : parents before children, cell after cell; listed again after `forget`
     turned : whether its end 1 is at the parent
-    first : node of the segment that is next to the parent
     begin, end : node at which the section starts, one of its parent's or the root; node of its
         other end
     area, g_axial, capacitance, diam : (n,) float64, µm², µS, nF, µm
@@ -52,7 +51,6 @@ class Tree:
     order: np.ndarray
     nseg: np.ndarray
     turned: np.ndarray
-    first: np.ndarray
     begin: np.ndarray
     end: np.ndarray
     parent: np.ndarray
@@ -188,7 +186,6 @@ def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
         np.array(order, np.int64),
         nseg,
         turned,
-        first,
         np.where(before < 0, first, before),
         first + nseg - 1 + keeps,
         parent,

@@ -51,7 +51,7 @@ class Parser(Statements):
 
     def file(self, path: str) -> File:
         """Return the whole file."""
-        self.result = File(path, defines=self.defines)
+        self.result = File(path)
         while self.token.sort != "end":
             self._top()
         return self.result
@@ -146,7 +146,7 @@ class Parser(Statements):
                 target: dict[str, int] = getattr(self.result, _LISTS[word])
                 target.update(dict.fromkeys(self._listed(), line))
             elif word == "USEION":
-                self._ion(line)
+                self._ion()
             elif word == "REPRESENTS":
                 self._represents()
             elif word == "SECTION":
@@ -169,8 +169,8 @@ class Parser(Statements):
         while self.token.sort != "end" and self.token.text not in _NEURON | {"}"}:
             self.place += 1
 
-    def _ion(self, line: int) -> None:
-        ion = Ion(self.name(), line)
+    def _ion(self) -> None:
+        ion = Ion(self.name())
         while self.token.text in ("READ", "WRITE", "VALENCE", "REPRESENTS"):
             word = self.name()
             if word == "VALENCE":

@@ -101,7 +101,6 @@ class Ion:
     """USEION."""
 
     name: str
-    line: int
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     valence: float | None = None
@@ -125,7 +124,6 @@ class File:
     external: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
     ions: list[Ion] = field(default_factory=list)
-    defines: dict[str, int] = field(default_factory=dict)
     blocks: dict[str, Block] = field(default_factory=dict)  # by name
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...
     verbatim: list[tuple[int, str]] = field(default_factory=list)
