@@ -5,8 +5,8 @@ it has options of its own, the one that adds them to the parser.
 
 Who owns what
     `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.
-    `arguments`: options that several commands share. `cells`: cells from files. `report`: tables,
-    and the files that are written. `progress`: what happens where that takes long.
+    `arguments`: options that several commands share, and cells from files. `report`: tables, the
+    files that are written, and what happens where that takes long.
     `devices`, `doctor`, `plan`, `solve`, `tune`, `simulate`, `model` (a script of NEURON): the
     commands.
 

@@ -1,4 +1,4 @@
-"""Arguments of the command line."""
+"""Arguments of the command line, and the cells that they name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import clhines
+from clhines.cells import cable, swc, synthetic
 from clhines.cells.repair import REPAIRS
-from clhines.errors import meant, shown
+from clhines.cli.report import bar
+from clhines.errors import InputError, meant, shown
 from clhines.simulate.engines.table import CHOICES, ENGINES, FAMILY
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
@@ -172,3 +174,25 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         help=f"{each}; {FAMILY}: that of the device among those named so (default: auto, the first "
         "that takes the network; see 'clhines devices')",
     )  # fmt: skip
+
+
+def read_files(names: Sequence[str], arguments: argparse.Namespace) -> list[clhines.Morphology]:
+    """Read the files; counts the samples that were repaired."""
+    cells: list[clhines.Morphology] = []
+    for name in bar(names, "reading"):
+        found = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)
+        cells += found if isinstance(found, list) else [found]
+    arguments.repaired = sum(len(cell.repaired) for cell in cells)
+    return cells
+
+
+def read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
+    """Read and discretise each file; the built-in sample when none is named."""
+    cells = read_files(arguments.files, arguments) or synthetic.sample_cells()
+    if arguments.files and arguments.cells and arguments.cells < len(cells):
+        raise InputError(
+            f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
+            "at least as many"
+        )
+    each = bar(cells, "discretising")
+    return [cable.discretise(cell, max_length=arguments.max_length) for cell in each]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import clhines
-from clhines.cli.progress import doing
+from clhines.cli.report import doing
 from clhines.errors import ClhinesError
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import numpy as np
 import clhines
 from clhines import files
 from clhines.cli.arguments import Once, add_engine, positive_number
-from clhines.cli.progress import doing
-from clhines.cli.report import as_json, check_writable, named_option, print_report
+from clhines.cli.report import as_json, check_writable, doing, named_option, print_report
 from clhines.errors import InputError
 
 SUFFIXES = (".py", ".hoc")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 
 import clhines
-from clhines.cli.arguments import Commands, add_cells
-from clhines.cli.cells import read_cells
-from clhines.cli.progress import doing
-from clhines.cli.report import check_writable, named_option, print_report
+from clhines.cli.arguments import Commands, add_cells, read_cells
+from clhines.cli.report import check_writable, doing, named_option, print_report
 from clhines.plan import plan as planning
 
 

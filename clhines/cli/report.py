@@ -1,4 +1,4 @@
-"""Reports: tables and JSON."""
+"""Reports, tables and JSON; and what a command is doing, where that takes more than two seconds."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from tqdm import tqdm
 
 from clhines import files
 from clhines.errors import InputError
 
 if TYPE_CHECKING:
     from clhines.solve.solver import Solver
+DELAY = 2.0  # seconds without a word
+_Item = TypeVar("_Item")
 
 
 def repairs(arguments: argparse.Namespace) -> dict[str, int]:
@@ -95,3 +100,29 @@ def named_option(option: str) -> Iterator[None]:
 def print_report(text: str, out: str | None) -> None:
     """Print a report; to the standard error where the results go to the standard output."""
     print(text, file=sys.stderr if out is not None and files.is_stdout(out) else None)
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Say what is going on if the block takes longer than `DELAY`; nothing in scripts."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(DELAY, _say, (what,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say(what: str) -> None:
+    with suppress(OSError, ValueError):
+        print(f"clhines: {what} ...", file=sys.stderr, flush=True)
+
+
+def bar(items: Iterable[_Item], what: str) -> Iterable[_Item]:
+    """Return the items, with a bar on a terminal after `DELAY`."""
+    shown: Iterable[_Item] = tqdm(items, what, disable=None, leave=False, delay=DELAY)
+    return shown

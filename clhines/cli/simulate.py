@@ -16,11 +16,17 @@ import clhines
 from clhines import files
 from clhines.cells import cable
 from clhines.cells.repair import REPAIRS
-from clhines.cli.arguments import Commands, Once, add_engine, finite, positive_number, seed
+from clhines.cli.arguments import (
+    Commands,
+    Once,
+    add_engine,
+    finite,
+    positive_number,
+    read_files,
+    seed,
+)
 from clhines.cli.arguments import count as whole_number
-from clhines.cli.cells import read_files
-from clhines.cli.progress import doing
-from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
+from clhines.cli.report import as_json, check_writable, doing, named_option, print_report, repairs
 from clhines.errors import InputError
 
 if TYPE_CHECKING:

@@ -15,13 +15,12 @@ from tqdm import tqdm
 from clhines import files
 from clhines.arrays import repeat
 from clhines.cells import cable
-from clhines.cli.arguments import Commands, add_cells, count, finite, positive_number
-from clhines.cli.cells import read_cells
-from clhines.cli.progress import doing
+from clhines.cli.arguments import Commands, add_cells, count, finite, positive_number, read_cells
 from clhines.cli.report import (
     as_json,
     check_writable,
     devices_and_memory,
+    doing,
     mib,
     named_option,
     print_report,

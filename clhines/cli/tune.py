@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import clhines
 from clhines import files
-from clhines.cli.cells import read_cells
-from clhines.cli.progress import doing
-from clhines.cli.report import as_json
+from clhines.cli.arguments import read_cells
+from clhines.cli.report import as_json, doing
 from clhines.errors import InputError
 from clhines.plan.auto import Candidate
 

@@ -19,8 +19,8 @@ from clhines.mechanisms.calls import Values
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
 from clhines.mechanisms.ir.program import Argument, Program
-from clhines.mechanisms.nmodl.language import Nmodl
-from clhines.mechanisms.nmodl.language import read as read_nmodl
+from clhines.mechanisms.nmodl.build import Nmodl
+from clhines.mechanisms.nmodl.build import read as read_nmodl
 from clhines.mechanisms.text.language import Text
 from clhines.quantities import as_numbers
 

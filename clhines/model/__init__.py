@@ -2,7 +2,7 @@
 
 Who owns what
     `compiling`: `compile`, from a `Network` to its `Model`, made lazily of copies. `model`: `Model`
-    and `Kind`, all instances of one mechanism; `instances` makes kinds of groups; `constant` sums
+    and `Kind`, all instances of one mechanism; `instances` makes kinds of groups, and sums
     mechanisms that are constant. `connections`: those delivered in whole steps, `wires` makes them.
     `ions`, `sources`: ions, everything that sends events, connections with exact times; `additions`
     makes them. `needs`: what a network asks of an engine. `schema`: the fields of a saved state,

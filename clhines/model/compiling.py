@@ -14,8 +14,13 @@ from clhines.arrays import Deferred, Made, shifted
 from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.model.additions import fields_of
-from clhines.model.constant import ConstantSums
-from clhines.model.instances import check_temperature, constant_sums, kinds_of, revalued
+from clhines.model.instances import (
+    ConstantSums,
+    check_temperature,
+    constant_sums,
+    kinds_of,
+    revalued,
+)
 from clhines.model.ions import IonNodes
 from clhines.model.model import Alike, Kind, Model
 from clhines.model.needs import GRID, of_model, of_network
@@ -31,7 +36,7 @@ from clhines.network.changes import Changes
 from clhines.network.copied import copied_nodes, copied_values, tiled
 from clhines.network.groups import Group
 from clhines.network.network import Copied, Network
-from clhines.network.rounds import NodeValues
+from clhines.network.structure import NodeValues
 from clhines.network.times import as_step
 from clhines.network.wiring import Wiring
 

@@ -15,7 +15,7 @@ from clhines.model.connections import Connections
 from clhines.model.ions import IonNodes
 from clhines.model.schema import EXACT, PLASTIC, Field, Schema, queue_of
 from clhines.model.sources import NetCons, Played, Sources
-from clhines.network.rounds import NodeValues
+from clhines.network.structure import NodeValues
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 

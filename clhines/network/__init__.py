@@ -11,7 +11,7 @@ Who owns what
     `times`: delays and event times as steps, rounded as in NEURON. `ring`: the ring network of the
     2018 report. `changes`: what a simulation has changed since. `copies`: a network several times
     in one; `copied`: the same without making the arrays of all copies. `structure`: compartments of
-    all cells, from cables or from arrays; `rounds`: values of nodes that repeat, kept once.
+    all cells, from cables or from arrays, with values of nodes that repeat kept once.
     `additions`: detectors, trains, artificial cells, ions, pointers, parameters that take values in
     time.
 

@@ -15,8 +15,7 @@ from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
 from clhines.checks import as_array, as_finite, as_indices, shown
 from clhines.errors import InputError, meant
-from clhines.network.rounds import NodeValues
-from clhines.network.structure import Structure
+from clhines.network.structure import NodeValues, Structure
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clhines.model.compiling import compile, with_values
-from clhines.model.constant import ConstantSums
+from clhines.model.instances import ConstantSums
 from clhines.model.model import Model
 from clhines.network.changes import Changes
 from clhines.network.network import Network

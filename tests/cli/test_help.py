@@ -6,7 +6,7 @@ import time
 import pytest
 
 import clhines
-from clhines.cli import progress
+from clhines.cli import report
 
 
 def test_help_fits_a_screen(cli, monkeypatch):
@@ -118,8 +118,8 @@ class Terminal:
 def test_long_work_is_announced_on_a_terminal(monkeypatch, seconds):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "DELAY", 0.1)
-    with progress.doing("planning"):
+    monkeypatch.setattr(report, "DELAY", 0.1)
+    with report.doing("planning"):
         time.sleep(seconds)
     time.sleep(0.15)
     assert terminal.text == ("clhines: planning ...\n" if seconds else "")
@@ -152,15 +152,15 @@ class Immediate:
 def test_every_stage_that_may_take_long_is_announced(cli, monkeypatch, arguments, stages):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress.threading, "Timer", Immediate)
+    monkeypatch.setattr(report.threading, "Timer", Immediate)
     cli(*arguments)
     places = [terminal.text.find(f"clhines: {stage}") for stage in stages]
     assert -1 not in places and places == sorted(places), terminal.text
 
 
 def test_nothing_is_announced_in_scripts(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "DELAY", 0.01)
-    with progress.doing("planning"):
+    monkeypatch.setattr(report, "DELAY", 0.01)
+    with report.doing("planning"):
         time.sleep(0.05)
-    assert list(progress.bar(range(3), "reading")) == [0, 1, 2]
+    assert list(report.bar(range(3), "reading")) == [0, 1, 2]
     assert capsys.readouterr().err == ""

@@ -11,7 +11,7 @@ from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell, sample_cells
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model import compile
-from clhines.model.constant import ConstantSums
+from clhines.model.instances import ConstantSums
 from clhines.network.changes import Changes, as_value
 from clhines.network.plasticity import STDP
 

@@ -1,11 +1,11 @@
 """NMODL, the language of NEURON's .mod files: from text to `Compiled`.
 
 - `reading`: from text to the tree of a file.
-- `values` has those of one execution; `evaluate` expressions, `execute` statements: a block is
-  executed once, with symbols, and leaves expressions on a `Graph`; `meaning` has methods of SOLVE,
-  and statements that need a page of their own.
-- `bodies` executes the blocks of a file, `build` finds what is a parameter, a state, an output.
-- `language`: `Nmodl`, what there is to a mechanism beside its text.
+- `values` has those of one execution; `evaluate` expressions and RANDOM variables, `execute`
+  statements: a block is executed once, with symbols, and leaves expressions on a `Graph`; `meaning`
+  has methods of SOLVE, and statements that need a page of their own.
+- `bodies` executes the blocks of a file, `build` finds what is a parameter, a state, an output; it
+  has `Nmodl`, what there is to a mechanism beside its text.
 
 >>> from clhines.mechanisms import Mechanism
 >>> m = Mechanism.from_nmodl('''

@@ -9,8 +9,8 @@ from fractions import Fraction
 from clhines.mechanisms.ir.compiled import NEVER, Body
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.ir.forms import linear_parts
+from clhines.mechanisms.nmodl.evaluate import counts
 from clhines.mechanisms.nmodl.execute import Run
-from clhines.mechanisms.nmodl.meaning.draws import counts
 from clhines.mechanisms.nmodl.meaning.netcons import check
 from clhines.mechanisms.nmodl.meaning.solve import halves, solve
 from clhines.mechanisms.nmodl.meaning.verbatim import is_empty

@@ -9,8 +9,7 @@ from typing import overload
 
 import numpy as np
 
-from clhines.neuron.memory.columns import Columns, column_at
-from clhines.neuron.memory.fields import Data, Fields
+from clhines.neuron.memory.fields import Columns, Data, Fields, column_at
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.raw import Readable, gather, put_numbers, ref, words_at

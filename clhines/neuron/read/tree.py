@@ -17,8 +17,7 @@ import numpy as np
 
 from clhines.arrays import place_of, starts
 from clhines.errors import InputError
-from clhines.neuron.memory.columns import column_at
-from clhines.neuron.memory.fields import Data, Fields
+from clhines.neuron.memory.fields import Data, Fields, column_at
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.raw import Place, gather, ref
 from clhines.neuron.memory.session import Hoc, Section, Segment

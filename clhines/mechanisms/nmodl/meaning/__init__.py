@@ -1,6 +1,5 @@
 """What statements of NMODL mean, as expressions.
 
-`solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `draws`: RANDOM variables.
-`netcons`: what a FOR_NETCONS changes of the weights of the event itself. `verbatim`: C that says
-nothing, or that NMODL can say.
+`solve`: the methods of SOLVE; `kinetic`: that of KINETIC blocks. `netcons`: what a FOR_NETCONS
+changes of the weights of the event itself. `verbatim`: C that says nothing, or that NMODL can say.
 """

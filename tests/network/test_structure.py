@@ -7,7 +7,7 @@ from clhines import Network
 from clhines.forest import Forest
 from clhines.model import compile
 from clhines.network.ring import ring_cables
-from clhines.network.rounds import NodeValues
+from clhines.network.structure import NodeValues
 
 CABLES = ring_cables(3, levels=2)
 COLUMNS = "u", "capacitance", "area", "constant_d", "constant_b", "v_init"
