@@ -2,14 +2,14 @@
 <%
     import re
     W, e = spec.warp, spec.arena
-    kinds = spec.blocks
+    kinds = spec.in_lists
     pointer = "v[{}]"
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
-    nets = [k for k in kinds if k.has_net and k.kind != "artificial"]
+    nets = [k for k in kinds if k.has_net]
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
@@ -76,7 +76,7 @@ ${kind.call(block, old, 20)}\
 % endif
 </%def>\
 <%def name="for_each(some, text_of, known=0)">\
-% for kind in kinds:
+% for kind in spec.blocks:
 % if kind in some:
 <% text = capture(text_of, kind) %>\
 % if not known or kind.kind != "density" or spec.loop.is_in(known, kind):
@@ -88,7 +88,7 @@ ${spec.loop.opening(kind, text, known)}\
 ${text}\
 ${spec.loop.closing(kind)}\
 % endif
-% elif kind.number < len(kinds) - 1:
+% elif kind in kinds and kind.number < len(spec.blocks) - 1:
             ${spec.loop.skipping(kind)}
 % endif
 % endfor
