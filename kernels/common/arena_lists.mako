@@ -98,9 +98,9 @@ ${spec.loop.closing(kind)}\
                 take_sum_${kind.number}(j, a, t_mid, v, dt, incoming + (long)(step % slots) * num_targets,
                            scale_of_events, own_v, mem, clock, ints, regions);
 % endif
-% if not kind.watches:   # a bin ends at about the middle of the step
+% if not kind.watches:
                 instant due = opens ? look_ahead_${kind.number}(j, clock, ints, regions) : clock[next_due + target_${kind.number} + j];
-                if (due <= t_end) {
+                if (due <= SOON) {
 % endif
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                          spike_time, mem, clock, ints, regions);
@@ -231,9 +231,9 @@ ${for_each(recorded, of_record)}\
             if (closes) continue;
 % if nets:
             if (${asks(nets)}) {
-<% times = spec.loop.times("t_end") %>\
+<% times = spec.loop.times("t_mid") %>\
                 ${times}
-                if (opens || clock[node_due + a] <= t_end${" || " + asks(always) if always else ""}) {
+                if (opens || clock[node_due + a] <= SOON${" || " + asks(always) if always else ""}) {
                     ${e.v_space} const real *own_v = &V(place);
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\

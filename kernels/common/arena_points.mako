@@ -13,9 +13,9 @@
     end = kind.call("advance", old, 16) if kind.has("advance") else ""
     own = {**new, "noise": f"normal(seed, (ulong)(number_{k} + j), (ulong)step)"}
     current = kind.call("current", own, 12) if kind.has("current") else ""
-    events = "t_begin t_mid t_end" if kind.has_net else ""
+    events = "t_begin t_mid" if kind.has_net else ""
 %>\
-        for (int j = ints[first_${k} + home.s5] + lane; present && j < ints[first_${k} + home.s6]; j += LANES) {
+        for (int j = begin_${k} + lane; j < end_${k}; j += LANES) {
             const int place = ints[place_in_cell_${k} + j];
             const real v = V(place);
 % if end:
@@ -30,9 +30,9 @@ ${end}\
                        &V(place), mem, clock, ints, regions);
 % endif
 % if kind.has_net:
-% if not kind.watches:   # a bin ends at about the middle of the step
+% if not kind.watches:
             const instant due = step == first_step ? look_ahead_${k}(j, clock, ints, regions) : clock[next_due + target_${k} + j];
-            if (due <= t_end)
+            if (due <= SOON)
 % endif
             events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);

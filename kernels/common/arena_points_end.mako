@@ -9,7 +9,7 @@
         if (step > first_step && (num_mem || step == first_step + num_steps)) {
 % for kind in some:
 <% text = kind.call("advance", old, 16) %>\
-            for (int j = ints[first_${kind.number} + home.s5] + lane; present && j < ints[first_${kind.number} + home.s6]; j += LANES) {
+            for (int j = begin_${kind.number} + lane; j < end_${kind.number}; j += LANES) {
                 const real v = V(ints[place_in_cell_${kind.number} + j]);
                 ${spec.loop.times(text)}
 ${text}\

@@ -54,6 +54,13 @@ ${part("common/epoch_local")}\
 ${part(states)}\
 #undef MOVE
 
+% if points:
+    // instances of the cell that lanes take one by one
+% for kind in spec.apart:
+    const int begin_${kind.number} = present ? ints[first_${kind.number} + home.s5] : 0;
+    const int end_${kind.number} = present ? ints[first_${kind.number} + home.s6] : 0;
+% endfor
+% endif
     int step = first_step;
     // steps of the launch begin here
     do {
