@@ -21,7 +21,7 @@ from clhines import (
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 from clhines.cli.main import main
-from clhines.errors import RefinementWarning
+from clhines.errors import AccuracyWarning
 from clhines.model import compile
 from clhines.model.connections import Connections
 from clhines.network.ring import ring_cables, ring_network
@@ -272,7 +272,7 @@ def test_a_full_disk_and_a_reader_that_has_gone():
 
 def test_warnings_have_no_place(capsys, monkeypatch):
     def warn(_):
-        warnings.warn("the residual is 1", RefinementWarning, stacklevel=2)
+        warnings.warn("the residual is 1", AccuracyWarning, stacklevel=2)
         warnings.warn("of\nanother", DeprecationWarning, stacklevel=1)
         return 0
 

@@ -39,15 +39,14 @@ def run_plan(arguments: argparse.Namespace) -> int:
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
-    dtype = "float32" if arguments.dtype == "mixed" else arguments.dtype  # of the factors
     limits, name = planning.Limits(), "a GPU of middle size (--device names a real one)"
     if arguments.device is not None:
         from clhines.device import devices
 
-        found = devices.choose(arguments.device, dtype)
+        found = devices.choose(arguments.device, arguments.dtype)
         limits, name = devices.limits(found), devices.label(found)
     with doing("planning"):
-        made = clhines.make_plan(forest, arguments.method, dtype, limits)
+        made = clhines.make_plan(forest, arguments.method, arguments.dtype, limits)
     if arguments.plot is not None:
         with named_option("--plot"), doing("drawing"):
             made.plot(arguments.plot)

@@ -133,7 +133,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
 
 
 def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
-    """Time of a solve next to the memory floor; in slices or ``mixed`` that of a step."""
+    """Time of a solve next to the memory floor; in slices that of a step."""
     from clhines.device import timing
 
     solver, n = cells.solver, cells.forest.num_nodes

@@ -51,13 +51,13 @@ PLOTS = """out.png out.svg out.pdf out.txt out absent/out.png folder.swc null.pn
 OPTIONS: dict[str, dict[str, list[str] | None]] = {
     "plan": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
-        "--method": METHODS, "--dtype": ["float64", "float32", "mixed", "half"],
+        "--method": METHODS, "--dtype": ["float64", "float32", "half"],
         "--device": DEVICES, "--plot": PLOTS,
         "--layouts": None,
     },
     "solve": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
-        "--method": METHODS, "--dtype": ["float64", "float32", "mixed"], "--device": DEVICES,
+        "--method": METHODS, "--dtype": ["float64", "float32"], "--device": DEVICES,
         "--max-memory": ["1", "1e-9", "1e300", "0.01", "100"], "--dt": TIMES,
         "--steps": COUNTS, "--current": ["0", "1e300", "-1e-300", "1e10", "0.1"],
         "--out": OUTS, "--tune": ["heuristic", "cached"], "--json": None, "--no-check": None,
