@@ -11,7 +11,6 @@ import runpy
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -198,19 +197,6 @@ def _kinds() -> dict[str, int]:
     return found
 
 
-@contextlib.contextmanager
-def _reader() -> Iterator[None]:
-    """Read what is written to the FIFO meanwhile: a writer would wait for that."""
-    fifo = _FOLDER / "fifo.npz"
-    thread = threading.Thread(target=fifo.read_bytes, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # nobody reads any more
-            os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
-
-
 # -------------------------------------------------------------------------------------- checks
 
 
@@ -220,8 +206,7 @@ def check(case: Case) -> str:
         return "refused"
     _fill()
     before = _kinds()
-    with _reader() if any("fifo" in word for word in case.argv) else contextlib.nullcontext():
-        code, out, err = _in_process(case) if case.closed else _called(case.argv)
+    code, out, err = _in_process(case) if case.closed else _called(case.argv)
     after = _kinds()
     changed = [name for name in before if after.get(name) != before[name]]
     if changed:
