@@ -7,6 +7,7 @@ The map, two wings and a roof::
     simulate                              stands on both
     neuron                                NEURON's memory -> network, and back
     analysis; torch, jax                  from results on; from solve on
+    literature                            methods to compare with; on forest and plan
     cli                                   on all
     ground: errors arrays quantities checks files forest reference
 
@@ -14,6 +15,7 @@ The map, two wings and a roof::
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
 `reference`             the slow truth in NumPy: serial Hines, dense, residuals, pivot errors
 `clhines.plan`          forest -> `Plan`: methods, layouts, schedules, `reroot`; without a device
+`clhines.literature`    methods that are here to be compared with; `METHODS` loads them
 `clhines.device`        OpenCL: devices, queues, programs, copies, times
 `clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `solve_tridiagonal`
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
@@ -88,8 +90,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "analysis cells cli device draw mechanisms model network network.ring neuron plan"
-        " reference simulate solve solve.jax solve.torch"
+        "analysis cells cli device draw literature mechanisms model network network.ring neuron"
+        " plan reference simulate solve solve.jax solve.torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

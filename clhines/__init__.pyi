@@ -5,6 +5,7 @@ from clhines import cells as cells
 from clhines import cli as cli
 from clhines import device as device
 from clhines import draw as draw
+from clhines import literature as literature
 from clhines import mechanisms as mechanisms
 from clhines import model as model
 from clhines import network as network

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FREE = ("plan", "cells", "mechanisms", "network", "model", "analysis")  # need no device
+# These need no device.
+FREE = ("plan", "literature", "cells", "mechanisms", "network", "model", "analysis")
 OTHERS = ("device", "solve", "simulate", "cli")
 
 
@@ -24,9 +25,10 @@ def test_chapter(name):
     assert result.attempted == len(test.examples) and result.failed == 0
 
 
+NESTED = ("mechanisms", "neuron", "simulate", "solve")  # whose folders have chapters, too
 FOLDERS = sorted(
     p.parent.relative_to(ROOT).as_posix().replace("/", ".")
-    for top in ("mechanisms", "neuron", "simulate")
+    for top in NESTED
     for p in (ROOT / "clhines" / top).glob("*/**/__init__.py")
 )
 
@@ -36,7 +38,7 @@ def test_chapter_names_every_module(name):
     package = importlib.import_module(name)
     folder = Path(package.__file__).parent
     inside = {p.stem for p in folder.glob("[!_]*.py")}
-    if name.startswith(("clhines.mechanisms", "clhines.neuron", "clhines.simulate")):
+    if name.split(".")[1] in NESTED:
         inside |= {p.parent.name for p in folder.glob("*/__init__.py")}
     assert inside
     missing = [m for m in sorted(inside) if f"`{m}`" not in package.__doc__]

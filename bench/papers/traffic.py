@@ -11,7 +11,7 @@ import pyopencl as cl
 
 import clhines
 from bench.table import ruled, wrapped
-from clhines.solve.loaded import Launch
+from clhines.solve.engines.loaded import Launch
 
 VERBOSE = "-cl-nv-verbose"  # makes NVIDIA's compiler tell the registers of a kernel
 PLAIN = 4  # arrays that every method moves: d, u, b read, x written

@@ -28,9 +28,9 @@ from bench.systems import Candidate, Case
 from clhines import Forest
 from clhines.arrays import offsets, ranges
 from clhines.forest import Trees
+from clhines.literature.schedule import k_lane_steps
 from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
-from clhines.plan.by_cell.schedule import k_lane_steps
 
 WARP = 32
 MANY = 10_000  # cells above which few threads a cell are the fastest

@@ -60,21 +60,21 @@ CONTRACTION = [
     "kernels/common/segment_registers.mako",
     "clhines/plan/by_segment",
 ]
-METHODS = [
+CELLS = [
     *CONTRACTION,
     "kernels/by_cell",
-    "kernels/by_branch",
+    "kernels/literature",
     "clhines/plan/by_cell",
-    "clhines/plan/by_branch",
+    "clhines/literature",
 ]
-CELLS = [*CONTRACTION, "kernels/by_cell", "clhines/plan/by_cell"]
+METHODS = [*CELLS, "kernels/by_branch", "clhines/plan/by_branch"]
 FINE = [
     "kernels/by_branch/fine.mako",
     "clhines/plan/by_branch/fine.py",
     "clhines/plan/transforms.py",
 ]
 CPU = ["kernels/by_branch/fine_vector.mako", "clhines/plan/by_branch/fine_vector.py"]
-CALLS = ["clhines/solve/hosted.py", "clhines/device/copies.py"]
+CALLS = ["clhines/solve/engines/hosted.py", "clhines/device/copies.py"]
 GPU_EPOCHS = [
     "kernels/simulate/epoch_*.mako",
     ":!kernels/simulate/epoch_vector.mako",
@@ -98,7 +98,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "devices": (CONTRACTION, METHODS),
     "options": (METHODS, METHODS),
     "calls": ([*CONTRACTION, *CALLS], [*CPU, *CALLS]),
-    "plan": (["clhines/plan"], ["clhines/plan"]),
+    "plan": (["clhines/plan", "clhines/literature"], ["clhines/plan", "clhines/literature"]),
     "ring": (GPU_EPOCHS, CPU_EPOCHS),
     "cells": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *BLOCKS]),
     "cells-peers": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *STEPS]),  # texts alone

@@ -14,10 +14,12 @@ Who owns what
     `combine`: several plans as one. `transforms`: other roots (`reroot`, for callers), split
     branches. `examples`: layouts as text. The families, each with its schedules and layouts:
 
-    - `by_cell`, a lane (or k lanes) per cell: `cell`, `dhs`, `reduction`
+    - `by_cell`, a lane per cell: `cell`
     - `by_branch`, a lane per branch: `levels`, `fine`, `fine_vector`
     - `by_segment`, a lane per segment of a branch: `contraction`, `room` (what fits) and `cut`,
       also of cells that exceed local memory
+
+    Methods that are only to be compared with are in `clhines.literature`.
 
 Four chains of three nodes, node j of all cells side by side; and one cell by branches:
 

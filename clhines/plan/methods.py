@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,14 +21,30 @@ from clhines.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
 from clhines.plan.by_branch.levels import plan_levels
 from clhines.plan.by_cell import schedule
 from clhines.plan.by_cell.cell import plan_block_local, plan_cells
-from clhines.plan.by_cell.dhs import plan_dhs
-from clhines.plan.by_cell.reduction import plan_reduction
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import Limits, Option, Options, Plan, real_name
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+
+Build = Callable[[Forest, str, str, Limits, Options], Plan]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A planner by its name, ``module:function``, which is imported when it plans."""
+
+    name: str
+
+    def __call__(
+        self, forest: Forest, method: str, real: str, limits: Limits, options: Options
+    ) -> Plan:
+        """Import the planner and return what it plans."""
+        module, function = self.name.split(":")
+        build: Build = getattr(import_module(module), function)
+        return build(forest, method, real, limits, options)
 
 
 @dataclass(frozen=True)
@@ -42,7 +59,8 @@ class Method:
         Publication it comes from.
     build : callable
         ``build(forest, method, real, limits, options) -> Plan``: `method` is the row's name, as
-        several rows share a planner; `real` is ``double`` or ``float``.
+        several rows share a planner; `real` is ``double`` or ``float``. Those of
+        `clhines.literature` are `Named`.
     options : dict of name -> default
         Options besides dtype and device; None means that the limits decide.
     chains_only : bool
@@ -51,7 +69,7 @@ class Method:
 
     summary: str
     source: str
-    build: Callable[[Forest, str, str, Limits, Options], Plan]
+    build: Build
     options: Mapping[str, object]
     chains_only: bool = False
 
@@ -251,27 +269,27 @@ METHODS: dict[str, Method] = {
     "dhs": Method(
         "k work-items per cell, the deepest nodes that are ready first, a barrier per step",
         "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
-        plan_dhs,
+        Named("clhines.literature.dhs:plan_dhs"),
         {"k": None, "work_group": None, "local": False, "exchange": None},
     ),
     "cr": Method(
         "one work-group per chain, cyclic reduction in local memory",
         "Hockney 1965; Valero-Lara 2018, section 4.1",
-        plan_reduction,
+        Named("clhines.literature.reduction:plan_reduction"),
         {"work_group": None},
         chains_only=True,
     ),
     "pcr": Method(
         "one work-group per chain, parallel cyclic reduction in local memory",
         "Hockney and Jesshope 1981; Valero-Lara 2018, section 4.1",
-        plan_reduction,
+        Named("clhines.literature.reduction:plan_reduction"),
         {"work_group": None},
         chains_only=True,
     ),
     "cr_pcr": Method(
         "one work-group per chain, cyclic reduction and then the parallel one, in local memory",
         "Zhang, Cohen and Owens 2010; Valero-Lara 2018, gtsvStridedBatch",
-        plan_reduction,
+        Named("clhines.literature.reduction:plan_reduction"),
         {"work_group": None, "switch": None},
         chains_only=True,
     ),

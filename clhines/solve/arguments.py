@@ -23,7 +23,7 @@ from clhines.device.arrays import (
 )
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.solve.engine import BadPivots, Engine
+from clhines.solve.engines.engine import BadPivots, Engine
 
 if TYPE_CHECKING:
     from clhines.device.arrays import Given

@@ -18,7 +18,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments
-from clhines.solve.engine import Eliminated, Engine, first_nodes
+from clhines.solve.engines.engine import Eliminated, Engine, first_nodes
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.repeated import Calls
 
@@ -127,7 +127,7 @@ class Factors:
     Attributes
     ----------
     eliminated : Eliminated
-        Factors of the solver's engine; `clhines.solve.whole.WholeFactors` has the arrays.
+        Factors of the solver's engine; `clhines.solve.engines.whole.WholeFactors` has the arrays.
     symmetric : bool
         Whether the matrix was given without `l`.
     """

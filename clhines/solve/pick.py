@@ -21,11 +21,11 @@ from clhines.forest import Forest
 from clhines.plan.combine import with_few_programs
 from clhines.plan.methods import candidate_plans, make_plan
 from clhines.plan.plan import Option, Plan
-from clhines.solve.engine import Engine
+from clhines.solve.engines.engine import Engine
+from clhines.solve.engines.sliced import Sliced
+from clhines.solve.engines.whole import Whole
 from clhines.solve.memory import Room, size_text
-from clhines.solve.sliced import Sliced
 from clhines.solve.tune import Tuning, load, measure, random_system, save, store_key
-from clhines.solve.whole import Whole
 
 _log = logging.getLogger(__name__)
 _Any = TypeVar("_Any", bound=Engine)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.solve.loaded import Step
+from clhines.solve.engines.loaded import Step
 
 MOST_CALLS = 4  # whose preparation is kept: sets of arrays that take turns
 Given: TypeAlias = cla.Array | None  # None: no `l`

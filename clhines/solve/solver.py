@@ -20,12 +20,12 @@ from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engine import first_nodes
+from clhines.solve.engines.engine import first_nodes
+from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
 from clhines.solve.pick import engine_for, logged
 from clhines.solve.repeated import Calls
-from clhines.solve.several import OneDevice, Several
 from clhines.solve.tune import Tuning
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Solver:
 
     Attributes
     ----------
-    engine : clhines.solve.engine.Engine
+    engine : clhines.solve.engines.engine.Engine
         Plan of the batch, or of its first slice or device.
     tuning : clhines.solve.tune.Tuning or None
         What ``tune="measure"`` found.

@@ -46,7 +46,7 @@ from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
 from clhines.simulate.state import spread
 from clhines.simulate.state.tiled import TiledSpec
-from clhines.solve.loaded import PermuteSpec
+from clhines.solve.engines.loaded import PermuteSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells

@@ -79,7 +79,7 @@ def test_everything_down_to_plan_works_without_pyopencl():
         import importlib, pkgutil
         import clhines
         from bench.made import chain
-        for package in ("clhines.plan", "clhines.cells"):
+        for package in ("clhines.plan", "clhines.literature", "clhines.cells"):
             found = pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
             loaded = [importlib.import_module(m.name) for m in found]
             assert len(loaded) >= 4, loaded

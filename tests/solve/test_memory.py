@@ -14,7 +14,8 @@ from bench.made import chain, random_binary_tree
 from clhines import Forest, Solver
 from clhines.device import copies
 from clhines.plan.methods import METHODS
-from clhines.solve import loaded, memory, sliced
+from clhines.solve import memory
+from clhines.solve.engines import loaded, sliced
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from systems import dissimilar, make_system
 import clhines
 from clhines import Forest, InputError
 from clhines.solve.arguments import Arguments
-from clhines.solve.loaded import Step
+from clhines.solve.engines.loaded import Step
+from clhines.solve.engines.whole import Whole
 from clhines.solve.repeated import MOST_CALLS, Calls
-from clhines.solve.whole import Whole
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/steps": "simulate.kinds.calls",
     "simulate/delivery": "simulate.events.grid",
     "simulate/events": "simulate.events.grid_run",
-    "around/permute": "solve.loaded",
+    "around/permute": "solve.engines.loaded",
     "around/floor": "device.timing",
     "around/passive": "simulate.passive",
 }

@@ -1,1 +1,1 @@
-"""Methods with one work-item per cell, or a few."""
+"""Methods with one work-item per cell."""

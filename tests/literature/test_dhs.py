@@ -7,8 +7,8 @@ from systems import dissimilar
 
 from bench.made import chain, star
 from clhines import Forest, InputError, make_plan
-from clhines.plan.by_cell.dhs_exchange import NODE, exchange_slots
-from clhines.plan.by_cell.schedule import k_lane_steps
+from clhines.literature.dhs_exchange import NODE, exchange_slots
+from clhines.literature.schedule import k_lane_steps
 from clhines.plan.plan import Limits
 
 
@@ -62,7 +62,7 @@ def test_dhs_leaves_large_cells_in_global_memory():
     assert sorted(local.tables["cell_number"].tolist()) == [0, 1, 2, 3, 4]
     assert (local.spec.capacity, local.spec.work_group, local.max_rhs) == (100, 16, 1)
     assert local.statistics["local_bytes"] == 1600
-    assert (rest.spec.capacity, rest.spec.template) == (0, "by_cell/dhs")
+    assert (rest.spec.capacity, rest.spec.template) == (0, "literature/dhs")
     assert set(rest.tables["cell_number"].tolist()) == {5, -1}
     assert "local bytes     1600" in plan.describe()
     assert "local bytes     0" in plan.describe()
@@ -139,6 +139,6 @@ def test_exchange_needs_factors_in_global_memory_and_room_for_slots():
         make_plan(forest, "dhs", exchange=True, local=True)
     small = Limits(local_bytes=4 * 64 + 2 * 8 * 50)  # for 50 slots; the star needs 199
     slots, places = make_plan(forest, "dhs", limits=small).parts
-    assert slots.spec.template == "by_cell/dhs_exchange"
+    assert slots.spec.template == "literature/dhs_exchange"
     assert slots.tables["cell_number"].max() == 0
-    assert places.spec.template == "by_cell/dhs" and places.tables["cell_number"].max() == 1
+    assert places.spec.template == "literature/dhs" and places.tables["cell_number"].max() == 1

@@ -11,7 +11,7 @@ from systems import (
 from bench.made import chain, random_binary_tree
 from clhines import Forest
 from clhines.device import copies
-from clhines.solve import hosted
+from clhines.solve.engines import hosted
 
 
 def test_numpy_out_and_overwrite(queue):

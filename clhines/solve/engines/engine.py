@@ -16,7 +16,7 @@ from clhines.device.arrays import Order
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
-from clhines.solve.loaded import Step
+from clhines.solve.engines.loaded import Step
 from clhines.solve.memory import Memory
 
 BadPivots = tuple[np.ndarray, np.ndarray]  # cells, and the natural index of a node in each

@@ -20,9 +20,10 @@ from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
 from clhines.solve import accuracy
-from clhines.solve.engine import BadPivots, DeviceOrder, Eliminated, nothing_solved
-from clhines.solve.hosted import Ended, Transfer
-from clhines.solve.loaded import Resident, only_event
+from clhines.solve.engines.engine import BadPivots, DeviceOrder, Eliminated, nothing_solved
+from clhines.solve.engines.hosted import Ended, Transfer
+from clhines.solve.engines.loaded import Resident, only_event
+from clhines.solve.engines.whole import Whole, memory_of, source_of
 from clhines.solve.memory import (
     STAGES,
     Buffer,
@@ -34,7 +35,6 @@ from clhines.solve.memory import (
     size_text,
     slot_buffers,
 )
-from clhines.solve.whole import Whole, memory_of, source_of
 
 _POLL = 0.1  # s, between two looks whether another stage has failed
 _T = TypeVar("_T")

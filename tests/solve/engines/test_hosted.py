@@ -14,7 +14,8 @@ from systems import dissimilar, make_system
 from bench.made import random_binary_tree
 from clhines import Forest, InputError, PivotError, Solver
 from clhines.device import copies
-from clhines.solve import arguments, hosted, memory, whole
+from clhines.solve import arguments, memory
+from clhines.solve.engines import hosted, whole
 
 CELLS = {"small": 2, "large": 60}
 

@@ -1,4 +1,4 @@
-"""Solves by cyclic and by recursive reduction, on every device."""
+"""Solves by cyclic reduction, on every device."""
 
 import warnings
 from dataclasses import replace
@@ -19,7 +19,7 @@ from clhines import (
     reference,
 )
 from clhines.device import devices
-from clhines.plan.by_cell.reduction import SPARE_BYTES
+from clhines.literature.reduction import SPARE_BYTES
 from clhines.solve import accuracy
 
 ROWS = [name for name, row in METHODS.items() if row.chains_only]

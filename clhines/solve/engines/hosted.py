@@ -24,7 +24,7 @@ import pyopencl.array as cla
 
 from clhines.device import copies
 from clhines.plan.plan import Plan
-from clhines.solve.loaded import Resident, Slot, only_event
+from clhines.solve.engines.loaded import Resident, Slot, only_event
 from clhines.solve.memory import Buffer, Buffers
 
 PIECE_BYTES = 4 << 20  # per pinned piece of a solver that copies in one direction at a time

@@ -20,7 +20,7 @@ from clhines import (
 )
 from clhines.device import devices
 from clhines.errors import AccuracyWarning
-from clhines.solve.several import cut
+from clhines.solve.engines.several import cut
 
 
 @pytest.fixture(scope="module")

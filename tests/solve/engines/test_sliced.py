@@ -15,9 +15,9 @@ from bench.made import chain, random_binary_tree
 from clhines import DeviceMemoryError, Forest, PivotError, Solver, make_plan
 from clhines.device import copies as device_copies
 from clhines.solve import memory
-from clhines.solve.loaded import Resident
+from clhines.solve.engines.loaded import Resident
+from clhines.solve.engines.sliced import _Run
 from clhines.solve.memory import plan_slices
-from clhines.solve.sliced import _Run
 
 MIX = [random_binary_tree(40, 6, k) for k in range(5)]
 

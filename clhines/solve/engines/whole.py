@@ -16,8 +16,8 @@ from clhines.device.templates import render
 from clhines.errors import InputError
 from clhines.plan.plan import Plan
 from clhines.solve import accuracy
-from clhines.solve.engine import BadPivots, nothing_solved
-from clhines.solve.hosted import (
+from clhines.solve.engines.engine import BadPivots, nothing_solved
+from clhines.solve.engines.hosted import (
     Elimination,
     Ended,
     Hosted,
@@ -28,7 +28,7 @@ from clhines.solve.hosted import (
     prefers_shared,
     solves_by_values,
 )
-from clhines.solve.loaded import Resident, Slot, Step, only_event
+from clhines.solve.engines.loaded import Resident, Slot, Step, only_event
 from clhines.solve.memory import (
     OPERANDS,
     Buffer,

@@ -32,7 +32,7 @@ class ReductionSpec(KernelSpec):
     memory, or ``global``: the first steps work in scratch arrays. `rhs` is 1.
     """
 
-    template: ClassVar[str] = "by_cell/reduction"
+    template: ClassVar[str] = "literature/reduction"
     bank_shift: ClassVar[int] = BANK_SHIFT
     first_argument: ClassVar[str] = "num_chains"
     tables: ClassVar[tuple[str, ...]] = (

@@ -17,7 +17,7 @@ import numpy as np
 
 from clhines.arrays import offsets
 from clhines.forest import Forest, Trees
-from clhines.plan.by_cell.schedule import LaneSteps
+from clhines.literature.schedule import LaneSteps
 from clhines.plan.kernel_spec import KernelSpec, Word
 from clhines.plan.plan import MAX_RHS, Limits, Part, Plan, as_int32, local_size
 
@@ -32,7 +32,7 @@ class DhsExchangeSpec(KernelSpec):
     `lanes` is work-items per cell, `slots` exchange slots per cell.
     """
 
-    template: ClassVar[str] = "by_cell/dhs_exchange"
+    template: ClassVar[str] = "literature/dhs_exchange"
     first_argument: ClassVar[str] = "num_cells"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_number:cell",
@@ -83,7 +83,7 @@ def exchange_slots(trees: Trees, steps: LaneSteps) -> Slots:
     Examples
     --------
     >>> from clhines import Forest
-    >>> from clhines.plan.by_cell.schedule import k_lane_steps
+    >>> from clhines.literature.schedule import k_lane_steps
     >>> trees = Forest(np.array([-1, 0, 1, 1, 0])).trees
     >>> found = exchange_slots(trees, k_lane_steps(trees, 2))
     >>> NODE.unpack("slot", found.code).tolist()

@@ -11,8 +11,9 @@ import numpy as np
 from clhines.arrays import offsets
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
-from clhines.plan.by_cell import dhs_exchange as exchange
-from clhines.plan.by_cell import layout, schedule
+from clhines.literature import dhs_exchange as exchange
+from clhines.literature import schedule
+from clhines.plan.by_cell import layout
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
@@ -30,7 +31,7 @@ class DhsSpec(KernelSpec):
     and intermediate solutions are in local memory; 0 leaves them in global memory.
     """
 
-    template: ClassVar[str] = "by_cell/dhs"
+    template: ClassVar[str] = "literature/dhs"
     first_argument: ClassVar[str] = "num_cells"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",

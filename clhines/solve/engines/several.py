@@ -17,9 +17,9 @@ from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest
 from clhines.solve import accuracy
-from clhines.solve.engine import BadPivots, DeviceOrder
+from clhines.solve.engines.engine import BadPivots, DeviceOrder
+from clhines.solve.engines.loaded import Step
 from clhines.solve.factors import Factors
-from clhines.solve.loaded import Step
 from clhines.solve.memory import Memory
 
 OneDevice: TypeAlias = cl.Device | cl.CommandQueue | str

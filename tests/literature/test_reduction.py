@@ -1,4 +1,4 @@
-"""Plans of cyclic and of recursive reduction."""
+"""Plans of cyclic reduction."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,7 @@ from clhines import (
     InputError,
     make_plan,
 )
-from clhines.plan import auto
-from clhines.plan.by_cell.reduction import SPARE_BYTES
+from clhines.literature.reduction import SPARE_BYTES
 from clhines.plan.plan import Limits
 
 ROWS = [name for name, row in METHODS.items() if row.chains_only]
@@ -94,8 +93,3 @@ def test_bad_options():
         make_plan(forest, "cr", switch=3)
     with pytest.raises(InputError, match="needs more local memory than 64 B"):
         make_plan(forest, "cr", limits=Limits(local_bytes=64))
-
-
-def test_auto_takes_none_of_them():
-    for candidates in auto.CANDIDATES.values():
-        assert not {c.method for c in candidates} & set(ROWS)
