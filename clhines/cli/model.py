@@ -17,7 +17,7 @@ import clhines
 from clhines import files
 from clhines.cli.arguments import Once, add_engine, positive_number
 from clhines.cli.progress import doing
-from clhines.cli.report import as_json, check_writable, named_option, print_report
+from clhines.cli.report import as_json, check_writable, named_option
 from clhines.errors import InputError
 
 SUFFIXES = (".py", ".hoc")
@@ -93,7 +93,7 @@ def run_model(arguments: argparse.Namespace) -> int:
             files.write_npz(arguments.out, arrays)
     lines = [f"{k:<12} {v:.4g}" if isinstance(v, float) else f"{k:<12} {v}"[:100]
              for k, v in report.items()]  # fmt: skip
-    print_report(as_json(report) if arguments.json else "\n".join(lines), arguments.out)
+    print(as_json(report) if arguments.json else "\n".join(lines))
     return 0
 
 

@@ -20,7 +20,7 @@ from clhines.cli.arguments import Commands, Once, add_engine, finite, positive_n
 from clhines.cli.arguments import count as whole_number
 from clhines.cli.cells import read_files
 from clhines.cli.progress import doing
-from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
+from clhines.cli.report import as_json, check_writable, named_option, repairs
 from clhines.errors import InputError
 
 if TYPE_CHECKING:
@@ -137,9 +137,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     if recorded:
         with doing("writing and drawing"):
             _write_activity(arguments, network, runs)
-    drawn = arguments.plot is not None and files.is_stdout(arguments.plot)
-    text = as_json(report) if arguments.json else _ring_table(report)
-    print_report(text, arguments.plot if drawn else arguments.out)
+    print(as_json(report) if arguments.json else _ring_table(report))
     return 0
 
 
