@@ -7,15 +7,12 @@ before children. They raise InputError for a number that is out of range.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.cells.synthetic import Seed, generator, grow, number_nodes, whole_count
+from clhines.cells.synthetic import Seed, generator, number_nodes, whole_count
 from clhines.checks import as_array
-from clhines.errors import InputError, shown
 from clhines.model.connections import Connections
 
 
@@ -40,70 +37,6 @@ def caterpillar(n: int) -> np.ndarray:
     parent = np.where(node % 2 == 1, node - 1, node - 2).astype(np.int32)
     parent[0] = -1
     return parent
-
-
-def complete_binary(levels: int) -> np.ndarray:
-    """Give the parents of a complete binary tree of ``2**levels - 1`` nodes, up to 31 levels."""
-    levels = whole_count("levels", levels)
-    if levels > 31:
-        raise InputError(f"levels is {levels}, expected at most 31: node numbers are int32")
-    node = np.arange(2**levels - 1, dtype=np.int32)
-    return (node + 1) // 2 - 1  # (0 + 1) // 2 - 1 = -1: the root too
-
-
-def random_tree(
-    seed: Seed,
-    levels: int,
-    branching_probability: float | Sequence[float],
-    compartments: int = 10,
-    length_law: Literal["constant", "uniform", "geometric"] = "constant",
-) -> np.ndarray:
-    """Give the parents of a random tree of branches that split in two or end.
-
-    Level 0 is one branch, its first node the root. A branch of level k either splits at its end
-    into two branches of level k + 1, with the branching probability of level k, or ends there.
-    The last level does not split. (In :func:`ring_cell` a branch that does not split goes on.)
-
-    Parameters
-    ----------
-    seed : int or numpy.random.Generator
-        The same seed gives the same tree.
-    levels : int
-        Most levels of branches, 1 or more.
-    branching_probability : float or sequence of float
-        Probability in [0, 1] that a branch splits; or one value a level, ``levels`` values or
-        ``levels - 1``, as that of the last level is not used.
-    compartments : int
-        Mean number of nodes of a branch, 1 or more.
-    length_law : {"constant", "uniform", "geometric"}
-        Nodes of a branch: all alike; each number from 1 to ``2 * compartments - 1`` as likely; or
-        geometric from 1 up.
-
-    Returns
-    -------
-    (n,) int32
-        Parent of each node, -1 at the root, which is node 0; parents before children, the nodes
-        of a branch in a row, the branches level by level.
-
-    Raises
-    ------
-    InputError
-        An argument is out of range, or the tree has more nodes than int32 can number.
-    """
-    c = whole_count("compartments", compartments)
-    rng = generator(seed)
-    branch_parent, _ = grow(rng, levels, branching_probability, stems=1, unsplit_children=0)
-    size = branch_parent.size
-    if length_law == "constant":
-        lengths = np.full(size, c, dtype=np.int64)
-    elif length_law == "uniform":
-        lengths = rng.integers(1, 2 * c, size=size)
-    elif length_law == "geometric":
-        lengths = rng.geometric(1.0 / c, size=size)
-    else:
-        expected = '"constant", "uniform" or "geometric"'
-        raise InputError(f"length_law is {shown(length_law)}, expected {expected}")
-    return number_nodes(branch_parent, lengths, soma_nodes=0)
 
 
 def random_binary_tree(num_nodes: int, num_branches: int, seed: Seed, stems: int = 4) -> np.ndarray:

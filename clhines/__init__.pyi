@@ -32,7 +32,6 @@ from clhines.errors import InputError as InputError
 from clhines.errors import MorphologyError as MorphologyError
 from clhines.errors import PivotError as PivotError
 from clhines.errors import RankError as RankError
-from clhines.errors import RefinementWarning as RefinementWarning
 from clhines.errors import RepairWarning as RepairWarning
 from clhines.errors import ShareError as ShareError
 from clhines.errors import SimulationError as SimulationError

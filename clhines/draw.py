@@ -395,7 +395,7 @@ def check_format(path: PathLike | None) -> None:
         return
     files.check_target(path)
     name = os.fsdecode(path)
-    if Path(name).suffix.lower() not in FORMATS and not files.is_special(path):
+    if Path(name).suffix.lower() not in FORMATS:
         raise InputError(f"{name} cannot be drawn; expected a name in {', '.join(FORMATS)}")
 
 
@@ -405,7 +405,7 @@ def _save(figure: Any, path: PathLike | None) -> None:
         return
     suffix = Path(os.fsdecode(path)).suffix.lower()
     with files.whole(path) as file:
-        figure.savefig(file, format=(suffix if suffix in FORMATS else FORMATS[0])[1:])
+        figure.savefig(file, format=suffix[1:])
 
 
 def check_matplotlib() -> None:

@@ -193,10 +193,6 @@ class RepairWarning(UserWarning):
     """A value of a file was replaced as `repair` asked for; the message names file and line."""
 
 
-class RefinementWarning(UserWarning):
-    """A mixed solve did not reach the residual of a float64 solution; the message says how far."""
-
-
 class SimulationError(ClhinesError, ArithmeticError):
     """A voltage was not finite after a step.
 

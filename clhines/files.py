@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import stat
-import sys
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -43,8 +40,8 @@ def cache_folder() -> Path:
 def check_target(path: PathLike) -> None:
     """Refuse a path that `whole` cannot write to.
 
-    That is a folder; a file that is read-only (its mode counts, even for root) or in a folder that
-    is missing or not writable; a socket or a block device.
+    That is what is no regular file, or the standard output of this process; a file that is
+    read-only (its mode counts, even for root) or in a folder that is missing or not writable.
     """
     try:
         _target(path)
@@ -58,40 +55,19 @@ def check_new(path: PathLike) -> None:
         raise InputError(f"{path_text(path)} is there already; expected another name")
 
 
-def is_special(path: PathLike) -> bool:
-    """Whether `whole` would write to what is there: a FIFO, a terminal, standard output ..."""
-    try:
-        return not _replaced(*_target(path))
-    except (InputError, OSError):
-        return False
-
-
-def is_stdout(path: PathLike) -> bool:
-    """Whether a path names the standard output of this process."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(1))
-    except (OSError, TypeError, ValueError):
-        return False
-
-
 @contextmanager
 def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
     """Give a binary file whose bytes are at `path` when the block ends, all or none of them.
 
-    Symbolic links are followed. A regular file is replaced in one step and keeps its mode, and its
-    owner where that is allowed. What is no regular file (a FIFO, a terminal, ``/dev/null``,
-    ``/dev/stdout``) is written to when the block has ended without an error. `part` is the name of
-    the file beside it until then, with ``{}`` for some letters. An error of the system while it is
-    written is an InputError, too.
+    Symbolic links are followed. A file is replaced in one step and keeps its mode, and its owner
+    where that is allowed. `part` is the name of the file beside it until then, with ``{}`` for some
+    letters. An error of the system while it is written is an InputError, too.
     """
     try:
         name, older = _target(path)
-        replaced = _replaced(name, older)
-        with _replacing(name, older, part) if replaced else _sending(name) as file:
+        with _replacing(name, older, part) as file:
             yield file
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and is_stdout(path):
-            raise  # of the program's output, not of this file
         raise _cannot(path, error) from error
 
 
@@ -122,10 +98,6 @@ def _target(path: PathLike) -> tuple[str, os.stat_result | None]:
         raise InputError("the name of the file is empty; expected one")
     if older is not None:
         _check_older(name, older)
-        if not os.access(name, os.W_OK):
-            raise InputError(f"{name}: is not writable; expected a file that is")
-    if not _replaced(name, older):
-        return name, older
     real = os.path.realpath(name)
     folder = os.path.dirname(real)
     os.stat(folder)
@@ -136,20 +108,17 @@ def _target(path: PathLike) -> tuple[str, os.stat_result | None]:
     return real, older
 
 
-def _replaced(name: str, older: os.stat_result | None) -> bool:
-    """Whether a file beside it takes its place; otherwise it is written to."""
-    return older is None or (stat.S_ISREG(older.st_mode) and not is_stdout(name))
-
-
 def _check_older(name: str, older: os.stat_result) -> None:
-    mode = older.st_mode
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{name}: is a folder; expected the name of a file")
-    if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
-        what = "socket" if stat.S_ISSOCK(mode) else "block device"
-        raise InputError(f"{name}: is a {what}; expected a file")
-    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+    if not stat.S_ISREG(older.st_mode):
+        what = "a folder" if stat.S_ISDIR(older.st_mode) else "no regular file"
+        raise InputError(f"{name}: is {what}; expected the name of a file")
+    with suppress(OSError):  # of a standard output that is closed
+        if os.path.samestat(older, os.fstat(1)):
+            raise InputError(f"{name}: is the standard output; expected the name of another file")
+    if not older.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
         raise InputError(f"{name}: is read-only; expected a file that may be replaced")
+    if not os.access(name, os.W_OK):
+        raise InputError(f"{name}: is not writable; expected a file that is")
 
 
 @contextmanager
@@ -169,17 +138,6 @@ def _replacing(path: str, older: os.stat_result | None, part: str) -> Iterator[B
         with suppress(OSError):
             os.unlink(temporary)
         raise
-
-
-@contextmanager
-def _sending(path: str) -> Iterator[BinaryIO]:
-    with tempfile.TemporaryFile() as whole_file:
-        yield whole_file
-        whole_file.seek(0)
-        if is_stdout(path):
-            sys.stdout.flush()  # after what was printed before
-        with open(os.dup(1) if is_stdout(path) else path, "wb", buffering=0) as out:
-            shutil.copyfileobj(whole_file, out)
 
 
 # ---------------------------------------------------------------------------------- reading

@@ -1,4 +1,4 @@
-"""Files: whole or not at all, to whatever is at the path; nothing is believed that is read."""
+"""Files: whole or not at all; nothing is believed that is read."""
 
 import io
 import json
@@ -7,7 +7,6 @@ import stat
 import struct
 import subprocess
 import sys
-import threading
 import zipfile
 
 import numpy as np
@@ -83,58 +82,48 @@ def test_links_are_followed(tmp_path, dangling):
 
 
 @posix
-def test_a_fifo_is_written_to(tmp_path):
-    path, found = tmp_path / "fifo", []
-    os.mkfifo(path)
-    reader = threading.Thread(target=lambda: found.append(path.read_bytes()))
-    reader.start()
-    files.write_npz(path, {"a": np.arange(5)})
-    reader.join(10)
-    assert stat.S_ISFIFO(path.stat().st_mode)
-    assert np.load(io.BytesIO(found[0]))["a"].tolist() == [0, 1, 2, 3, 4]
-
-
-@posix
-def test_devices_are_written_to(tmp_path):
-    before = os.stat(os.devnull)
-    write(os.devnull)
-    link = tmp_path / "null"
+def test_what_is_no_regular_file_is_not_written(tmp_path):
+    fifo, link = tmp_path / "fifo", tmp_path / "null"
+    os.mkfifo(fifo)
     link.symlink_to(os.devnull)
-    write(link)
-    after = os.stat(os.devnull)
-    assert stat.S_ISCHR(after.st_mode)
-    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
-    with pytest.raises(InputError, match="full: cannot be written: No space left"):
-        write("/dev/full")
+    for path in (fifo, link, os.devnull, "/dev/full"):
+        before = os.stat(path)
+        with pytest.raises(InputError, match="is no regular file; expected the name of a file"):
+            files.check_target(path)
+        with pytest.raises(InputError, match="is no regular file"):
+            files.write_npz(path, {"a": np.arange(5)})
+        after = os.stat(path)
+        assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert entries(tmp_path) == ["fifo", "null"]
 
 
-PRINTER = """
+WRITER = """
 import sys
-from clhines import files
-print("before")
-with files.whole(sys.argv[1]) as file:
-    file.write(b"middle\\n")
-print("after")
+from clhines import errors, files
+try:
+    files.write_text(sys.argv[1], "bad")
+except errors.InputError as error:
+    print(error)
 """
 
 
 @posix
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "out"])
 @pytest.mark.parametrize("kind", ["file", "pipe"])
-def test_the_standard_output_is_written_to(tmp_path, name, kind):
-    """In the order of what is printed; a file that it goes to is not replaced."""
-    if name == "link":
-        name = str(tmp_path / "link")
-        os.symlink("/dev/stdout", name)
+def test_the_standard_output_is_not_replaced(tmp_path, name, kind):
     out = tmp_path / "out"
-    command = [sys.executable, "-c", PRINTER, name]
+    command = [sys.executable, "-c", WRITER, str(out) if name == "out" else name]
     if kind == "pipe":
-        text = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+        text = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
+        said = "" if name == "out" else f"{name}: is no regular file; expected the name of a file\n"
+        assert text == said
     else:
         with out.open("wb") as file:
             subprocess.run(command, stdout=file, check=True)
-        text = out.read_bytes()
-    assert text.decode().split() == ["before", "middle", "after"]
+        assert out.read_text().endswith(
+            ": is the standard output; expected the name of another file\n"
+        )
+    assert entries(tmp_path) in ([], ["out"])
 
 
 @posix

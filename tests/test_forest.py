@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 from systems import children_first, dissimilar, families, renumbered
+from trees import complete_binary
 
-from bench.made import chain, complete_binary, random_binary_tree, star
+from bench.made import chain, random_binary_tree, star
 from clhines import ClhinesError, Forest, ForestError
 from clhines.arrays import ranges
 

@@ -48,7 +48,7 @@ def trees(run: Run, branching: float, setting: str = USUAL) -> list[np.ndarray]:
     long = np.floor(np.linspace(first, last, LEVELS) + 0.5).astype(np.int64)
     found = []
     for k in range(shapes(run)):
-        parent, level = grow(np.random.default_rng(k), LEVELS, branching, STEMS, unsplit_children=1)
+        parent, level = grow(np.random.default_rng(k), LEVELS, branching, STEMS)
         found.append(number_nodes(parent, long[level] + (parent < 0), soma_nodes=1))
     return found
 

@@ -67,7 +67,7 @@ def ring_cell(
     compartments = whole_count("compartments", compartments)
     lengths, ends = _positive_pair("branch_lengths", branch_lengths), _positive_pair("radii", radii)
     rng, stems = generator(seed), whole_count("stems", stems)
-    branch_parent, level = grow(rng, levels, branching_probability, stems, unsplit_children=1)
+    branch_parent, level = grow(rng, levels, branching_probability, stems)
     length = np.linspace(lengths[0], lengths[1], levels)[level]
     tree = _Branches(branch_parent, level, length, _directions(rng, branch_parent, level))
     return _sampled(tree, compartments, soma_radius, ends, levels, name)
@@ -203,11 +203,7 @@ def _begin_of_each(
 
 
 def grow(
-    rng: np.random.Generator,
-    levels: int,
-    probability: float | Sequence[float],
-    stems: int,
-    unsplit_children: int,
+    rng: np.random.Generator, levels: int, probability: float | Sequence[float], stems: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grow branches level by level; (num_branches,) int64 parent branch (-1) and level of each."""
     levels = whole_count("levels", levels)
@@ -216,14 +212,12 @@ def grow(
     total = 0
     for level in range(levels - 1):
         here = parents[-1].size
-        children = np.where(rng.random(here) < p[level], 2, unsplit_children)
+        children = np.where(rng.random(here) < p[level], 2, 1)
         parents.append(np.repeat(np.arange(total, total + here), children))
         total += here
         if total + parents[-1].size > _MAX_BRANCHES:
             message = f"{total + parents[-1].size} branches at level {level + 1} of {levels}"
             raise InputError(f"{message}, expected at most {_MAX_BRANCHES}")
-        if parents[-1].size == 0:
-            break
     sizes = [each.size for each in parents]
     return np.concatenate(parents), np.repeat(np.arange(len(sizes)), sizes)
 

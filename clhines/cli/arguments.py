@@ -95,10 +95,9 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
                             help=", ".join(methods) + " (default: auto)")  # fmt: skip
-    dtypes = ("float64", "float32", *(["mixed"] if method else []))
-    parser.add_argument("--dtype", choices=dtypes, default="float64",
-                        help="precision on the device, one of " + ", ".join(dtypes)
-                        + " (default: float64)")  # fmt: skip
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
+                        help="precision on the device, one of float64, float32"
+                        " (default: float64)")  # fmt: skip
     parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
                         help="index pair like 0:1, or part of a name"
                         + ("; again for each of several" if several else ""))  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 import clhines
 from clhines import files
 from clhines.cli.arguments import Once, add_engine, positive_number
-from clhines.cli.report import as_json, check_writable, doing, named_option, print_report
+from clhines.cli.report import as_json, check_writable, doing, named_option
 from clhines.errors import InputError
 
 SUFFIXES = (".py", ".hoc")
@@ -92,7 +92,7 @@ def run_model(arguments: argparse.Namespace) -> int:
             files.write_npz(arguments.out, arrays)
     lines = [f"{k:<12} {v:.4g}" if isinstance(v, float) else f"{k:<12} {v}"[:100]
              for k, v in report.items()]  # fmt: skip
-    print_report(as_json(report) if arguments.json else "\n".join(lines), arguments.out)
+    print(as_json(report) if arguments.json else "\n".join(lines))
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 
 import clhines
 from clhines.cli.arguments import Commands, add_cells, read_cells
-from clhines.cli.report import check_writable, doing, named_option, print_report
+from clhines.cli.report import check_writable, doing, named_option
 from clhines.plan import plan as planning
 
 
@@ -37,18 +37,17 @@ def run_plan(arguments: argparse.Namespace) -> int:
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
-    dtype = "float32" if arguments.dtype == "mixed" else arguments.dtype  # of the factors
     limits, name = planning.Limits(), "a GPU of middle size (--device names a real one)"
     if arguments.device is not None:
         from clhines.device import devices
 
-        found = devices.choose(arguments.device, dtype)
+        found = devices.choose(arguments.device, arguments.dtype)
         limits, name = devices.limits(found), devices.label(found)
     with doing("planning"):
-        made = clhines.make_plan(forest, arguments.method, dtype, limits)
+        made = clhines.make_plan(forest, arguments.method, arguments.dtype, limits)
     if arguments.plot is not None:
         with named_option("--plot"), doing("drawing"):
             made.plot(arguments.plot)
     text = f"device            {name}"[:100] + f"\n{made.describe()}"
-    print_report(text, arguments.plot)
+    print(text)
     return 0

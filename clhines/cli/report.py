@@ -83,7 +83,7 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
     with named_option(option):
         files.check_target(name)
     suffix = Path(name).suffix.lower()
-    if suffix not in endings and not files.is_special(name):
+    if suffix not in endings:
         expected = " or ".join(repr(ending) for ending in endings)
         raise InputError(f"{option} {name}: the name ends in {suffix!r}; expected {expected}")
 
@@ -95,11 +95,6 @@ def named_option(option: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"{option} {error}") from error
-
-
-def print_report(text: str, out: str | None) -> None:
-    """Print a report; to the standard error where the results go to the standard output."""
-    print(text, file=sys.stderr if out is not None and files.is_stdout(out) else None)
 
 
 @contextmanager

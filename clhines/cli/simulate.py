@@ -26,7 +26,7 @@ from clhines.cli.arguments import (
     seed,
 )
 from clhines.cli.arguments import count as whole_number
-from clhines.cli.report import as_json, check_writable, doing, named_option, print_report, repairs
+from clhines.cli.report import as_json, check_writable, doing, named_option, repairs
 from clhines.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,9 +143,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     if recorded:
         with doing("writing and drawing"):
             _write_activity(arguments, network, runs)
-    drawn = arguments.plot is not None and files.is_stdout(arguments.plot)
-    text = as_json(report) if arguments.json else _ring_table(report)
-    print_report(text, arguments.plot if drawn else arguments.out)
+    print(as_json(report) if arguments.json else _ring_table(report))
     return 0
 
 

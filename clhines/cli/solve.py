@@ -23,7 +23,6 @@ from clhines.cli.report import (
     doing,
     mib,
     named_option,
-    print_report,
     repairs,
     state_memory,
     where,
@@ -125,14 +124,14 @@ def run_solve(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         with doing("writing"):
             write_cells(arguments.out, cables, cells)
-    print_report(as_json(report) if arguments.json else _table(report, solver), arguments.out)
+    print(as_json(report) if arguments.json else _table(report, solver))
     if failed:
         print(f"clhines: the check failed: {failed}", file=sys.stderr)
     return 1 if failed else 0
 
 
 def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
-    """Time of a solve next to the memory floor; in slices or ``mixed`` that of a step."""
+    """Time of a solve next to the memory floor; in slices that of a step."""
     from clhines.device import timing
 
     solver, n = cells.solver, cells.forest.num_nodes

@@ -377,8 +377,8 @@ def real_name(dtype: DTypeLike) -> str:
     if known == np.float32:
         return "float"
     raise InputError(
-        f"dtype {shown(dtype)} is not supported; expected float64 or float32 (or 'mixed' of a "
-        f"Solver){meant(dtype, ('float64', 'float32', 'mixed'))}"
+        f"dtype {shown(dtype)} is not supported; expected float64 or float32"
+        f"{meant(dtype, ('float64', 'float32'))}"
     )
 
 

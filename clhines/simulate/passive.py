@@ -119,7 +119,7 @@ class PassiveCells:
     steps : int
         Steps taken so far.
     on_device : bool
-        Whether all values stay on the device between steps; not in slices, nor in ``mixed``.
+        Whether all values stay on the device between steps; not in slices.
     """
 
     def __init__(

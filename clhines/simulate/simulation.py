@@ -323,9 +323,7 @@ class Simulation:
             of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
             ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
             outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
-            a current; a variable of an ion, as ``cai``. Of a group also a
-            parameter, or a named expression of states, parameters and `v` as
-            ``"ina = gnabar*m^3*h*(v - 50)"``, which the host computes from the rows of a chunk.
+            a current; a variable of an ion, as ``cai``; a parameter that is played.
         where : (r,) integer, or Group
             Natural nodes for ``v``, ``i_membrane`` and ions; the group that has the state.
         index : (r,) integer, optional

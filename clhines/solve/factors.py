@@ -175,9 +175,6 @@ class Factors:
     ) -> Array:
         """Solve for right-hand sides in *natural* order.
 
-        Of a solver in ``mixed``, which waits for the device, ``solver.refinement`` says what came
-        of it.
-
         Parameters
         ----------
         b, out, overwrite
@@ -198,7 +195,7 @@ class Factors:
 
         Warns
         -----
-        AccuracyWarning, RefinementWarning
+        AccuracyWarning
             As `Solver.solve`.
         """
         if as_switch("transpose", transpose):
@@ -219,7 +216,6 @@ class Factors:
             if late:
                 self._arguments.check_finite("b", rows)
             self._arguments.check_finite("x", target)
-        engine.warn()
         if measured:
             accuracy.warn_where_lost(engine.plan, forest, before, target, self._arguments.dtype)
         return target

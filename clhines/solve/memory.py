@@ -183,32 +183,6 @@ def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
     return max(listed, solve_buffers(plan, dtype, 4, rows), key=total)
 
 
-def mixed_buffers(forest: Forest, chunk: int, operands: int, rows: int) -> list[Buffer]:
-    """Return the buffers of `mixed` beside those of its float32 solver.
-
-    `chunk` is the nodes of a work-group, `rows` the right-hand sides that are refined together.
-    """
-    n, cells, trees = forest.num_nodes, forest.num_cells, forest.trees
-    double, single = np.dtype(np.float64), np.dtype(np.float32)
-    nodes, chunks = len(trees.parent), int((-(-forest.sizes // chunk)).sum())
-    tables = {
-        "chunks": 4 * chunks,
-        "cell_chunks": cells + 1,
-        "parent": nodes,
-        "child_start": nodes + 1,
-        "child": nodes - trees.num_trees + 1,
-        "first_bad": 1,
-        "active": rows * cells,
-    }
-    matrix = [name for name in OPERANDS[operands] if name != "b"]
-    doubles = dict.fromkeys(matrix, n) | dict.fromkeys(("b", "x", "r"), rows * n)
-    doubles |= dict.fromkeys(("errors", "new_errors", "scales", "new_scales"), rows * cells)
-    doubles["chunk_most"] = rows * chunks * 2
-    singles = {f"narrowed {name}": n for name in matrix} | {"dx": rows * n, "rounded": rows * n}
-    sizes = (tables, _INT), (doubles, double), (singles, single)
-    return [Buffer(name, size, dtype) for named, dtype in sizes for name, size in named.items()]
-
-
 @dataclass(frozen=True)
 class Room:
     """Memory budget of a batch on a device: `memory` bytes in all, `largest` of one array.

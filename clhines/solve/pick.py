@@ -22,7 +22,6 @@ from clhines.plan.combine import with_few_programs
 from clhines.plan.methods import candidate_plans, make_plan
 from clhines.plan.plan import Option, Plan
 from clhines.solve.engines.engine import Engine
-from clhines.solve.engines.mixed import Mixed, bytes_beside, too_large
 from clhines.solve.engines.sliced import Sliced
 from clhines.solve.engines.whole import Whole
 from clhines.solve.memory import Room, size_text
@@ -36,7 +35,7 @@ _USABLE = 0.9  # fraction of the device's memory that a batch may use
 class Pick:
     """The plans of a batch on one device, and the engine for them.
 
-    Arguments are those of `Solver`, but dtype is not ``mixed``; `memory` is in bytes.
+    Arguments are those of `Solver`; `memory` is in bytes.
     """
 
     def __init__(
@@ -146,7 +145,6 @@ def engine_for(
     forest: Forest,
     method: str,
     dtype: np.dtype,
-    mixed: bool,
     queue: cl.CommandQueue,
     max_memory: int | None,
     tune: str,
@@ -154,15 +152,8 @@ def engine_for(
 ) -> tuple[Engine, Tuning | None]:
     """Return the engine for one device, and the measured times if it was tuned."""
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
-    if not mixed:
-        pick = Pick(forest, method, dtype, queue, memory, tune, options)
-        return logged(pick.engine()), pick.tuning
-    left = max(1, memory - bytes_beside(forest, 1))
-    pick = Pick(forest, method, np.dtype(np.float32), queue, left, tune, options)
-    rounded = pick.engine()
-    if isinstance(rounded, Sliced):
-        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest, memory)
-    return logged(Mixed(rounded, memory)), pick.tuning
+    pick = Pick(forest, method, dtype, queue, memory, tune, options)
+    return logged(pick.engine()), pick.tuning
 
 
 def logged(engine: _Any) -> _Any:

@@ -20,8 +20,7 @@ from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engines.engine import Refined, first_nodes
-from clhines.solve.engines.mixed import is_mixed
+from clhines.solve.engines.engine import first_nodes
 from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
@@ -57,10 +56,8 @@ class Solver:
     forest : Forest
     method : str
         ``auto`` or a name in `clhines.METHODS`.
-    dtype : float64, float32 or "mixed"
-        Precision of all values on the device. ``mixed`` takes and returns float64: it eliminates
-        in float32 and refines the solution with float64 residuals until it is as good as one of
-        float64; `solve` and `factor` in natural order, of batches that need no slices.
+    dtype : float64 or float32
+        Precision of all values on the device.
     device : pyopencl.Device or str, optional
         See `clhines.device.devices.choose`; ignored when `queue` is given.
     queue : pyopencl.CommandQueue, optional
@@ -129,18 +126,17 @@ class Solver:
     ) -> None:
         _check_tune(tune, method)
         timestamps = as_switch("profile", profile) or tune == "measure"
-        dtype = np.float64 if (mixed := is_mixed(dtype)) else dtype
         real_name(dtype)  # rejects other dtypes before a device is chosen
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
         max_memory = _bytes(max_memory)
-        _check_devices(devices, device, queue, shares, mixed)
+        _check_devices(devices, device, queue, shares)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
         self.tuning: Tuning | None = None
         self.shares, self._parts, self._calls = [1.0], list[Part](), Calls()
         if devices is None:
             self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
-            given = forest, method, self.dtype, mixed, self.queue, max_memory, tune, options
+            given = forest, method, self.dtype, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
             self._arguments = Arguments(forest, self.dtype, self.queue)
             return
@@ -184,13 +180,8 @@ class Solver:
         return self.engine.memory
 
     @property
-    def refinement(self) -> Refined | None:
-        """Corrections and residual of the last solve in ``mixed``; see `Refinement`."""
-        return self.engine.refinement
-
-    @property
     def takes_device_order(self) -> bool:
-        """Whether `pack`, `enqueue` and `unpack` work: for one device, no slices, not ``mixed``."""
+        """Whether `pack`, `enqueue` and `unpack` work: for one device, no slices."""
         return self.engine.takes_device_order
 
     @property
@@ -358,7 +349,6 @@ class Solver:
         -----
         AccuracyWarning
             With `check`: the error of ``cr``, ``pcr`` or ``cr_pcr`` is above `accuracy.LIMIT`.
-        RefinementWarning, where the residual of ``mixed`` stayed above that of float64
         """
         arrays = self._arguments.natural({"d": d, "u": u, "l": l, "b": b})
         target = self._arguments.target(self.engine, b, arrays["b"], out, overwrite)
@@ -367,13 +357,12 @@ class Solver:
         if check and not late:
             self._arguments.check_finite("b", arrays["b"])
         if isinstance(target, cla.Array):
-            self.engine.solve_device(arrays, target, check)
+            self.engine.solve_device(arrays, target)
         else:
             fresh = out is None and target is not b
-            self.engine.solve_host(arrays if fresh else apart(arrays, target), target, check)
+            self.engine.solve_host(arrays if fresh else apart(arrays, target), target)
         if check:
             self._check_solved(arrays["b"] if late else None, target)
-        self.engine.warn()
         if before:
             accuracy.warn_where_lost(self.plan, self.forest, before, target, self.dtype)
         return target
@@ -420,7 +409,7 @@ class Solver:
             Also where the batch is solved in slices.
         """
         arrays = self._arguments.natural({"d": d, "u": u, "l": l})
-        eliminated = self.engine.factor(arrays, check)
+        eliminated = self.engine.factor(arrays)
         if check:
             self._arguments.raise_bad_pivot(eliminated.bad_pivots())
         return Factors(self.engine, eliminated, self._arguments, self._lock, l is None)
@@ -472,9 +461,7 @@ def _bytes(max_memory: object) -> int | None:
     raise InputError(f"max_memory={shown(max_memory)}; expected a whole number of bytes")
 
 
-def _check_devices(
-    devices: object, device: object, queue: object, shares: object, mixed: bool
-) -> None:
+def _check_devices(devices: object, device: object, queue: object, shares: object) -> None:
     """Refuse what contradicts `devices`, or goes only with them."""
     if devices is None:
         if shares is not None:
@@ -482,8 +469,6 @@ def _check_devices(
         return
     if device is not None or queue is not None:
         raise InputError("got devices together with device or queue; expected one of them")
-    if mixed:
-        raise InputError("dtype 'mixed' works on one device; got devices")
 
 
 def _check_tune(tune: object, method: object) -> None:

@@ -1,4 +1,4 @@
-"""float32, mixed and float64 on a batch of long chains: error and memory of each."""
+"""float32 and float64 on a batch of long chains: error and memory of each."""
 
 import numpy as np
 
@@ -13,8 +13,8 @@ x = rng.uniform(-1.0, 1.0, n)
 b = clhines.reference.multiply(forest, d, u, x)
 
 print(f"{'dtype':<9} {'largest error':>14} {'memory':>28}")
-for dtype in ("float32", "mixed", "float64"):
+for dtype in ("float32", "float64"):
     solver = clhines.Solver(forest, "fine", dtype)
     error = np.abs(solver.solve(d, u, b) - x).max()
     print(f"{dtype:<9} {error:>14.1e} {solver.memory[0]!s:>28}")
-print("mixed eliminates in float32 and refines until the residual is that of float64")
+print("barely dominant matrices lose a digit or two of the 7 of float32 and of the 16 of float64")

@@ -93,9 +93,10 @@ ${kind.call("receive", values, 4)}\
 }
 % endfor
 % if e.net_kinds and e.bins:
-// An event in the bin of a step: its connection, its number among those of the source, and what
-// orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late, other events are not.
-typedef struct { int connection, number; instant key; } binned_;
+// An event in the bin of a step: its connection, its number among those of the source, how many are
+// left with it, and what orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late,
+// other events are not.
+typedef struct { int connection, number, left; instant key; } binned_;
 
 // How many events the source of a connection has sent, as far as its target may know.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
@@ -138,17 +139,20 @@ ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int e
     const instant t_begin, const int all, __global const instant *clock, __global int *ints,
     ${e.at})
 {
-    binned_ found = {-1, 0, 0};
+    binned_ found = {-1, 0, 0, 0};
+    int left = 0;
     for (int c = first; c < end; c++) {
         const int count = sent_to(c, ints, ${e.regions_name}), taken = ints[cursor + c];
         if (count - taken > ints[ring_size + ints[connection_source + c]]) atomic_max(&ints[error], 1);
         for (int n = taken; n < count; n++) {
-            binned_ one = {c, n, 0};
+            binned_ one = {c, n, 0, 0};
             if (!in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &one.key)) break;
             if (last.connection >= 0 && !is_before(last, one, ints, ${e.regions_name})) continue;
+            left++;
             if (found.connection < 0 || is_before(one, found, ints, ${e.regions_name})) found = one;
         }
     }
+    found.left = left;
     return found;
 }
 
@@ -401,7 +405,7 @@ ${e.static} void bin_${k}(
 {
     const int target = target_${k} + j;
     const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
-    binned_ next = {-1, 0, 0};
+    binned_ next = {-1, 0, 0, 0};
     int any = 0;
     for (;; any = 1) {
         next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
@@ -414,6 +418,10 @@ ${e.static} void bin_${k}(
 % endif
         receive_${k}(j, a, t, 0, next.connection, 1, dt, capacity, v, spike_count,
                      spike_source, spike_time, mem, clock, ints, ${e.regions_name});
+        if (!any && next.left == 1) {   // as most often
+            ints[cursor + next.connection] = next.number + 1;
+            break;
+        }
     }
     if (any) end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
 }

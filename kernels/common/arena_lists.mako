@@ -2,14 +2,14 @@
 <%
     import re
     W, e = spec.warp, spec.arena
-    kinds = spec.blocks
+    kinds = spec.in_lists
     pointer = "v[{}]"
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
-    nets = [k for k in kinds if k.has_net and k.kind != "artificial"]
+    nets = [k for k in kinds if k.has_net]
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
@@ -76,7 +76,7 @@ ${kind.call(block, old, 20)}\
 % endif
 </%def>\
 <%def name="for_each(some, text_of, known=0)">\
-% for kind in kinds:
+% for kind in spec.blocks:
 % if kind in some:
 <% text = capture(text_of, kind) %>\
 % if not known or kind.kind != "density" or spec.loop.is_in(known, kind):
@@ -88,7 +88,7 @@ ${spec.loop.opening(kind, text, known)}\
 ${text}\
 ${spec.loop.closing(kind)}\
 % endif
-% elif kind.number < len(kinds) - 1:
+% elif kind in kinds and kind.number < len(spec.blocks) - 1:
             ${spec.loop.skipping(kind)}
 % endif
 % endfor
@@ -98,9 +98,9 @@ ${spec.loop.closing(kind)}\
                 take_sum_${kind.number}(j, a, t_mid, v, dt, incoming + (long)(step % slots) * num_targets,
                            scale_of_events, own_v, mem, clock, ints, regions);
 % endif
-% if not kind.watches:   # a bin ends at about the middle of the step
+% if not kind.watches:
                 instant due = opens ? look_ahead_${kind.number}(j, clock, ints, regions) : clock[next_due + target_${kind.number} + j];
-                if (due <= t_end) {
+                if (due <= SOON) {
 % endif
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                          spike_time, mem, clock, ints, regions);
@@ -231,9 +231,9 @@ ${for_each(recorded, of_record)}\
             if (closes) continue;
 % if nets:
             if (${asks(nets)}) {
-<% times = spec.loop.times("t_end") %>\
+<% times = spec.loop.times("t_mid") %>\
                 ${times}
-                if (opens || clock[node_due + a] <= t_end${" || " + asks(always) if always else ""}) {
+                if (opens || clock[node_due + a] <= SOON${" || " + asks(always) if always else ""}) {
                     ${e.v_space} const real *own_v = &V(place);
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\

@@ -22,6 +22,18 @@
 #define MEET() barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""})
 % endif
 
+% if spec.arena:
+// Until when an event is looked for in a step: a bin ends at about its middle.
+#define SOON (t_mid + ${"0.01 * half_dt" if spec.arena.bins else "0"})
+
+// All lanes of a cell meet, and see what the others have written to global memory.
+% if spec.ptx:
+#define MEET_ALL() MEET()
+% else:
+#define MEET_ALL() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+% endif
+
+% endif
 // All lanes of the group meet.
 % if spec.ptx:
 #define GATHER() __asm__ volatile("bar.sync 0;" ::: "memory")

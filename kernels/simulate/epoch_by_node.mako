@@ -3,6 +3,7 @@
     M = spec.segment
     lists = "common/arena_lists" if spec.arena else "common/node_lists"
     states = "common/arena_states" if spec.arena else "common/node_states"
+    points = bool(spec.arena and spec.apart)
 %>\
 ## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
@@ -53,11 +54,24 @@ ${part("common/epoch_local")}\
 ${part(states)}\
 #undef MOVE
 
+% if points:
+    // instances of the cell that lanes take one by one
+% for kind in spec.apart:
+    const int begin_${kind.number} = present ? ints[first_${kind.number} + home.s5] : 0;
+    const int end_${kind.number} = present ? ints[first_${kind.number} + home.s6] : 0;
+% endfor
+% endif
     int step = first_step;
     // steps of the launch begin here
     do {
+% if points:
+${part("common/arena_points_end")}\
+% endif
 ${part(lists)}\
         if (step == first_step + num_steps) break;
+% if points:
+${part("common/arena_points")}\
+% endif
         MEET();
 % if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time
         __asm__ volatile("" : "+r"(me.x), "+r"(me.y), "+r"(family), "+r"(counts));

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trees import complete_binary
 
-from bench.made import caterpillar, chain, complete_binary, random_binary_tree, random_tree, star
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell, sample_cells
 from clhines.errors import InputError
@@ -81,90 +82,11 @@ def test_complete_binary_trees(levels):
     assert set(num_children(parent)[: 2 ** (levels - 1) - 1].tolist()) <= {2}
 
 
-@pytest.mark.parametrize("shape", [chain, star, caterpillar, complete_binary])
+@pytest.mark.parametrize("shape", [chain, star, caterpillar])
 @pytest.mark.parametrize("bad", [0, -1, 2.5, "3", None])
 def test_shapes_refuse_bad_sizes(shape, bad):
     with pytest.raises(InputError, match="expected a whole number from 1"):
         shape(bad)
-
-
-def test_complete_binary_refuses_too_many_levels():
-    with pytest.raises(InputError, match="levels is 32, expected at most 31"):
-        complete_binary(np.int32(32))
-
-
-# --------------------------------------------------------------------------- random trees
-
-LAWS = ["constant", "uniform", "geometric"]
-
-
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("seed", range(5))
-def test_random_trees_are_trees(law, seed):
-    parent = random_tree(seed, 7, 0.7, compartments=6, length_law=law)
-    assert parent.dtype == np.int32
-    assert_is_ordered_tree(parent)
-    assert set(np.unique(num_children(parent)).tolist()) <= {0, 1, 2}
-    assert np.array_equal(parent, random_tree(seed, 7, 0.7, compartments=6, length_law=law))
-
-
-def test_random_tree_with_certain_splits_is_known():
-    assert random_tree(0, 3, 0.0, compartments=4).tolist() == chain(4).tolist()
-    assert random_tree(0, 5, 1.0, compartments=1).tolist() == complete_binary(5).tolist()
-    assert branch_lengths(random_tree(0, 4, 1.0, compartments=3)).tolist() == [3] * 15
-    assert random_tree(0, 3, [1.0, 0.0], compartments=1).tolist() == [-1, 0, 0]
-    assert random_tree(0, 3, [1.0, 0.0, 0.5], compartments=1).tolist() == [-1, 0, 0]
-
-
-def test_seeds_give_different_trees_and_generators_count_as_seeds():
-    shapes = {random_tree(seed, 8, 0.6).tobytes() for seed in range(40)}
-    assert len(shapes) > 20
-    first = random_tree(np.random.default_rng(3), 8, 0.6)
-    assert np.array_equal(first, random_tree(3, 8, 0.6))
-
-
-def test_splits_happen_with_their_probability():
-    # The root branch splits or not: 3,000 draws, so the share is within 4 sigma = 0.036 of p.
-    sizes = np.array([random_tree(seed, 2, 0.3, compartments=1).size for seed in range(3000)])
-    assert set(sizes.tolist()) == {1, 3}
-    assert abs((sizes == 3).mean() - 0.3) < 0.036
-
-
-@pytest.mark.parametrize("law", LAWS)
-def test_lengths_follow_their_law(law):
-    # 2**12 - 1 branches; the largest standard deviation is that of the geometric law, about 7.5.
-    parent = random_tree(1, 12, 1.0, compartments=8, length_law=law)
-    lengths = branch_lengths(parent)
-    assert lengths.size == 4095
-    assert abs(lengths.mean() - 8) < 4 * 7.5 / np.sqrt(4095)
-    if law == "constant":
-        assert set(lengths.tolist()) == {8}
-    elif law == "uniform":
-        assert set(lengths.tolist()) == set(range(1, 16))
-        assert np.bincount(lengths)[1:].min() > 4095 / 15 * 0.7
-    else:
-        assert lengths.min() == 1
-        assert lengths.max() > 30
-        assert abs((lengths == 1).mean() - 1 / 8) < 0.03
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, 0, 0.5), "levels is 0"),
-        ((0, 3, 1.5), "branching_probability is 1.5, expected 0 to 1"),
-        ((0, 3, float("nan")), "branching_probability is nan"),
-        ((0, 3, [0.5]), r"branching_probability has shape \(1,\), expected .* 3 or 2"),
-        ((0, 3, 0.5, 0), "compartments is 0"),
-        ((0, 3, 0.5, 4, "normal"), "length_law is 'normal', expected"),
-        ((-1, 3, 0.5), "seed is -1, expected"),
-        ((None, 3, 0.5), "seed is None, expected"),
-        ((0, 3, 1.0, 2**30), f"a tree of {7 * 2**30} nodes, expected at most {2**31 - 1}"),
-    ],
-)
-def test_random_tree_refuses(arguments, message):
-    with pytest.raises(InputError, match=message):
-        random_tree(*arguments)
 
 
 # -------------------------------------------------------------------- trees of a given size
@@ -321,6 +243,8 @@ def test_branches_spread_in_space():
 
 
 def test_ring_cells_are_seeded():
+    same = ring_cell(6, 0.5, 4, np.random.default_rng(7))
+    assert np.array_equal(same.xyz, ring_cell(6, 0.5, 4, 7).xyz)
     first, again, other = (ring_cell(6, 0.5, 4, s) for s in (7, 7, 8))
     for field in dataclasses.fields(Morphology):
         assert np.array_equal(getattr(first, field.name), getattr(again, field.name)), field.name
@@ -336,6 +260,8 @@ def test_ring_cells_are_seeded():
         ({"compartments": 0}, "compartments is 0"),
         ({"stems": 0}, "stems is 0"),
         ({"branching_probability": -0.1}, "branching_probability is -0.1"),
+        ({"branching_probability": float("nan")}, "branching_probability is nan"),
+        ({"compartments": 2**30}, f"a tree of .* nodes, expected at most {2**31 - 1}"),
         ({"branching_probability": [0.5] * 3}, "branching_probability has shape"),
         ({"branch_lengths": (200.0, 0.0)}, "branch_lengths is .* expected 2 positive numbers"),
         ({"branch_lengths": 200.0}, "branch_lengths is 200.0"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from real_cells import FOLDER, needs_folder
 from swc_files import is_tree, parent_ids, refusal, swc, zero_edges
 
-from bench.made import random_tree
+from bench.made import random_binary_tree
 from clhines.cells.swc import read_swc
 from clhines.errors import MorphologyError
 
@@ -207,7 +207,7 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory, data):
 
 
 def test_a_large_shuffled_file(tmp_path):
-    parent = random_tree(3, 10, 0.9, compartments=40, length_law="geometric")
+    parent = random_binary_tree(3000, 200, 3)
     n = parent.size
     assert n > 2000
     rng = np.random.default_rng(5)

@@ -37,7 +37,6 @@ from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
 from clhines.simulate.state.tiled import Tiler
-from clhines.solve.engines import mixed
 
 OWN_LEVELS = "fine, own levels"  # the others of `fine` are for any number of levels
 CONFIGS = {
@@ -172,29 +171,6 @@ def pieces_case(queue, dtype, symmetric):
     else:
         raise AssertionError("no PivotError")
     return solver
-
-
-def mixed_case(queue, method, symmetric):
-    """Refinement in chunks of five nodes, of a good matrix and of one with a bad pivot."""
-    whole, mixed.CHUNK = mixed.CHUNK, 5
-    try:
-        refine(Solver(mixed_forest(), method, "mixed", queue=queue), symmetric)
-    finally:
-        mixed.CHUNK = whole
-
-
-def refine(solver, symmetric):
-    """Solve with a good matrix and with one that has a bad pivot."""
-    system = make_system(mixed_forest(), np.float64, symmetric, 2)
-    system.assert_solved(solver.solve(**system.arrays))
-    assert solver.refinement.reached
-    system.d[3] = -1
-    try:
-        solver.solve(**system.arrays)
-    except PivotError as error:
-        assert (error.cell, error.node) == (0, 3)
-    else:
-        raise AssertionError("no PivotError")
 
 
 def long_chains_case(queue, method, dtype, symmetric):
@@ -449,8 +425,6 @@ def clean_cases():
             label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
             arguments = forest, dtype, symmetric
             yield label, lambda queue, a=arguments: factor_case(queue, *a)
-    for method, symmetric in (("flat", True), ("contraction", False)):
-        yield f"mixed: {method}", lambda queue, a=(method, symmetric): mixed_case(queue, *a)
     for algorithm in ALGORITHMS:
         for plastic, delay in ((False, (1, 3)), (False, 2), (True, (1, 3))):
             label = f"spikes: {algorithm}, {'plastic' if plastic else 'fixed'}, {delay}"

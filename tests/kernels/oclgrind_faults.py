@@ -13,7 +13,6 @@ from oclgrind_cases import (
 )
 from systems import make_system
 
-from clhines import Solver
 from clhines.device import program
 
 # What is changed in a kernel's source, and what Oclgrind must then say.
@@ -121,7 +120,6 @@ FAULTS |= {  # level 0 has a barrier before it in the backward sweep alone
     "own levels: no barrier before level 1": (OWN_LEVELS, f"{LEVEL}1", "    {", "race"),
     "own levels: one that a block lacks": (OWN_LEVELS, "levels > ", "1 || levels > ", "read"),
 }
-FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
 FAULTS["spikes: sums go out before all have come"] = ("spikes", "barrier(", "(void)(", "race")
 FAULTS["spikes: sums that are not atomic"] = (
     "spikes",
@@ -154,12 +152,9 @@ for _config in CONFIGS:
 def fault_case(config, old, new):
     """Solve with a changed kernel in a context of its own, whatever comes out."""
     queue, real_render, there = open_queue(), program.render, []
-    mixed = config == "mixed"
 
     def changed(spec):
         source = real_render(spec)
-        if mixed and spec.template != "around/residual":
-            return source
         if spec.template != "around/permute":
             there.append(old in source)
         return source.replace(old, new)
@@ -170,13 +165,10 @@ def fault_case(config, old, new):
             deliver_spikes(queue, "vsn", False, (1, 3))
             assert any(there), f"{old!r} is not in the source"
             return
-        forest = mixed_forest("flat" if mixed else CONFIGS[config][0])
+        forest = mixed_forest(CONFIGS[config][0])
         system = make_system(forest, np.float32)
         system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
-        if mixed:
-            solver = Solver(forest, "flat", "mixed", queue=queue)
-        else:
-            solver = solver_of(queue, config, forest, np.float32)
+        solver = solver_of(queue, config, forest, np.float32)
         solver.solve(**system.arrays, check=False)
         if solver.takes_device_order and solver.engine.loaded.takes_natural:  # the other kernel
             given = system.d, system.u, system.b

@@ -47,7 +47,6 @@ from clhines.simulate.records.reduced import ReducedSpec
 from clhines.simulate.state import spread
 from clhines.simulate.state.tiled import TiledSpec
 from clhines.solve.engines.loaded import PermuteSpec
-from clhines.solve.engines.mixed import ResidualSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
 import exact_cells
@@ -189,7 +188,6 @@ def other_specs(dtype):
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()
     yield plasticity.PlasticSpec(16)
-    yield from (ResidualSpec(symmetric, 16) for symmetric in (True, False))
     for algorithm, exclusive in itertools.product(delivery.ALGORITHMS, (True, False)):
         yield delivery.DeliverSpec(algorithm, 8, 16, 4, exclusive)
 

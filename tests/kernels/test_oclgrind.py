@@ -128,7 +128,6 @@ def test_every_template_is_covered():
         "around/permute",
         "around/floor",
         "around/passive",
-        "around/residual",
         "simulate/delivery",
         "simulate/plasticity",
     }

@@ -4,8 +4,9 @@ import time
 
 import pytest
 from systems import families
+from trees import complete_binary
 
-from bench.made import chain, complete_binary, random_binary_tree, star
+from bench.made import chain, random_binary_tree, star
 from clhines import Forest
 from clhines.literature import schedule
 

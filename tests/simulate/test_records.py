@@ -287,38 +287,18 @@ def test_rows_go_to_files(fast_queue, needs, tmp_path, engine):
         sim.record("v", net.soma, to=tmp_path / "x.npz", reduce="max")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_formulas_and_parameters(fast_queue, needs, engine):
-    """Of rows that are recorded themselves; reduced, thinned out and combined."""
-    needs(fast_queue, "float64")
+def test_expressions_and_constant_parameters_are_rejected():
     net = Network(networks.CABLES[0], 3)
-    conductance = np.linspace(0.1, 0.14, 3)
-    hh = net.insert("hh", net.soma, gnabar=conductance)
-    net.add("iclamp", at=net.soma, dur=5.0, amp=1.0)
-    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=30)
-    some = [2, 0]
-    rows = {name: sim.record(name, hh, some) for name in ("m", "h", "v")}
-    text = "ina = gnabar*m^3*h*(v - 50)"
-    flow, least = sim.record(text, hh, some), sim.record(text, hh, some, reduce="min")
-    thin = sim.record("twice = where(v > 0, 2*m, -exp(-h)/2)", hh, some, every=4 * DT)
-    total = sim.record("m3 = m*m*m", hh, some, matrix=[[1.0, -2.0]])
-    constant = sim.record("gnabar", hh, some)
-    result = sim.run(2.0)
-    m, h, v = (result[k] for k in rows.values())
-    expected = conductance[some] * m**3 * h * (v - 50)
-    np.testing.assert_allclose(result[flow], expected, 1e-12)
-    np.testing.assert_allclose(result[least], expected[1:].min(axis=0), 1e-12)
-    twice = np.where(v > 0, 2 * m, -np.exp(-h) / 2)
-    np.testing.assert_allclose(result[thin], twice[::4], 1e-12)
-    np.testing.assert_allclose(result[total], (m**3) @ [[1.0], [-2.0]], 1e-12)
-    assert (result[constant] == conductance[some]).all() and v.max() > 0
-    sim.set(hh, gnabar=np.array([0.2, 0.1, 0.3]))
-    sim.reset()
-    assert (sim.run(0.1)[constant] == [0.3, 0.2]).all()
-    with pytest.raises(InputError, match="x = gnabarr: unknown name gnabarr; expected one of"):
-        sim.record("x = gnabarr", hh)
-    with pytest.raises(InputError, match="cannot read the expression at"):
-        sim.record("x = (m", hh)
+    hh, leak = net.insert("hh", net.soma), net.insert("pas", g=1e-4)
+    sim = Simulation(net, DT, engine="reference")
+    for what, where in (("ina = gnabar*m^3*h*(v - 50)", hh), ("x = v", net.soma), ("=", leak)):
+        with pytest.raises(InputError, match="is an expression; expected a name: record its var"):
+            sim.record(what, where)
+    said = "'gnabar' of hh is the same in all of a run; expected v, m, h, n"
+    with pytest.raises(InputError, match=said):
+        sim.record("gnabar", hh)
+    with pytest.raises(InputError, match="'g' of pas is the same in all of a run; expected v$"):
+        sim.record("g", leak)
 
 
 def test_an_index_without_a_group_is_refused(fast_queue):

@@ -35,7 +35,7 @@ BUILDS = {
 
 
 def record_all(sim):
-    """Record voltages, states, some twice, expressions of these, and currents, some reduced."""
+    """Record voltages, states, some twice, and currents, some reduced."""
     found = [sim.record("v", sim.network.soma)]
     for group in sim.network.groups:
         kind = sim.model.instances[group.number][0]
@@ -44,7 +44,7 @@ def record_all(sim):
             continue
         for state in group.mechanism.states:
             found.append(sim.record(state, group, np.append(some, some[:1])))
-            found.append(sim.record(f"x = {state}*(v + 65)", group, some))
+        found.append(sim.record("v", group, some))
         found.append(sim.record("i", group, some))
         found.append(sim.record("i", group, reduce="integral"))
     return found

@@ -159,6 +159,7 @@ def test_wrong_arguments_of_the_solver():
     for arguments, words in [
         ({"method": "gauss"}, "method 'gauss' is unknown; expected auto, flat"),
         ({"dtype": np.int32}, "expected float64 or float32"),
+        ({"dtype": "mixed"}, "dtype 'mixed' is not supported; expected float64 or float32$"),
         ({"method": "fine", "block_size": 4}, "'block_size' is not one of method 'fine'"),
         ({"work_group": 257}, "work_group=257 is above the device's limit of 256 work-items"),
         ({"queue": MockQueue(properties=LOOSE)}, "queue is out of order; expected an in-order q"),

@@ -70,14 +70,14 @@ def test_every_method_solves_transposed(fast_queue, needs, method):
 def engine(name, queue, forest):
     """A solver with each engine that factors."""
     if name != "several":
-        return Solver(forest, dtype="mixed" if name == "mixed" else float, queue=queue)
+        return Solver(forest, dtype=float, queue=queue)
     if not devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
         pytest.skip("the halves of a CPU stand for two devices")
     parts = queue.device.create_sub_devices([cl.device_partition_property.EQUALLY, 1])
     return Solver(forest, devices=[devices.make_queue(part) for part in parts[:2]])
 
 
-@pytest.mark.parametrize("name", ["whole", "mixed", "several"])
+@pytest.mark.parametrize("name", ["whole", "several"])
 def test_every_engine_solves_transposed(fast_queue, needs, name):
     needs(fast_queue, np.float64)
     forest = Forest.from_cells([*dissimilar(9), star(40), caterpillar(30)])

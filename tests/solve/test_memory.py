@@ -11,11 +11,11 @@ import pytest
 from systems import make_system
 
 from bench.made import chain, random_binary_tree
-from clhines import Forest, Solver, reference
+from clhines import Forest, Solver
 from clhines.device import copies
 from clhines.plan.methods import METHODS
 from clhines.solve import memory
-from clhines.solve.engines import loaded, mixed, sliced
+from clhines.solve.engines import loaded, sliced
 
 
 @pytest.fixture
@@ -174,34 +174,6 @@ def test_a_pipeline_takes_what_is_listed(fast_queue, monkeypatch, meter, method,
     listed = memory.pipeline_bytes(engine.plans, solver.dtype, 3 if symmetric else 4, at_once)
     assert meter["peak"] - before == listed
     assert listed <= solver.memory[0].device <= forest.num_nodes * 8 * 5
-
-
-@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
-@pytest.mark.parametrize("nodes", [1, 64])
-@pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (4, False)])
-def test_mixed_takes_what_is_listed(
-    fast_queue, needs, monkeypatch, meter, method, nodes, rows, symmetric
-):
-    """Cells of one node too, whose tables and errors take more than their values."""
-    needs(fast_queue, "float64")
-    takes_nothing_of_the_host(monkeypatch)
-    forest = Forest.repeated([chain(nodes)], 300)
-    before = meter["now"]
-    solver = Solver(forest, method, "mixed", queue=fast_queue)
-    system = make_system(forest, symmetric=symmetric, rows=rows)
-    x = solver.solve(**system.arrays)
-    assert reference.residual(forest, **system.arrays, x=x) <= mixed.LIMIT
-    engine = solver.engine
-    at_once, operands = min(rows, engine.rows_at_once), 3 if symmetric else 4
-    assert at_once == rows
-    beside = memory.mixed_buffers(forest, mixed.CHUNK, operands, at_once)
-    rounded = memory.table_buffers(engine.plan, False)
-    rounded += memory.scratch_buffers(engine.plan, np.dtype(np.float32), operands)
-    rounded += memory.factor_buffers(engine.plan, np.dtype(np.float32), operands, at_once)
-    listed = memory.total(beside) + memory.total(rounded)
-    gone = [b for b in beside if b.name.startswith(("narrowed", "first_bad"))]  # before the peak
-    least = memory.total(beside) - memory.total(gone)
-    assert least <= meter["peak"] - before <= listed <= solver.memory[0].device
 
 
 def test_stages_that_wait_hold_no_memory_of_another_slice(fast_queue, monkeypatch):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from trees import complete_binary
 
 import clhines
 from bench import made as cells_shapes
@@ -21,12 +22,12 @@ TREES = {
     "chain": [cells_shapes.chain(40)],
     "star": [cells_shapes.star(40)],
     "caterpillar": [cells_shapes.caterpillar(40)],
-    "binary": [cells_shapes.complete_binary(6)],
+    "binary": [complete_binary(6)],
     "mixed": [
         cells_shapes.chain(63),
         cells_shapes.star(63),
         cells_shapes.caterpillar(63),
-        cells_shapes.complete_binary(6),
+        complete_binary(6),
         *(cells_shapes.random_binary_tree(63, 9, seed) for seed in range(4)),
     ],
 }

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from tolerances import REDUCTION_UPDATES, assert_close, residual_bound
+from trees import complete_binary
 
-from bench.made import caterpillar, chain, complete_binary, random_binary_tree, random_tree, star
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, Forest, PivotError, reference
 
 SIZES = (1, 2, 31, 32, 33, 63, 64, 65)  # around the sizes of work-groups and vectors
@@ -138,7 +139,7 @@ def families(half=None):
         "random": some,
         "children_first": [children_first(p) for p in some],
         "shuffled": [renumbered(p, rng) for p in some],
-        "equal": [random_tree(4, 6, 0.7, 3)] * 9,
+        "equal": [random_binary_tree(40, 13, 4)] * 9,
         "few_shapes": [some[k] for k in (3, 4, 3, 3, 2, 4, 3, 3, 4, 2, 4, 4, 3, 4, 1, 0, 1)],
         "all_different": dissimilar(13),
     }

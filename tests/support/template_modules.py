@@ -16,7 +16,6 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/delivery": "simulate.events.grid",
     "simulate/events": "simulate.events.grid_run",
     "around/permute": "solve.engines.loaded",
-    "around/residual": "solve.engines.mixed",
     "around/floor": "device.timing",
     "around/passive": "simulate.passive",
 }

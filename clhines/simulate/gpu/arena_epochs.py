@@ -23,7 +23,7 @@ from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
-from clhines.simulate.gpu.arena_lists import first_active, node_words, with_blocks
+from clhines.simulate.gpu.arena_lists import first_active, node_words, takes_apart, with_blocks
 from clhines.simulate.gpu.arena_spec import HAS_SPECIAL, SPECIAL, ArenaEpochSpec
 from clhines.simulate.gpu.artificial import Artificial, epoch_of
 from clhines.simulate.gpu.cells import CellTable
@@ -74,7 +74,7 @@ class ArenaEpochs(ArenaKernels):
         lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
         plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
         self.base_d = model.capacitance_over_dt + model.constant_d
-        self.place = np.zeros(model.forest.num_nodes, np.int64)
+        self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
         self.layout, self._tables, base = Layout(model), list[_Launch](), 0
         self.artificial = None
         if artificial_sources(model).any() or any(map(is_artificial, model.kinds)):
@@ -82,6 +82,8 @@ class ArenaEpochs(ArenaKernels):
         for plan in plans:
             real = np.flatnonzero(plan.table.gather >= 0)
             self.place[plan.table.gather[real]] = base + real
+            begin = np.repeat(plan.table.units[:, 0], plan.table.units[:, 1])
+            self._within[plan.table.gather[real]] = real - begin[real]
             self._tables.append(self._launch(plan, base))
             base += len(plan.table.gather)
         self.places = base
@@ -96,7 +98,7 @@ class ArenaEpochs(ArenaKernels):
         nodes, rows = lists.lanes.nodes, lists.rows.copy()
         active = np.where(nodes < 0, -1, words[nodes])
         rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
-        homes[:, 5] = first_active(self.model, units[:, 6])
+        homes[:, 5], homes[:, 6] = first_active(self.model, units[:, 6])
         units[:, 0] += base
         ints = {
             "units": units, "rows": table.rows.rows, "links": table.lanes.links,
@@ -124,6 +126,11 @@ class ArenaEpochs(ArenaKernels):
         self.v[0].set(packed, self.queue)
         arenas = filled_arenas(variables, self.dtype, self.place, self.base_d, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
+        for k in takes_apart(self.model):
+            kind = self.model.kinds[k]
+            arenas["ints"].add(f"place_in_cell_{k}", self._within[kind.node])
+            for name in (f"slot_i_{k}", f"slot_g_{k}"):
+                arenas["mem"].room(name, (kind.count,))
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:

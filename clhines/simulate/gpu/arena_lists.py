@@ -126,11 +126,35 @@ def counts_of_terms(sources: Iterable[str]) -> tuple[int, ...]:
     return tuple(sorted({int(n) for numbers in found for n in numbers}))
 
 
+_OF_INSTANCE = frozenset(
+    {
+        *("v", "t", "dt", "parameter", "state", "output", "i", "g", "table", "flag", "noise"),
+        *("weight", "other_weight", "send", "arm", "watch", "stream", "drawn"),
+    }
+)
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
 _MOST_CLASSES = 3  # of nodes that have statements of their own
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
 Given = tuple[tuple[str, str, str], ...]
+
+
+def takes_apart(model: Model) -> frozenset[int]:
+    """Return the kinds of point processes of which nodes have several, and that stand alone.
+
+    What an instance does depends on v, time, events and its own values; it gives a current and a
+    conductance. Lanes take such instances one by one: a node may have hundreds.
+    """
+    found, played = set(), {p.kind for p in model.played}
+    for k, kind in enumerate(model.kinds):
+        program = kind.mechanism.program
+        roles = {a.role for block in program.blocks.values() for a in block}
+        several = bool((np.diff(kind.node) == 0).any())
+        if kind.mechanism.kind != "point" or not several or k in played:
+            continue
+        if roles <= _OF_INSTANCE and not set(_ENDS) & set(program.blocks):
+            found.add(k)
+    return frozenset(found)
 
 
 def node_words(model: Model) -> np.ndarray:
@@ -147,8 +171,9 @@ def node_words(model: Model) -> np.ndarray:
 
 
 def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
-    """(m,) int64: number of the first active node of cells."""
-    return np.searchsorted(active_nodes(model), model.forest.cell_offsets[cells])
+    """(2, m) int64: number of the first active node of cells, and of the first after them."""
+    bounds = model.forest.cell_offsets
+    return np.searchsorted(active_nodes(model), [bounds[cells], bounds[cells + 1]])
 
 
 def with_blocks(
@@ -165,18 +190,20 @@ def with_blocks(
     """
     model, numbers = variables.model, list[float]()
     ions = _constant_ions(functions.kinds, variables, numbers)
-    held = held_kinds(functions.kinds, variables)
+    held, apart = held_kinds(functions.kinds, variables), takes_apart(variables.model)
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
         uniform, given = lists.numbers.uniform[k], list(ions)
         varying = [n for n, value in kind.parameters.items() if np.ndim(value)]
-        of_lane = [n for n in varying if n not in uniform]
+        of_lane = [n for n in varying if n not in uniform and k not in apart]
         for name, value in kind.parameters.items():
             if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
                 found = f"numbers.n{len(numbers)}"
                 numbers.append(float(value))
             elif np.ndim(value) == 0:
+                continue
+            elif k in apart:
                 continue
             elif name in uniform:
                 found = f"scalar[{scalar + uniform.index(name)}]"
@@ -186,7 +213,9 @@ def with_blocks(
                 given.append(("parameter", name, found))
         scalar += len(uniform)
         blocks.append(
-            epoch_blocks(text, tuple(given), k in held, len(of_lane), spec.kinds[k].local)
+            epoch_blocks(
+                text, tuple(given), k in held, len(of_lane), spec.kinds[k].local, k in apart
+            )
         )
     kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(

@@ -35,6 +35,7 @@ class EpochBlocks(KindBlocks):
     lined: bool = False  # states are in lines of the lists during a launch
     local: bool = False  # these lines are in local memory
     sums: bool = True  # currents of ions are added up
+    apart: bool = False  # lanes take instances, not the nodes that these are at
 
     @property
     def alone(self) -> bool:
@@ -161,6 +162,16 @@ class ArenaEpochSpec(EpochSpec):
         return [kind for kind, roles in sets if roles & {"ion", "ion_current"}]
 
     @property
+    def in_lists(self) -> tuple[EpochBlocks, ...]:
+        """Kinds that lanes take node by node."""
+        return tuple(k for k in self.blocks if not k.apart and k.kind != "artificial")
+
+    @property
+    def apart(self) -> tuple[EpochBlocks, ...]:
+        """Kinds that lanes take instance by instance."""
+        return tuple(k for k in self.blocks if k.apart)
+
+    @property
     def hot(self) -> dict[int, EpochBlocks]:
         """Kinds by number, as each step takes them."""
         return {k.number: replace(k, sums=not self.sums_apart) for k in self.blocks}
@@ -248,6 +259,7 @@ def epoch_blocks(
     held: bool,
     num_values: int,
     local: bool,
+    apart: bool,
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
     fields = {name: getattr(kind, name) for name in KindBlocks.__dataclass_fields__}
@@ -255,7 +267,7 @@ def epoch_blocks(
     quick = is_quick(kind)
     return replace(
         found, given=given, held=held, num_values=num_values, quick=quick, local=local,
-        lined=quick and bool(kind.states),
+        apart=apart, lined=quick and bool(kind.states),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -79,11 +79,13 @@ class PlannedCells:
         """(k,) int64: natural numbers of the nodes, cell after cell."""
         return ranges(self.first, self.forest.sizes)
 
-    def first_equal(self, alike: Sequence[np.ndarray]) -> np.ndarray:
+    def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
         """(m,) int64: of each cell the first one that is equal, of `_SORTS` in a shape, or itself.
 
-        Equal in shape, instances, and numbers of nodes, `alike` among them, (n,) natural.
+        Equal in shape, instances but those of kinds `apart`, and numbers of nodes, `alike` among
+        them, (n,) natural.
         """
+        kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
         own = model.capacitance, model.constant_d, model.constant_b, model.u
         arrays = [a[self.nodes] for a in (*own, *alike)]
@@ -92,14 +94,20 @@ class PlannedCells:
             cells = np.flatnonzero(forest.shape_of_cell == shape)
             for _ in range(_SORTS):
                 first = int(cells[0])
-                same = self._equal(cells, first, arrays)
+                same = self._equal(cells, first, arrays, kinds)
                 result[cells[same]] = first
                 cells = cells[~same]
                 if not len(cells):
                     break
         return result
 
-    def _equal(self, cells: np.ndarray, first: int, arrays: list[np.ndarray]) -> np.ndarray:
+    def _equal(
+        self,
+        cells: np.ndarray,
+        first: int,
+        arrays: list[np.ndarray],
+        kinds: list[KindInstances],
+    ) -> np.ndarray:
         """(m,) bool: whether cells of one shape are equal to the first of them."""
         forest = self.forest
         begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
@@ -110,7 +118,7 @@ class PlannedCells:
         same = np.ones(len(cells), bool)
         for a in arrays:
             same &= (a[at].reshape(-1, n) == a[begin : begin + n]).all(axis=1)
-        for kind in self.kinds:
+        for kind in kinds:
             same &= kind.same(cells, first)
         return same
 

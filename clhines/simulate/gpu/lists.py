@@ -9,7 +9,8 @@ nodes of one class, and a lane takes one node with all its mechanisms. What list
     states of a list     of each mechanism its states
     members of a list    of each mechanism the number of its instance in the cell, -1 for none
 
-A point mechanism comes as often in a list as the node has instances that has most of them. Cells
+A point mechanism comes as often in a list as the node has instances that has most of them. Kinds
+that are *apart* are in no list: lanes take their instances one by one, see `takes_apart`. Cells
 that are equal, in shape, mechanisms and numbers, share lists and values.
 """
 
@@ -42,7 +43,12 @@ class LaneNodes:
     """
 
     def __init__(
-        self, cells: PlannedCells, sorts: np.ndarray, place: np.ndarray, natural: bool
+        self,
+        cells: PlannedCells,
+        sorts: np.ndarray,
+        place: np.ndarray,
+        natural: bool,
+        apart: frozenset[int],
     ) -> None:
         forest, self.kinds, self.num_cells = cells.forest, cells.kinds, len(sorts)
         sizes = forest.sizes[sorts]
@@ -52,9 +58,10 @@ class LaneNodes:
         bits, cost = np.zeros(len(local), np.int64), np.zeros(len(local), np.int64)
         points, densities = list[np.ndarray](), 0
         self.instances = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
-        for kind in self.kinds:
-            number = ranges(kind.first[sorts], kind.count[sorts])
-            each = np.repeat(np.arange(len(sorts)), kind.count[sorts])
+        for k, kind in enumerate(self.kinds):
+            count = kind.count[sorts] * (k not in apart)
+            number = ranges(kind.first[sorts], count)
+            each = np.repeat(np.arange(len(sorts)), count)
             position = start[each] + kind.kind.node[number] - cells.first[sorts][each]
             self.instances.append((position, number, number - kind.first[sorts][each]))
             if kind.density:
@@ -189,7 +196,7 @@ class NodeLists:
     With `inflow` there are constant currents, of a network with exact times constant mechanisms.
     `alike`, by natural node, is what else cells must have in common to be equal. With `natural`
     lists take nodes as they are numbered: neighbours, whose voltages are close and look up the same
-    rows of tables, not places side by side.
+    rows of tables, not places side by side. `apart` are kinds by number.
 
     Attributes
     ----------
@@ -210,15 +217,16 @@ class NodeLists:
         inflow: bool,
         alike: Sequence[np.ndarray] = (),
         natural: bool = False,
+        apart: frozenset[int] = frozenset(),
     ) -> None:
         model, kinds = cells.model, cells.kinds
         if sum(k.density for k in kinds) > MAX_DENSITIES:
             raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
         self.of_own_cells = bool(model.stored)  # as their values are to change
         every = np.arange(len(cells.numbers))
-        like = every if self.of_own_cells else cells.first_equal(alike)
+        like = every if self.of_own_cells else cells.first_equal(alike, apart)
         sorts, number = np.unique(like, return_inverse=True)
-        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural)
+        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart)
         self.numbers = LaneNumbers(self.lanes, model, inflow)
         by_unit = np.argsort(table.unit_of_cell)
         self._of_unit = of = number.reshape(-1)[by_unit]

@@ -22,7 +22,7 @@ from clhines.model.model import Kind, Model
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.gpu.arena_lists import node_words
+from clhines.simulate.gpu.arena_lists import node_words, takes_apart
 from clhines.simulate.gpu.arena_spec import ArenaEpochSpec
 from clhines.simulate.gpu.cells import CellTable, PlannedCells
 from clhines.simulate.gpu.lists import NodeLists
@@ -253,6 +253,7 @@ class EpochPlan:
             self.cells, self.table, self._decisions.inflow,
             (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
             natural=model.has_times,
+            apart=takes_apart(model) if model.has_times else frozenset(),
         )  # fmt: skip
         plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)

@@ -433,7 +433,7 @@ class Share:
             low, high = self.instances[record.kind].start, self.instances[record.kind].stop
         columns = np.flatnonzero((record.index >= low) & (record.index < high))
         if not len(columns) and record.kind not in (VOLTAGE, ION):
-            return replace(record.at(columns, columns, VOLTAGE), name="v", formula=None), columns
+            return replace(record.at(columns, columns, VOLTAGE), name="v"), columns
         kind = record.kind if record.kind < 0 else self.kinds.index(record.kind)
         return record.at(columns, record.index[columns] - low, kind), columns
 

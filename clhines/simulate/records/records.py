@@ -21,7 +21,6 @@ from clhines.checks import (
     shown,
 )
 from clhines.errors import InputError, meant
-from clhines.mechanisms.emit.formula import Formula
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import IonNodes
 from clhines.model.model import Model
@@ -47,7 +46,7 @@ class Record:
 
     Attributes
     ----------
-    name : of the variable, or of the `formula`
+    name : of the variable
     kind : number of the kind that has it; -1 for voltages, -2 for variables of ions, -3 for
         currents of membranes
     index : (r,) int64, natural nodes, or instances of the kind
@@ -57,7 +56,6 @@ class Record:
     matrix : (k, r) float64: the values of a row are its products with the variable's
     asked : the `features` in a run
     stream : where its rows go
-    formula : of states, parameters and `v` of the instances
     """
 
     name: str
@@ -70,7 +68,6 @@ class Record:
     features: Features | None = None
     asked: Asked | None = None
     stream: Stream | None = None
-    formula: Formula | None = None
 
     @property
     def width(self) -> int:
@@ -86,8 +83,6 @@ class Record:
     def values_per_step(self) -> int:
         """Values on the device for each step of a chunk, at most about."""
         several = 2 if self.kind == MEMBRANE else 1
-        if self.formula is not None:
-            several += len(self.formula.needs)
         return several * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
@@ -117,9 +112,9 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 def is_current(record: Record, model: Model) -> bool:
     """Whether it is a current of instances, which no variable of its kind has."""
-    if record.kind < 0 or record.formula is not None:
+    if record.kind < 0 or record.name != CURRENT:
         return False
-    return record.name == CURRENT and has_bare_current(model.kinds[record.kind].mechanism)
+    return has_bare_current(model.kinds[record.kind].mechanism)
 
 
 def has_bare_current(mechanism: Mechanism) -> bool:
@@ -131,7 +126,7 @@ def has_bare_current(mechanism: Mechanism) -> bool:
 
 def is_computed(record: Record, model: Model) -> bool:
     """Whether its values are made of parameters too, not only of what engines sample."""
-    return record.kind == MEMBRANE or record.formula is not None or is_current(record, model)
+    return record.kind == MEMBRANE or is_current(record, model)
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
@@ -159,8 +154,7 @@ def digest_of(records: Sequence[Record]) -> str:
     """Return a digest by which ranks compare what they record."""
     told: list[object] = []
     for r in records:
-        formula = "" if r.formula is None else r.formula.text
-        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold, formula))
+        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))
         if r.asked is not None and r.features is not None:
             windows = r.asked.begin.tobytes(), r.asked.end.tobytes()
             told.append((r.features.names, r.features.threshold, *windows))
@@ -228,6 +222,11 @@ def find_record(
     index: ArrayLike | None,
 ) -> Record:
     """Check the arguments of `Simulation.record` and return the record."""
+    if isinstance(what, str) and "=" in what:
+        raise InputError(
+            f"{shown(what)} is an expression; expected a name: record its variables, and compute "
+            "it from the result"
+        )
     if not isinstance(where, Group):
         if index is not None:
             raise InputError(
@@ -257,42 +256,22 @@ def find_record(
     if what == "v":
         return Record("v", VOLTAGE, where.nodes[chosen])
     names = where.mechanism.states
-    if isinstance(what, str) and ("=" in what or what in where.mechanism.parameters):
-        if "=" in what or not _is_played(model, where, what):
-            return _formula_record(model, where, chosen, what)
     if what == CURRENT and has_bare_current(where.mechanism):
         return _current_record(model, where, chosen)
+    kind, instance = model.instances[where.number]
     if model.has_times:
         program = where.mechanism.program
-        played = [p.parameter for p in model.played]
+        played = [p.parameter for p in model.played if p.kind == kind]
         names = (*names, *(q.name for q in (*program.states, *program.outputs)), *played)
         public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
         what = public.get(str(what), what)
     if what not in names:
         told = ", ".join(dict.fromkeys(("v", *names))) + meant(what, names)
-        raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
-    kind, instance = model.instances[where.number]
+        name, text = where.mechanism.name, shown(what)
+        if isinstance(what, str) and what in where.mechanism.parameters:
+            raise InputError(f"{text} of {name} is the same in all of a run; expected {told}")
+        raise InputError(f"{name} has no state {text}; expected {told}")
     return Record(what, kind, instance[chosen])
-
-
-def _is_played(model: Model, where: Group, name: str) -> bool:
-    """Whether a parameter takes values in time."""
-    kind = model.instances[where.number][0]
-    played = model.played if model.has_times else ()
-    return any(p.kind == kind and p.parameter == name for p in played)
-
-
-def _formula_record(model: Model, where: Group, chosen: np.ndarray, text: str) -> Record:
-    """Return the record of a named expression or of a parameter of some of a group."""
-    mechanism, (kind, instance) = where.mechanism, model.instances[where.number]
-    if kind < 0:
-        raise InputError(f"{mechanism.name} is part of the matrix; expected another group")
-    names = [*mechanism.states, *mechanism.parameters, "v"]
-    if model.has_times:
-        program = mechanism.program
-        names += [q.name for q in (*program.states, *program.outputs)]
-    formula = Formula(text if "=" in text else f"{text} = {text}", names)
-    return Record(formula.name, kind, instance[chosen], formula=formula)
 
 
 def _nodes(model: Model, where: ArrayLike) -> np.ndarray:

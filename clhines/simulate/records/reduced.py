@@ -20,7 +20,6 @@ import pyopencl.array as cla
 from clhines.arrays import ranges
 from clhines.device import devices, program
 from clhines.device.arrays import set_zero, to_device
-from clhines.mechanisms.emit.formula import Formula
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
@@ -95,37 +94,9 @@ class Reducer:
             self.sources += [
                 Record(c.output, c.kind, c.instance) for c in self.membrane.clamps if c.output
             ]
-        elif record.formula is not None:
-            self._begin_formula(record, record.formula, model)
         self.width = record.width
         self.plain = self.membrane is None and record.matrix is None
-        self.plain &= record.every == 1 and not record.reduce and record.formula is None
-
-    def _begin_formula(self, record: Record, formula: Formula, model: Model) -> None:
-        """Sample the states and voltages that a formula needs; voltages, if it needs nothing."""
-        kind = model.kinds[record.kind]
-        constant = kind.arrays()
-        played = model.played if model.has_times else ()
-        moving = {p.parameter for p in played if model.kinds[p.kind] is kind}
-        self._constants = {
-            name: constant[name][record.index]
-            for name in formula.needs
-            if name in constant and name not in moving
-        }
-        self._sampled = [name for name in formula.needs if name not in self._constants] or ["v"]
-        self.sources = [
-            Record("v", VOLTAGE, kind.node[record.index])
-            if name == "v"
-            else Record(name, record.kind, record.index)
-            for name in self._sampled
-        ]
-
-    def formula_of(self, samples: Sequence[np.ndarray]) -> np.ndarray:
-        """(rows, r) float64: the values of the formula, of those of each of `sources`."""
-        assert self.record.formula is not None
-        values = {**self._constants, **dict(zip(self._sampled, samples, strict=True))}
-        found = self.record.formula(values)
-        return np.broadcast_to(found, np.shape(samples[0])).copy()
+        self.plain &= record.every == 1 and not record.reduce
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step, from which crossings go on.
@@ -194,8 +165,6 @@ class HostReducer(Reducer):
 
     def _mapped(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
         values = samples[0]
-        if self.record.formula is not None:
-            values = self.formula_of(samples)
         if self.membrane is not None:
             m, rows = self.membrane, len(values)
             flow = m.g * (values[:, m.other] - values[:, m.own])
@@ -268,8 +237,6 @@ class DeviceReducer(Reducer):
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step; see `Reducer`."""
         values = samples[0].astype(self._dtype)
-        if self.record.formula is not None:
-            values = self.formula_of(samples).astype(self._dtype)
         if self.width and (self.membrane is not None or self.record.matrix is not None):
             view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))
             view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
@@ -289,10 +256,10 @@ class DeviceReducer(Reducer):
     ) -> np.ndarray:
         """Wait, and return what is kept of the rows of a chunk.
 
-        The first row is of the end of step `first`; `outputs` are rows of electrodes, of a formula
-        all sources but the first. What is kept is (rows, width), or (1, width): extreme so far, sum
-        so far (float64), count so far (int64); or (k, width) int64 with the steps of each column's
-        crossings in these rows, filled up with -1.
+        The first row is of the end of step `first`; `outputs` are rows of electrodes. What is kept
+        is (rows, width), or (1, width): extreme so far, sum so far (float64), count so far (int64);
+        or (k, width) int64 with the steps of each column's crossings in these rows, filled up with
+        -1.
         """
         begin, kept = self.taken(first, rows)
         reduce = self.record.reduce
@@ -300,13 +267,6 @@ class DeviceReducer(Reducer):
             return np.zeros((1 if reduce else kept, 0), self._dtype)
         if not reduce and not kept:
             return np.zeros((0, self.width), self._dtype)
-        if self.record.formula is not None:
-            width = len(self.record.index)
-            sampled = view.array.get(self._queue)[:rows, view.column : view.column + width]
-            values = self.formula_of([sampled, *outputs]).astype(self._dtype)
-            if self.record.every == 1 and not reduce and self.record.matrix is None:
-                return values
-            view, outputs = View(cla.to_device(self._queue, values)), ()
         view, mapped = self._mapped(view, rows, first, (begin, self.record.every, kept), outputs)
         if self.record.asked is not None:
             if self._features is None:

@@ -1,7 +1,7 @@
 """The protocol of an engine: methods that `Solver` and `Factors` call on a way to solve a batch.
 
-Arrays come checked and in natural order. `whole`, `sliced`, `mixed` and `several` are the engines;
-only the first works in device order, and `Engine.device_order` is the way to it.
+Arrays come checked and in natural order. `whole`, `sliced` and `several` are the engines; only
+the first works in device order, and `Engine.device_order` is the way to it.
 """
 
 from __future__ import annotations
@@ -39,22 +39,6 @@ class DeviceOrder(Protocol):
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
         """Enqueue such launches; `out` is that of `prepare`."""
-
-
-class Refined(Protocol):
-    """Outcome of iterative refinement; see `clhines.solve.engines.mixed.Refinement`."""
-
-    @property
-    def steps(self) -> int:
-        """Corrections after the first solve."""
-
-    @property
-    def residual(self) -> float:
-        """Largest componentwise backward error."""
-
-    @property
-    def reached(self) -> bool:
-        """Whether the residual is that of a float64 solution."""
 
 
 class Eliminated(Protocol):
@@ -105,10 +89,6 @@ class Engine(Protocol):
         """Events of the kernels of the last solve."""
 
     @property
-    def refinement(self) -> Refined | None:
-        """Refinement of the last solve; None for engines that do not refine."""
-
-    @property
     def may_lose(self) -> bool:
         """Whether solutions may be inaccurate without an error, so that they must be measured."""
 
@@ -133,20 +113,17 @@ class Engine(Protocol):
     def empty_like(self, b: np.ndarray) -> np.ndarray:
         """Return a new array for the solution for `b`."""
 
-    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
 
-    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         """Solve arrays on the device."""
 
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> Eliminated:
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Eliminated:
         """Eliminate d, u, (l), which are copied."""
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the last solve, in the order of the cells."""
-
-    def warn(self) -> None:
-        """Warn where the last solve is worse than was promised."""
 
 
 def nothing_solved() -> InputError:

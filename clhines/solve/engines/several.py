@@ -17,7 +17,7 @@ from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest
 from clhines.solve import accuracy
-from clhines.solve.engines.engine import BadPivots, DeviceOrder, Refined
+from clhines.solve.engines.engine import BadPivots, DeviceOrder
 from clhines.solve.engines.loaded import Step
 from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory
@@ -36,7 +36,6 @@ class Several:
     per given device (default: equal), in the end 0 for a device without cells.
     """
 
-    refinement: Refined | None = None
     takes_device_order = False
     finds_finite = found_finite = False
 
@@ -195,10 +194,7 @@ class Several:
             "solver.parts"
         )
 
-    def warn(self) -> None:
-        """Nothing was promised."""
-
-    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         """Raise `InputError`."""
         self.device_order("solve() with device arrays")
 
@@ -206,7 +202,7 @@ class Several:
         """See `Engine`."""
         return np.empty_like(b)
 
-    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """See `Engine`."""
 
         def work(k: int) -> float:
@@ -242,7 +238,7 @@ class Several:
             np.concatenate(nodes),
         )
 
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> SeveralFactors:
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> SeveralFactors:
         """See `Engine`."""
 
         def work(k: int) -> Factors:

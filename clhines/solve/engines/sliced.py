@@ -79,7 +79,6 @@ class Sliced:
     where slices are so large that they are solved one by one.
     """
 
-    refinement = None
     takes_device_order = False
     finds_finite = found_finite = False
 
@@ -146,17 +145,14 @@ class Sliced:
             f"works in {self.num_slices} slices"
         )
 
-    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         """Raise `DeviceMemoryError`."""
         self.device_order("solve() with device arrays")
 
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> Eliminated:
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Eliminated:
         """Raise `DeviceMemoryError`."""
         self.device_order("factor()")
         raise AssertionError
-
-    def warn(self) -> None:
-        """Nothing was promised."""
 
     def bad_pivots(self) -> BadPivots:
         """See `Engine`."""
@@ -168,7 +164,7 @@ class Sliced:
         """See `Engine`."""
         return np.empty_like(b)
 
-    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """See `Engine`."""
         with Ended(self.queue):
             if not self.several_fit:
@@ -186,7 +182,7 @@ class Sliced:
             nodes = slice(*self.forest.cell_offsets[cells].tolist())
             one = Whole(plan, self.queue, self.dtype, self.room, self.transfer)
             given = {name: a[..., nodes] for name, a in arrays.items()}
-            one.solve_host(given, target[..., nodes], False)
+            one.solve_host(given, target[..., nodes])
             bad_cells, bad_nodes = one.bad_pivots()
             found.append(bad_cells + cells[0])
             where.append(bad_nodes + nodes.start)

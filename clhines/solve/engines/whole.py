@@ -57,7 +57,6 @@ class Whole:
     """
 
     num_slices = 1
-    refinement = None
     takes_device_order = True
 
     def __init__(
@@ -127,9 +126,6 @@ class Whole:
         """Return itself."""
         return self
 
-    def warn(self) -> None:
-        """Nothing was promised."""
-
     def bad_pivots(self) -> BadPivots:
         """See `Engine`."""
         if not self._solved:
@@ -167,7 +163,7 @@ class Whole:
         """See `Engine`."""
         return self.transfer.empty_like(b)
 
-    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         """See `Engine`."""
         matrix = [a for name, a in arrays.items() if name != "b"]
         spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
@@ -185,7 +181,7 @@ class Whole:
         self.enqueue(self.prepare(operands, x, False), x, [])
         self.loaded.permute(x, target, False)
 
-    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """See `Engine`."""
         self._bad, self._solved = self.solve_values(arrays, target), True
 
@@ -307,9 +303,7 @@ class Whole:
             self._in_turn(solve, b, target)
         self.found_finite = finite
 
-    def factor(
-        self, arrays: dict[str, np.ndarray | cla.Array], check: bool
-    ) -> WholeFactors | ValueFactors:
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors | ValueFactors:
         """See `Engine`."""
         host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
         if host and solves_by_values(self.loaded):

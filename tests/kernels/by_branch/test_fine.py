@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from solvers import assert_alike
 from systems import dissimilar, families, make_system
+from trees import complete_binary
 
-from bench.made import caterpillar, chain, complete_binary, star
+from bench.made import caterpillar, chain, star
 from clhines import Forest, PivotError, Solver
 from clhines.device import devices
 from clhines.plan.by_branch import fine

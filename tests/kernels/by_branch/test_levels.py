@@ -8,8 +8,9 @@ import pytest
 from solvers import assert_alike
 from systems import dissimilar, families, make_system
 from tolerances import assert_close
+from trees import complete_binary
 
-from bench.made import caterpillar, chain, complete_binary, random_binary_tree, star
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, Solver, make_plan
 from clhines.device import devices
 from clhines.plan.by_branch import levels as branch_levels

@@ -5,8 +5,9 @@ import sys
 import numpy as np
 import pytest
 from systems import dissimilar, families
+from trees import complete_binary
 
-from bench.made import caterpillar, chain, complete_binary, random_binary_tree, star
+from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, InputError, draw, make_plan
 from clhines.plan import packing, transforms
 from clhines.plan.by_branch import schedule

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from plans import next_fit
 from systems import dissimilar
+from trees import complete_binary
 
-from bench.made import complete_binary
 from clhines import Forest, make_plan
 from clhines.plan import layout
 from clhines.plan.by_branch import schedule

@@ -11,7 +11,6 @@ import runpy
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,13 +50,13 @@ PLOTS = """out.png out.svg out.pdf out.txt out absent/out.png folder.swc null.pn
 OPTIONS: dict[str, dict[str, list[str] | None]] = {
     "plan": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
-        "--method": METHODS, "--dtype": ["float64", "float32", "mixed", "half"],
+        "--method": METHODS, "--dtype": ["float64", "float32", "half"],
         "--device": DEVICES, "--plot": PLOTS,
         "--layouts": None,
     },
     "solve": {
         "--cells": COUNTS + HUGE, "--max-length": LENGTHS, "--roots": ["refuse", "split"],
-        "--method": METHODS, "--dtype": ["float64", "float32", "mixed"], "--device": DEVICES,
+        "--method": METHODS, "--dtype": ["float64", "float32"], "--device": DEVICES,
         "--max-memory": ["1", "1e-9", "1e300", "0.01", "100"], "--dt": TIMES,
         "--steps": COUNTS, "--current": ["0", "1e300", "-1e-300", "1e10", "0.1"],
         "--out": OUTS, "--tune": ["heuristic", "cached"], "--json": None, "--no-check": None,
@@ -198,19 +197,6 @@ def _kinds() -> dict[str, int]:
     return found
 
 
-@contextlib.contextmanager
-def _reader() -> Iterator[None]:
-    """Read what is written to the FIFO meanwhile: a writer would wait for that."""
-    fifo = _FOLDER / "fifo.npz"
-    thread = threading.Thread(target=fifo.read_bytes, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # nobody reads any more
-            os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
-
-
 # -------------------------------------------------------------------------------------- checks
 
 
@@ -220,8 +206,7 @@ def check(case: Case) -> str:
         return "refused"
     _fill()
     before = _kinds()
-    with _reader() if any("fifo" in word for word in case.argv) else contextlib.nullcontext():
-        code, out, err = _in_process(case) if case.closed else _called(case.argv)
+    code, out, err = _in_process(case) if case.closed else _called(case.argv)
     after = _kinds()
     changed = [name for name in before if after.get(name) != before[name]]
     if changed:

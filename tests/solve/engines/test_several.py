@@ -364,7 +364,6 @@ def test_wrong_arguments(halves):
         r"devices\[0\] and devices\[1\] are both": {"devices": [device, device]},
         r"devices\[0\] and devices\[1\] are one queue": {"devices": halves[:1] * 2},
         "together with device or queue": {"devices": halves, "queue": halves[0]},
-        "works on one device": {"devices": halves, "dtype": "mixed"},
         "shares='half'; expected 2 finite": {"devices": halves, "shares": "half"},
         "expected 2 finite numbers, 0 or more and not all 0": {
             "devices": halves,
