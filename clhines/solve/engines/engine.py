@@ -1,4 +1,4 @@
-"""The protocol of an engine: methods that `Solver` and `Factors` call on a way to solve a batch.
+"""What engines share: methods that `Solver` and `Factors` call on a way to solve a batch.
 
 Arrays come checked and in natural order. `whole`, `sliced` and `several` are the engines; only
 the first works in device order, and `Engine.device_order` is the way to it.
@@ -12,10 +12,13 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device import devices
 from clhines.device.arrays import Order
+from clhines.device.templates import render
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
+from clhines.solve import accuracy
 from clhines.solve.engines.loaded import Step
 from clhines.solve.memory import Memory
 
@@ -66,64 +69,75 @@ class Eliminated(Protocol):
         """Return the transposed matrix, which has the same pivots; nothing is eliminated again."""
 
 
-class Engine(Protocol):
-    """A way to solve one batch; `Solver` has one and asks nothing else of it."""
+class Engine:
+    """A way to solve one batch; `Solver` has one and asks nothing else of it.
 
-    plan: Plan  # of the whole batch, or of its first part
-    queue: cl.CommandQueue  # the first
+    Attributes
+    ----------
+    plan : of the whole batch, or of its first part
+    queue : the first
+    num_slices : parts in which the batch is solved one after another
+    kernel_events : of the last solve
+    found_finite : whether the last solve found that all values of b and x are finite; then nobody
+        needs to look at them again
+    takes_device_order : whether `device_order` returns
+    """
 
-    @property
-    def num_slices(self) -> int:
-        """Parts in which the batch is solved one after another."""
+    plan: Plan
+    queue: cl.CommandQueue
+    kernel_events: list[cl.Event]
+    num_slices = 1
+    found_finite = False
+    takes_device_order = False
 
     @property
     def memory(self) -> list[Memory]:
         """Largest memory use of solves, one item per device."""
+        raise NotImplementedError
 
     @property
     def source(self) -> str:
-        """Generated OpenCL source of the plain solve."""
-
-    @property
-    def kernel_events(self) -> list[cl.Event]:
-        """Events of the kernels of the last solve."""
+        """Generated OpenCL source of the plain solve; of slices, that of the first."""
+        return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
 
     @property
     def may_lose(self) -> bool:
         """Whether solutions may be inaccurate without an error, so that they must be measured."""
+        return accuracy.may_lose(self.plan)
 
     @property
     def finds_finite(self) -> bool:
         """Whether a solve from NumPy to NumPy may find that all values of b and x are finite."""
-
-    @property
-    def found_finite(self) -> bool:
-        """Whether the last one did; then nobody needs to look at them again."""
-
-    @property
-    def takes_device_order(self) -> bool:
-        """Whether `device_order` returns."""
+        return False
 
     def describe(self) -> str:
         """Return the last words of the solver's `repr`."""
+        return f"{self.plan.method}, {devices.label(self.queue.device)})"
 
     def device_order(self, what: str) -> DeviceOrder:
         """Return the solver in device order, or raise an error that says why there is none."""
+        raise NotImplementedError
 
     def empty_like(self, b: np.ndarray) -> np.ndarray:
         """Return a new array for the solution for `b`."""
+        return np.empty_like(b)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
+        raise NotImplementedError
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         """Solve arrays on the device."""
+        self.device_order("solve() with device arrays")
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Eliminated:
         """Eliminate d, u, (l), which are copied."""
+        self.device_order("factor()")
+        raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the last solve, in the order of the cells."""
+        raise NotImplementedError
 
 
 def nothing_solved() -> InputError:

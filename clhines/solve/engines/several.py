@@ -17,7 +17,7 @@ from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest
 from clhines.solve import accuracy
-from clhines.solve.engines.engine import BadPivots, DeviceOrder
+from clhines.solve.engines.engine import BadPivots, DeviceOrder, Engine
 from clhines.solve.engines.loaded import Step
 from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory
@@ -27,7 +27,7 @@ PlainSolver: TypeAlias = Any  # a `Solver`, which imports this module
 _T = TypeVar("_T")
 
 
-class Several:
+class Several(Engine):
     """Engine: ranges of cells on several devices at the same time, from NumPy to NumPy.
 
     ``make(part, queue)`` is the solver of some cells on one device; `solvers` has one for each
@@ -35,9 +35,6 @@ class Several:
     `seconds` is the wall time of each in the last solve. `shares` are fractions of the nodes, one
     per given device (default: equal), in the end 0 for a device without cells.
     """
-
-    takes_device_order = False
-    finds_finite = found_finite = False
 
     def __init__(
         self,
@@ -60,6 +57,7 @@ class Several:
         self.nodes = forest.cell_offsets[self.cells]
         self.solvers = [self._solver(k, make) for k in range(len(used))]
         self.plan, self.queue = self.solvers[0].plan, self.solvers[0].queue
+        self.num_slices = max(solver.num_slices for solver in self.solvers)
 
     def _solver(
         self, k: int, make: Callable[[Forest, cl.CommandQueue], PlainSolver]
@@ -91,11 +89,6 @@ class Several:
         return f"devices[{self._place[k]}], {devices.label(device)}, cells {first} to {end - 1}"
 
     @property
-    def num_slices(self) -> int:
-        """See `Engine`; the largest number of any device."""
-        return max(solver.num_slices for solver in self.solvers)
-
-    @property
     def memory(self) -> list[Memory]:
         """See `Engine`."""
         return [one for solver in self.solvers for one in solver.memory]
@@ -106,7 +99,7 @@ class Several:
         return "\n".join(dict.fromkeys(solver.source for solver in self.solvers))
 
     @property
-    def kernel_events(self) -> list[cl.Event]:
+    def kernel_events(self) -> list[cl.Event]:  # type: ignore[override]
         """See `Engine`."""
         return [event for solver in self.solvers for event in solver.kernel_events]
 
@@ -193,14 +186,6 @@ class Several:
             f"{what} works on one device, not on {len(self._queues)}; use those of the solvers in "
             "solver.parts"
         )
-
-    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        """Raise `InputError`."""
-        self.device_order("solve() with device arrays")
-
-    def empty_like(self, b: np.ndarray) -> np.ndarray:
-        """See `Engine`."""
-        return np.empty_like(b)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """See `Engine`."""

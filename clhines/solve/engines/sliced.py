@@ -15,15 +15,14 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
-from clhines.device import copies, devices
+from clhines.device import copies
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
-from clhines.solve import accuracy
-from clhines.solve.engines.engine import BadPivots, DeviceOrder, Eliminated, nothing_solved
+from clhines.solve.engines.engine import BadPivots, DeviceOrder, Engine, nothing_solved
 from clhines.solve.engines.hosted import Ended, Transfer
 from clhines.solve.engines.loaded import Resident, only_event
-from clhines.solve.engines.whole import Whole, memory_of, source_of
+from clhines.solve.engines.whole import Whole, memory_of
 from clhines.solve.memory import (
     STAGES,
     Buffer,
@@ -72,15 +71,12 @@ class _StoppedError(Exception):
     """Another stage has failed."""
 
 
-class Sliced:
+class Sliced(Engine):
     """Engine: slices of whole cells from NumPy to NumPy, through a pipeline where several fit.
 
     `plans` and `bounds` are those of `Room.plan`. `pipeline` is made when first needed, and None
     where slices are so large that they are solved one by one.
     """
-
-    takes_device_order = False
-    finds_finite = found_finite = False
 
     def __init__(
         self,
@@ -93,15 +89,10 @@ class Sliced:
     ) -> None:
         self.forest, self.plans, self.bounds = forest, plans, bounds
         self.plan, self.queue, self.dtype, self.room = plans[0], queue, dtype, room
-        self.transfer = Transfer(queue, dtype)
+        self.num_slices, self.transfer = len(plans), Transfer(queue, dtype)
         self.pipeline: Pipeline | None = None
         self.kernel_events: list[cl.Event] = []
         self._bad: BadPivots | None = None
-
-    @property
-    def num_slices(self) -> int:
-        """See `Engine`."""
-        return len(self.plans)
 
     @property
     def several_fit(self) -> bool:
@@ -122,20 +113,6 @@ class Sliced:
         taken = pipeline_bytes(self.plans, self.dtype, 4, self.rows_at_once)
         return [Memory(taken, 2 * pinned, self.num_slices)]
 
-    @property
-    def source(self) -> str:
-        """See `Engine`; of the first slice."""
-        return source_of(self.plan)
-
-    @property
-    def may_lose(self) -> bool:
-        """See `Engine`."""
-        return accuracy.may_lose(self.plan)
-
-    def describe(self) -> str:
-        """See `Engine`."""
-        return f"{self.plan.method}, {devices.label(self.queue.device)})"
-
     def device_order(self, what: str) -> DeviceOrder:
         """Raise `DeviceMemoryError`."""
         raise DeviceMemoryError(
@@ -145,24 +122,11 @@ class Sliced:
             f"works in {self.num_slices} slices"
         )
 
-    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        """Raise `DeviceMemoryError`."""
-        self.device_order("solve() with device arrays")
-
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Eliminated:
-        """Raise `DeviceMemoryError`."""
-        self.device_order("factor()")
-        raise AssertionError
-
     def bad_pivots(self) -> BadPivots:
         """See `Engine`."""
         if self._bad is None:
             raise nothing_solved()
         return self._bad
-
-    def empty_like(self, b: np.ndarray) -> np.ndarray:
-        """See `Engine`."""
-        return np.empty_like(b)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """See `Engine`."""

@@ -10,13 +10,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device import copies, devices
+from clhines.device import copies
 from clhines.device.arrays import Order
-from clhines.device.templates import render
 from clhines.errors import InputError
 from clhines.plan.plan import Plan
-from clhines.solve import accuracy
-from clhines.solve.engines.engine import BadPivots, nothing_solved
+from clhines.solve.engines.engine import BadPivots, Engine, nothing_solved
 from clhines.solve.engines.hosted import (
     Elimination,
     Ended,
@@ -49,14 +47,13 @@ _Value = TypeVar("_Value")
 _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
-class Whole:
+class Whole(Engine):
     """Engine: one plan on one queue, in natural and in device order.
 
     `transfer` is that of a solver that has several of these, one after another. `order` is the
     device order, which packed arrays are marked with.
     """
 
-    num_slices = 1
     takes_device_order = True
 
     def __init__(
@@ -72,8 +69,7 @@ class Whole:
         self.order = Order(plan.gather, plan.forest.num_nodes)
         self._bad: BadPivots | None = None
         self._solved = False
-        self.found_finite = False
-        self._events: list[cl.Event] = []
+        self.kernel_events: list[cl.Event] = []
         self._kept = KeptBuffers(queue)
         self._ways: dict[tuple[tuple[str, ...], int], Shared | Hosted] = {}
         self._elimination: Elimination | None = None
@@ -98,29 +94,10 @@ class Whole:
         """See `Engine`. The tables are on the device already."""
         return [memory_of([self.plan], self.room, self.transfer)]
 
-    @property
-    def source(self) -> str:
-        """See `Engine`."""
-        return source_of(self.plan)
-
-    @property
-    def kernel_events(self) -> list[cl.Event]:
-        """See `Engine`."""
-        return self._events
-
-    @property
-    def may_lose(self) -> bool:
-        """See `Engine`."""
-        return accuracy.may_lose(self.plan)
-
     @functools.cached_property
     def finds_finite(self) -> bool:
         """See `Engine`."""
         return all(part.finds_infinite(1) for part in self.plan.parts)
-
-    def describe(self) -> str:
-        """See `Engine`."""
-        return f"{self.plan.method}, {devices.label(self.queue.device)})"
 
     def device_order(self, what: str) -> Whole:
         """Return itself."""
@@ -152,10 +129,10 @@ class Whole:
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
         """See `DeviceOrder`."""
-        self._events = self.loaded.run(steps, waits)
-        only_event(out, self._events[-1])
+        self.kernel_events = self.loaded.run(steps, waits)
+        only_event(out, self.kernel_events[-1])
         self._bad, self._solved = None, True
-        return self._events[-1]
+        return self.kernel_events[-1]
 
     # -- natural order -------------------------------------------------------------------------
 
@@ -170,8 +147,8 @@ class Whole:
         if self.loaded.takes_natural and not spoilt:
             events = [e for a in (*arrays.values(), target) for e in a.events]
             operands = [*matrix, arrays["b"]]
-            self._events = self.loaded.solve(operands, target, events, natural=True)
-            only_event(target, self._events[-1])
+            self.kernel_events = self.loaded.solve(operands, target, events, natural=True)
+            only_event(target, self.kernel_events[-1])
             self._bad, self._solved = None, True
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
@@ -360,7 +337,7 @@ class Whole:
 
     def note(self, events: list[cl.Event]) -> None:
         """Take the events of a solve with factors for those of the last solve."""
-        self._events = events
+        self.kernel_events = events
 
 
 class WholeFactors:
@@ -590,11 +567,6 @@ def _swapped(matrix: dict[str, _Value]) -> dict[str, _Value]:
 def _count(b: np.ndarray) -> int:
     """Right-hand sides."""
     return len(b) if b.ndim > 1 else 1
-
-
-def source_of(plan: Plan) -> str:
-    """Source of the plain solve of a plan."""
-    return "\n".join(dict.fromkeys(render(part.spec) for part in plan.parts))
 
 
 def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
