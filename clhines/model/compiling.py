@@ -33,7 +33,7 @@ from clhines.model.wires import (
 )
 from clhines.network.additions import Sources
 from clhines.network.changes import Changes
-from clhines.network.copied import copied_nodes, copied_values, tiled
+from clhines.network.copies import copied_nodes, copied_values, tiled
 from clhines.network.groups import Group
 from clhines.network.network import Copied, Network
 from clhines.network.structure import NodeValues

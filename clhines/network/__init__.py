@@ -10,10 +10,9 @@ Who owns what
     node or distance. `wiring` holds the connections and events as given. `plasticity`: `STDP`.
     `times`: delays and event times as steps, rounded as in NEURON. `ring`: the ring network of the
     2018 report. `changes`: what a simulation has changed since. `copies`: a network several times
-    in one; `copied`: the same without making the arrays of all copies. `structure`: compartments of
-    all cells, from cables or from arrays, with values of nodes that repeat kept once.
-    `additions`: detectors, trains, artificial cells, ions, pointers, parameters that take values in
-    time.
+    in one, also without making the arrays of all copies. `structure`: compartments of all cells,
+    from cables or from arrays, with values of nodes that repeat kept once. `additions`: detectors,
+    trains, artificial cells, ions, pointers, parameters that take values in time.
 
 Three cells, of which cells 0 and 1 excite cells 1 and 2:
 

@@ -10,7 +10,7 @@ import numpy as np
 from clhines.arrays import shifted
 from clhines.mechanisms.ir.program import Quantity
 from clhines.network.additions import Sources
-from clhines.network.copied import copies_of
+from clhines.network.copies import copies_of
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.neuron.convert import Rejected, RejectedError

@@ -7,7 +7,7 @@ import pytest
 
 from clhines import Network
 from clhines.model.compiling import compile
-from clhines.network.copied import copies_of
+from clhines.network.copies import copies_of
 from clhines.network.ring import ring_cables
 
 
