@@ -8,6 +8,7 @@ import pytest
 
 from bench.made import random_binary_tree
 from clhines import Forest, Network, Simulation
+from clhines.device import devices
 from clhines.simulate.engines.axial import axial_currents, neighbours, placed_neighbours
 from clhines.simulate.gpu import epochs
 
@@ -113,6 +114,8 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
     C/dt. If the axial conductance were in the error of v, that would be `ratio` times as large.
     """
     needs(fast_queue, dtype)
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu are for CPUs")
     nodes, found = np.arange(CHAIN), []
     for given in ({"engine": "reference"}, {"engine": engine, "dtype": dtype}):
         sim = Simulation(chain(at), DT, queue=fast_queue, **given)

@@ -67,6 +67,11 @@ def fires(net, delay=1.0):
     return fire
 
 
+def sends_at_once(net):
+    watch = net.add(mod_files.ours("ext_watch"), [0])
+    net.connect(watch, net.add(mod_files.ours("ext_pulse"), [5]), [0], 0.7, 0.001, source_index=[0])
+
+
 def noisy():
     net = plain()
     net.add("inoise", at=[0], std=0.01)
@@ -99,7 +104,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "bins": (changed(lambda net: net.bin_events()), {}),
     "artificial_cells": (changed(fires), {}),
     "pointers": (changed(gap), {}),
-    "instant_events": (changed(lambda net: fires(net, 0.001)), {}),
+    "instant_events": (changed(sends_at_once), {}),
+    "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
     "ion_order": (with_ions, {"secondorder": 2}),
     "read_currents": (inserted(READS), {}),
     "played_artificial": (
@@ -110,11 +116,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
 OTHERS = ("begins", "no_cells", "ranks", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
-    **dict.fromkeys(("sent_events", "single_events", "artificial_cells"), ("steps", CPU)),
-    **dict.fromkeys(("pointers", "instant_events", "ion_order"), ("steps", CPU)),
-    "read_currents": ("steps", CPU),
-    "bins": (GPU, "steps"),
-    "played_artificial": ("steps", "steps"),
+    **dict.fromkeys(("pointers", "instant_events", "read_currents"), ("steps", CPU)),
+    **dict.fromkeys(("bins", "played_artificial"), (GPU, "steps")),
 }
 
 
@@ -186,7 +189,7 @@ def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
     of_steps, of_times = described()[0][3].split("; ")
     assert of_steps == "with events in whole steps: methods of the solver"
-    assert of_times.startswith("with events at exact times: artificial cells, pointers to voltages")
+    assert of_times.startswith("with events at exact times: pointers to voltages")
     assert all(NEEDS[word] in of_times for word in ("ranks", "copies", "solver", "instant_events"))
     assert [row[3] for row in described()[2:]] == ["", ""]
 

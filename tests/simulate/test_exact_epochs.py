@@ -90,15 +90,91 @@ def test_goes_on_from_what_steps_saved(fast_queue, needs, tmp_path):
         np.testing.assert_allclose(runs[1][number], runs[0][number], 0, EPS * scale)
 
 
-@pytest.mark.parametrize("what", ["pointers", "artificial cells"])
-def test_what_epochs_do_not_take(fast_queue, what):
+def with_artificial(between=None):
+    """The network with artificial cells and several synapses at a node; groups by name.
+
+    `between`: delay of what the artificial cells send each other, ms; none where it is None.
+    """
+    net, groups = network()
+    nmda = net.add(
+        mod_files.ours("ext_nmda"), np.repeat([3, 9, 15], [1, 5, 2]), tau=np.arange(2, 10)
+    )
+    groups |= {"ext_fire": (fire := net.add_artificial(mod_files.ours("ext_fire"), 3))}
+    rng, m = np.random.default_rng(3), 24
+    weights = np.stack([rng.uniform(1e-3, 4e-3, m), np.ones(m)], axis=1)
+    which = {"source_index": rng.integers(0, 3, m)}
+    net.connect(fire, nmda, np.tile(np.arange(8), 3), weights, rng.choice([0, 0.02, 3], m), **which)
+    net.connect(net.detector([0], -20.0), fire, [1], 1.2, 0.7)
+    if between is not None:
+        net.connect(fire, fire, [1, 2], [[1.2], [1.2]], between, source_index=[0, 1])
+    return net, groups | {"several": nmda}
+
+
+CASES = {
+    "ahead": (lambda: with_artificial(), {}),
+    "later": (lambda: with_artificial(3.0), {}),
+    "together": (lambda: with_artificial(0.001), {}),
+    "second order": (lambda: with_artificial(0.3), {"secondorder": 2}),
+}
+
+
+@pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
+@pytest.mark.parametrize("case", CASES)
+def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
+    """Voltages, ions, states of all instances, also recorded, and events, as the reference's."""
+    needs(fast_queue, "float64")
+    runs, (build, given) = [], CASES[case]
+    for engine in ("reference", ENGINE, ENGINE):
+        net, groups = build()
+        if binned:
+            net.bin_events()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130, **given)
+        numbers = recorded(sim, groups)
+        if len(runs) < 2:  # the last one records neither states of instances nor artificial cells
+            numbers |= {x: sim.record(x, groups["several"]) for x in ("g", "open")}
+            numbers |= {x: sim.record(x, groups["ext_fire"]) for x in ("m", "fired")}
+        runs.append((sim.run(STOP), sim.arrays(), numbers))
+    (expected, arrays, numbers), *others = runs
+    assert expected[numbers["fired"]].max() > 0 and expected[numbers["open"]].max() > 0
+    assert len(set(expected.spike_cell)) > 6
+    for found, own, asked in others:
+        for name, number in asked.items():
+            scale = max(np.abs(expected[numbers[name]]).max(), 1e-6)
+            difference = np.abs(found[number] - expected[numbers[name]]).max()
+            assert difference <= EPS * scale, name
+        assert np.array_equal(found.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+        for name in ("count", "cursor", "above"):
+            assert np.array_equal(own[name], arrays[name])
+
+
+def test_rings_of_artificial_cells_are_those_of_steps_when_saved(fast_queue, needs, tmp_path):
+    """Epochs go on from a state of steps and steps from one of epochs, as by steps alone."""
+    needs(fast_queue, "float64")
+    runs = []
+    for engines in (("steps", "steps"), ("steps", ENGINE), (ENGINE, "steps")):
+        path = tmp_path / f"{'-'.join(engines)}.npz"
+        for engine in engines:
+            net, _ = with_artificial(0.001)
+            sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+            if path.exists():
+                sim.restore(path)
+            found = sim.run(10.0)
+            sim.save(path)
+        runs.append((found, sim.voltages()))
+    (expected, v), *others = runs
+    assert len(expected.spike_cell) > 6
+    for found, own in others:
+        assert np.array_equal(found.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+        np.testing.assert_allclose(own, v, 0, EPS * np.abs(v).max())
+
+
+def test_what_epochs_do_not_take(fast_queue):
     """Rejected by name where epochs are asked for."""
     net, _ = network()
-    if what == "pointers":
-        net.point(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
-    else:
-        net.add_artificial(mod_files.ours("ext_fire"), 1)
-    with pytest.raises(InputError, match=f"takes no {what}"):
+    net.point(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
+    with pytest.raises(InputError, match="takes no pointers"):
         Simulation(net, DT, queue=fast_queue, engine=ENGINE)
 
 

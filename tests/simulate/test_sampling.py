@@ -8,7 +8,7 @@ from networks import CABLES, DT, blocks, mixed_network
 from test_epoch import noisy_network
 
 from clhines import Network, Simulation
-from clhines.device.devices import limits
+from clhines.device.devices import is_cpu, limits
 
 STEPS = 32
 STOP = STEPS * DT
@@ -50,6 +50,15 @@ def record_all(sim):
     return found
 
 
+def apart(queue):
+    """How far, relatively, voltages are from those of a run that records nothing else.
+
+    On CPUs the bits are the same. A compiler for GPUs fuses another product with a sum where a
+    factor is also stored: a rounding of v in a step, and the errors of all steps may add up.
+    """
+    return 0 if is_cpu(queue.device) else STEPS * np.finfo(np.float64).eps
+
+
 @functools.cache
 def reference(name):
     net, _ = BUILDS[name]()
@@ -89,7 +98,7 @@ def test_states_and_currents(fast_queue, needs, name, options):
     result, plain = (sim.run(STOP) for sim in sims)
     most = sims[0].runner.max_steps
     assert steps[0] == steps[1] and max(steps[0]) == min(most, STEPS) >= LEAST[name]
-    np.testing.assert_array_equal(result[0], plain[0])
+    np.testing.assert_allclose(result[0], plain[0], 0, apart(fast_queue) * np.abs(plain[0]).max())
     for k, expected in zip(numbers, reference(name), strict=True):
         # states follow voltages, which agree to 1e-7 mV; currents are up to 1 mA/cm2 or nA
         np.testing.assert_allclose(result[k], expected, rtol=1e-6, atol=1e-8)

@@ -9,6 +9,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/spread": "simulate.state.spread",
     "simulate/tiled": "simulate.state.tiled",
     "simulate/epoch_by_instance": "simulate.gpu.spec",
+    "simulate/artificial": "simulate.gpu.artificial",
     "simulate/epoch_by_node": "simulate.gpu.spec",
     "simulate/epoch_constant": "simulate.gpu.spec",
     "simulate/epoch_factors": "simulate.gpu.spec",

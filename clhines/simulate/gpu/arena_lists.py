@@ -134,22 +134,25 @@ _OF_INSTANCE = frozenset(
 )
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
 _MOST_CLASSES = 3  # of nodes that have statements of their own
+_FEW_CLASSES = 8  # up to which some have
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
 Given = tuple[tuple[str, str, str], ...]
 
 
 def takes_apart(model: Model) -> frozenset[int]:
-    """Return the kinds of point processes of which nodes have several, and that stand alone.
+    """Return the kinds of point processes whose instances lanes take one by one.
 
-    What an instance does depends on v, time, events and its own values; it gives a current and a
-    conductance. Lanes take such instances one by one: a node may have hundreds.
+    They stand alone: what an instance does depends on v, time, events and its own values, and it
+    gives a current and a conductance. A node has several, maybe hundreds, or cells are alike but
+    for the parameters of theirs.
     """
     found, played = set(), {p.kind for p in model.played}
     for k, kind in enumerate(model.kinds):
         program = kind.mechanism.program
         roles = {a.role for block in program.blocks.values() for a in block}
         several = bool((np.diff(kind.node) == 0).any())
+        several |= model.forest.num_cells > 1 and any(map(np.ndim, kind.parameters.values()))
         if kind.mechanism.kind != "point" or not several or k in played:
             continue
         if roles <= _OF_INSTANCE and not set(_ENDS) & set(program.blocks):
@@ -243,11 +246,15 @@ def _quick(kind: KindBlocks, variables: Variables, spec: ArenaEpochSpec) -> Kind
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Return the sets of density mechanisms, as bits, that most lists have."""
+    """Return the sets of density mechanisms, as bits, that most lists have; none of many sets.
+
+    Lists of different classes would run different code then, all of which a multiprocessor's cache
+    of instructions cannot hold at once.
+    """
     bits, count = np.unique(lists.rows[:, 0], return_counts=True)
     order = np.argsort(-count, kind="stable")
     several = [int(b) for b in bits[order] if b]
-    return tuple(several[:_MOST_CLASSES])
+    return tuple(several[:_MOST_CLASSES]) if len(several) <= _FEW_CLASSES else ()
 
 
 def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:
