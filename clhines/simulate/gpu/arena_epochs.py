@@ -17,6 +17,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
+from clhines.errors import InputError
 from clhines.model.needs import artificial_sources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
@@ -34,6 +35,7 @@ from clhines.simulate.kinds.layouts import Layout, filled_arenas, has_constants,
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
 
+MANY = 8  # cells a compute unit, above which `steps` are faster where nodes have many synapses
 _CHANGES = ("first_step", "num_steps", "first_time", "record_row")  # arguments of each launch
 
 
@@ -51,6 +53,9 @@ class _Launch:
 def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
+    units = devices.limits(job.queue.device).compute_units
+    if not job.asked and job.model.forest.num_cells > MANY * units and takes_apart(job.model):
+        raise InputError("steps are expected to be faster")
     return ArenaRun(
         job.model, job.queue, job.dtype, ArenaEpochs, job.max_spikes, family=ArenaEpochs.family
     )
