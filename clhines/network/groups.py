@@ -70,6 +70,11 @@ class Parameters(dict[str, "float | np.ndarray"]):
         super().__setitem__(name, found)
         self._given.add(name)
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of those that have no defaults."""
+        return tuple(name for name in self if name in self._given)
+
     def set_default(self, name: str, value: float) -> None:
         """Set a parameter that was not given, if there is one of that name."""
         if name in self and name not in self._given:
@@ -128,6 +133,12 @@ class Group:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the parameters that were given; all, where it is not known."""
+        known = self.parameters
+        return known.given if isinstance(known, Parameters) else tuple(known)
 
     def freeze(self) -> None:
         """Let no value of a parameter be changed any more."""

@@ -19,8 +19,10 @@ from numpy.typing import ArrayLike
 from clhines.cells.cable import Cable
 from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number
 from clhines.errors import InputError
+from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.network import stored
 from clhines.network.additions import Added, Sources
 from clhines.network.changes import Changes
 from clhines.network.groups import (
@@ -156,6 +158,48 @@ class Network:
         Network
         """
         return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
+
+    def save(self, path: PathLike) -> None:
+        """Write the network to a file, from which `load` makes an equal one without NEURON.
+
+        It has the cells as arrays, the texts of the mechanisms, parameters, sources, connections,
+        events and all else that a simulation needs; a state of a simulation is saved by
+        `Simulation.save`. Cables are not in it: a network that is loaded has no `cables`, and of
+        words for places ``all``, ``soma`` and ``dendrites`` alone.
+
+        Parameters
+        ----------
+        path : path of an ``.npz`` file
+
+        Raises
+        ------
+        InputError
+            It cannot be written; or this network is copies of another one.
+        """
+        stored.save(self, path, self._celsius)
+
+    @classmethod
+    def load(cls, path: PathLike, copies: int = 1) -> Network:
+        """Return a network that `save` has written; nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : path
+        copies : int
+            How many times it is there, as with ``clhines.neuron.from_neuron(copies=)``.
+
+        Raises
+        ------
+        InputError
+            It cannot be read, is no such file, or is damaged; the message names what is wrong.
+        """
+        count = as_whole_number("copies", copies, 1)
+        found = stored.load(path, cls)
+        if count == 1:
+            return found
+        from clhines.network.copies import copies_of  # which needs this module
+
+        return copies_of(found, count)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
