@@ -179,27 +179,19 @@ class Network:
         stored.save(self, path, self._celsius)
 
     @classmethod
-    def load(cls, path: PathLike, copies: int = 1) -> Network:
+    def load(cls, path: PathLike) -> Network:
         """Return a network that `save` has written; nothing in the file is executed.
 
         Parameters
         ----------
         path : path
-        copies : int
-            How many times it is there, as with ``clhines.neuron.from_neuron(copies=)``.
 
         Raises
         ------
         InputError
             It cannot be read, is no such file, or is damaged; the message names what is wrong.
         """
-        count = as_whole_number("copies", copies, 1)
-        found = stored.load(path, cls)
-        if count == 1:
-            return found
-        from clhines.network.copies import copies_of  # which needs this module
-
-        return copies_of(found, count)
+        return stored.load(path, cls)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):

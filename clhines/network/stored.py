@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from clhines.network.groups import Group
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays
 
-if TYPE_CHECKING:
-    from clhines.network.network import Network
-
 FORMAT = 1
 _WHAT = "a file that Network.save() has written"
 _NODES = "area", "g_axial", "capacitance", "g_total", "in_soma"
@@ -42,7 +39,7 @@ _ADD: dict[str, Callable[..., Group]] = {
 }
 
 
-def save(network: Network, path: PathLike, celsius: float | None) -> None:
+def save(network: Any, path: PathLike, celsius: float | None) -> None:
     """Write a network to a file; see `Network.save`. `celsius` is None where it was not set."""
     if network.copied is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
@@ -60,7 +57,7 @@ def save(network: Network, path: PathLike, celsius: float | None) -> None:
     write_npz(path, {"network": np.frombuffer(told.encode(), np.uint8), **members})
 
 
-def _described(net: Network, put: Callable[[object], object]) -> dict[str, object]:
+def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
     """Return all that a network was given, with `put` in place of arrays."""
     structure, added, wiring = net.structure, net.added, net.wiring(Changes())
     mechanisms = list(dict.fromkeys(group.mechanism for group in net.groups))
@@ -111,7 +108,7 @@ def _of_mechanism(mechanism: Mechanism) -> dict[str, object]:
     return {"text": mechanism.text, "nmodl": None if nmodl is None else asdict(nmodl)}
 
 
-def load(path: PathLike, make: Callable[[Structure], Network]) -> Network:
+def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
     """Read a network from a file; see `Network.load`. `make` gives it its cells."""
     with Npz(path, _WHAT) as file:
         told = parse_json(_member(file, "network").tobytes(), f"{file.name}: network")
@@ -139,8 +136,8 @@ def _value(file: Npz, told: object) -> Any:
 
 
 def _made(
-    told: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Network]
-) -> Network:
+    told: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Any]
+) -> Any:
     """Return the network of a file's text."""
     if told["format"] != FORMAT:
         raise InputError(f"format {told['format']!r:.20}; expected {FORMAT}")
@@ -199,7 +196,7 @@ def _mechanism(told: dict[str, Any]) -> Mechanism:
 
 
 def _add_groups(
-    net: Network, told: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
+    net: Any, told: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
 ) -> None:
     """Add groups and sources in such an order that sources get the numbers that they had."""
     waiting = sorted(told["sources"], key=lambda each: each["first"])
@@ -220,14 +217,14 @@ def _add_groups(
         raise InputError("sources do not follow each other")
 
 
-def _add_source(net: Network, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
+def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
     if told["sizes"] is None:
         return net.detector(value(told["node"]), value(told["threshold"]))
     ends = np.cumsum(value(told["sizes"]))
     return net.trains(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
 
 
-def _connect(net: Network, columns: list[Any], rule: STDP | None) -> None:
+def _connect(net: Any, columns: list[Any], rule: STDP | None) -> None:
     source, group, index, rows, delay, plastic = columns
     if not len(group):
         return

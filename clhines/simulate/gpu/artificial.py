@@ -7,7 +7,7 @@ recorded or have values played into them, one work-group takes all of them, step
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -44,6 +44,13 @@ class ArtificialSpec(ArenaSpec):
         ),
     }
     together: bool = False
+
+    @classmethod
+    def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
+        """Return what artificial cells take where cells take the functions of `spec`."""
+        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
+        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
+        return cls(**{**given, "kinds": kinds, "grid": False, "noise": ""}, together=together)
 
 
 def epoch_of(model: Model) -> tuple[int, bool]:
@@ -102,10 +109,8 @@ class Artificial:
         }  # fmt: skip
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Say what the functions of `spec` are printed for, and where regions begin."""
-        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
-        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
-        self._spec = ArtificialSpec(**{**given, "kinds": kinds, "grid": False, "noise": ""})
+        """Take the functions of `spec`, and where regions begin."""
+        self._spec = spec
         self._given["at"] = to_device(self._run.queue, at, np.int32)
         self._kernels = dict[bool, program.BoundKernel]()
 
@@ -121,7 +126,7 @@ class Artificial:
         """Enqueue steps, of which the first is recorded in `row`."""
         queue, together = self._run.queue, self._now
         if together not in self._kernels:
-            spec = replace(self._spec, together=together)
+            spec = ArtificialSpec.of(self._spec, together)
             built = program.build(queue.context, spec)
             changes = ("num_steps", "first_time", "record_row")
             self._kernels[together] = program.bind(built, spec, "artificial", self._known, changes)

@@ -356,7 +356,12 @@ class ArenaSpec(TemplateSpec):
     @property
     def skips(self) -> bool:
         """Whether targets are passed by where no event of theirs is due."""
-        return self.wide and not self.bins
+        return self.wide
+
+    @property
+    def soon(self) -> str:
+        """Until when an event is looked for in a step: a bin ends at about its middle."""
+        return "t_mid + (instant)0.01 * half_dt" if self.bins else "t_mid"
 
     @property
     def looks_ahead(self) -> bool:
