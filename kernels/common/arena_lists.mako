@@ -233,7 +233,7 @@ ${for_each(recorded, of_record)}\
             if (${asks(nets)}) {
 <% times = spec.loop.times("t_mid") %>\
                 ${times}
-                if (opens || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""}) {
+                if (is_active && (opens || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
                     ${e.v_space} const real *own_v = &V(place);
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\

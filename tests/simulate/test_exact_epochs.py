@@ -10,9 +10,10 @@ import pyopencl as cl
 import pytest
 from exact_cells import CELLS, NODES, network, with_artificial
 
-from clhines import BuildError, DeviceError, InputError, Simulation
+from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.simulate.gpu import arena_epochs
+from clhines.simulate.gpu.artificial import epoch_of
 
 ENGINE = "epochs-gpu"  # of any device
 DT, STOP = 0.05, 20.0  # ms
@@ -148,6 +149,61 @@ def test_rings_of_artificial_cells_are_those_of_steps_when_saved(fast_queue, nee
         assert np.array_equal(found.spike_cell, expected.spike_cell)
         np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
         np.testing.assert_allclose(own, v, 0, EPS * np.abs(v).max())
+
+
+SENDS = """
+NEURON { POINT_PROCESS sends RANGE first, every NONSPECIFIC_CURRENT i }
+PARAMETER { first = 0.05 (ms) every = 0.1 (ms) }
+ASSIGNED { v (mV) i (nA) }
+INITIAL { net_send(first, 1) }
+BREAKPOINT { i = 0 }
+NET_RECEIVE(w) { if (flag == 1) { net_event(t) net_send(every, 1) } }
+"""
+
+
+def small():
+    """One cell: hh, and a node that nothing is at but `pas`, in a list with one that has a synapse."""
+    net = Network.from_arrays([-1, 0, 0], [0, 3], [500.0] * 3, [0, 0.1, 0.1], [0.005] * 3)
+    net.insert("hh", [0])
+    net.insert("pas", [1, 2], g=1e-4, e=-70.0)
+    return net, net.add(mod_files.ours("ext_nmda"), [1])
+
+
+def voltages(net, engine, dt, queue):
+    sim = Simulation(net, dt, queue=queue, engine=engine)
+    number = sim.record("v", np.arange(3))
+    return sim, sim.run(200 * dt)[number]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("dt", [0.1, 0.025, 0.07])
+def test_events_at_the_middle_of_a_step(fast_queue, needs, dt, steps):
+    """An instance sends in the middle of each step: what is due in one to rounding is not late."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net, nmda = small()
+        sends = net.add(Mechanism.from_nmodl(SENDS), [0], first=dt / 2, every=dt)
+        net.connect(sends, nmda, [0], [[1e-4, 1.0]], steps * dt)
+        found.append(voltages(net, engine, dt, fast_queue)[1])
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+    assert np.ptp(found[0]) > 1
+
+
+def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(fast_queue, needs):
+    """Each is delivered in its step: those that send within a step are in one work-group."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net, nmda = small()
+        fire = net.add_artificial(mod_files.ours("ext_fire"), 70)
+        net.connect(fire, fire, np.arange(1, 70), 1.2, 0.0, source_index=np.arange(69))
+        net.connect(fire, nmda, [0], [[1e-4, 1.0]], 0.0, source_index=[69])
+        net.connect(net.detector([0], -20.0), fire, [5], 1.2, DT)
+        sim, v = voltages(net, engine, DT, fast_queue)
+        found.append(v)
+    assert epoch_of(sim.model) == (1, True)
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
 
 
 def test_what_epochs_do_not_take(fast_queue):

@@ -11,7 +11,7 @@ from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Model
 from clhines.simulate.cpu.groups import choose_lanes
-from clhines.simulate.events.sources import Wires
+from clhines.simulate.events.sources import Wires, steps_between
 from clhines.simulate.kinds.layouts import in_vectors, is_artificial
 
 LANES = 8  # cells of one shape that are kept together, at most
@@ -153,12 +153,10 @@ def blocks_of(
     block_of = np.where(block_of < 0, np.arange(len(group)) % count, block_of)
     at, sent = block_of[group], sender[netcons.source]
     crossing = (sent >= 0) & (at[sent] != at[own[target]])
-    epoch = MOST_STEPS
-    if crossing.any():
-        least = netcons.delay[crossing].min() / model.dt
-        epoch = int(np.clip(np.floor(least + 1e-9), 0, MOST_STEPS))
-    if not epoch:
+    between = steps_between(model, crossing)
+    if between == 0:
         return None
+    epoch = MOST_STEPS if between is None else min(between, MOST_STEPS)
     longest = float(np.add.reduceat(work, cells[:-1]).max())
     return Blocks(order, cells, at[own], crossing, epoch, longest)
 
