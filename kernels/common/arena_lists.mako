@@ -231,7 +231,7 @@ ${for_each(recorded, of_record)}\
             if (closes) continue;
 % if nets:
             if (${asks(nets)}) {
-<% times = spec.loop.times("t_mid") %>\
+<% times = spec.loop.times("t_begin t_mid") %>\
                 ${times}
                 if (is_active && (opens || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
                     ${e.v_space} const real *own_v = &V(place);
