@@ -7,6 +7,7 @@
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end"}
     given = [kind for kind in spec.apart if kind.has("current")]
 %>\
+        ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
 % for kind in spec.apart:
 <%
     k = kind.number
