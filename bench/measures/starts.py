@@ -1,4 +1,4 @@
-"""Time cold starts of the README's first command, of examples and of models; then warm ones.
+"""Time cold starts of the README's first command, of examples and of models; warm ones too.
 
     python -m bench starts [--device SPEC] [--models NAME ...] [--out FOLDER]
 
