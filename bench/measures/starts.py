@@ -1,4 +1,4 @@
-"""Time cold starts of the README's first command, of examples and of models; warm ones too.
+"""Time cold and warm starts: the README's first command, examples, models of NEURON.
 
     python -m bench starts [--device SPEC] [--models NAME ...] [--out FOLDER]
 
