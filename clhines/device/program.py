@@ -167,6 +167,13 @@ class BoundKernel:
             self._kernel.launched(event)
         return event
 
+    def launch_columns(
+        self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
+    ) -> None:
+        """Enqueue it for `width` columns of some rows, at most `most` in a work-group."""
+        group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
+        self.launch(queue, -(-width // group) * group, group, rows=rows)
+
 
 def _as_argument(argument: Argument) -> cl.Buffer | np.generic | int | float:
     """Return what a kernel takes."""
