@@ -105,7 +105,7 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
     cpu = devices.is_cpu(queue.device)
     width = devices.limits(queue.device).vector_bytes // np.dtype(dtype).itemsize if cpu else 1
     spec = FloorSpec(real_name(dtype), width, cpu and nbytes > STREAM_BYTES)
-    kernel = program.Kernel(program.build(queue.context, spec), "floor_copy")
+    kernel = program.kernel_of(queue.context, spec, "floor_copy")
     group = 1 if cpu else min(256, queue.device.max_work_group_size)
     items = queue.device.max_compute_units * 8 if cpu else -(-n // group) * group
 

@@ -100,8 +100,7 @@ class Grid:
         step, target, weight = summed_events(self.model, self.scale)
         self._event_steps = step
         if len(step):
-            built = program.build(self.queue.context, EventsSpec())
-            self._add = program.typed_kernel(built, "add_events", "iiii")
+            self._add = program.kernel_of(self.queue.context, EventsSpec(), "add_events")
             arrays = step.astype(np.int32), target.astype(np.int32), weight
             self._events = [cla.to_device(self.queue, a) for a in arrays]
 
