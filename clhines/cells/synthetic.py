@@ -33,36 +33,15 @@ def ring_cell(
     """Make a cell of the ring-network benchmark (Huber 2018): random branches, shorter outwards.
 
     The stems at the soma are level 0. A branch splits at its end into two branches of the next
-    level with the branching probability of its level, otherwise it continues as one branch; so
-    every path from the soma to a tip has `levels` branches. Branches are straight; two siblings
-    leave on opposite sides, 25 to 55 degrees off their parent, and a continuing branch turns by at
-    most 10 degrees.
+    level with the branching probability of its level, one for all or one for each, otherwise it
+    continues as one branch; so every path from the soma to a tip has `levels` branches.
+    Branches are straight, of `compartments` samples at equal distances; two siblings leave on
+    opposite sides, 25 to 55 degrees off their parent, and a continuing branch turns by at most
+    10 degrees. A stem has one sample more, at the surface of the soma, which is a single sample
+    at the origin.
 
-    Parameters
-    ----------
-    levels : int
-        Levels of branches, 1 or more.
-    branching_probability : float or sequence of float
-        Probability in [0, 1] that a branch splits; or one value per level, ``levels`` of them or
-        ``levels - 1``, as that of the last level is not used.
-    compartments : int
-        Samples per branch, 1 or more, at equal distances. A stem has one more, at the surface of
-        the soma, so that its length does not include the distance from the centre.
-    seed : int or numpy.random.Generator
-        The same seed gives the same cell.
-    stems : int
-        Branches that leave the soma, 1 or more.
-    branch_lengths : (float, float), µm
-        Lengths of the branches of the first and the last level; linear in the level between.
-    radii : (float, float), µm
-        Radius at the soma and at the tips; linear along the path between.
-    soma_radius : float, µm
-        Radius of the soma, a single sample at the origin.
-
-    Returns
-    -------
-    Morphology
-        Parents before children, ids from 1, type 1 for the soma and 3 for the rest, lines 0.
+    `branch_lengths`, µm, are of the first and the last level, linear in the level between;
+    `radii`, µm, are those at the soma and at the tips, linear along the path between.
     """
     compartments = whole_count("compartments", compartments)
     lengths, ends = _positive_pair("branch_lengths", branch_lengths), _positive_pair("radii", radii)

@@ -11,31 +11,19 @@ import numpy as np
 class Sources:
     """Everything that sends events.
 
-    Sources are numbered: first the cells (their somas), then in the order in which they were made
-    detectors, trains, and groups whose instances send events.
-
-    Attributes
-    ----------
-    detector_node, detector_source : (d,) int64
-        Of the cells first.
-    detector_threshold : (d,) float64, mV
-    train_source : (r,) int64
-    train_time : tuple of (k,) float64, ms
-        Ascending.
-    emitted : dict of kind -> (count,) int64
-        Source of each instance of a kind that sends events to others.
-    ring_size : (count,) int64, or None
-        Room for events of each source, where this is a rank's share of a network.
+    Sources are numbered: first the cells (their somas), then in the order in which they were
+    made detectors, trains, and groups whose instances send events. `emitted` has of a kind that
+    sends events to others the source of each instance.
     """
 
     count: int
-    detector_node: np.ndarray
-    detector_threshold: np.ndarray
+    detector_node: np.ndarray  # (d,) int64, of the cells first
+    detector_threshold: np.ndarray  # mV
     detector_source: np.ndarray
     train_source: np.ndarray
-    train_time: tuple[np.ndarray, ...]
+    train_time: tuple[np.ndarray, ...]  # ascending, ms
     emitted: dict[int, np.ndarray]
-    ring_size: np.ndarray | None = None
+    ring_size: np.ndarray | None = None  # (count,) room for events, in a rank's share
 
     def at_nodes(self, low: int, high: int) -> Sources:
         """Return the detectors of some nodes, numbered from there; all else as it is."""

@@ -25,19 +25,16 @@ from clhines.neuron.read.contents import Instances
 class Imported:
     """A model of NEURON's memory as a network, in `copies` one after another.
 
-    Attributes
-    ----------
-    sources : of each origin of the model's wires
-    connections : (m,) int64, of each connection of the network, in order, the NetCon k, or -1 - k
-        where it is an event of NetCon k that is on its way
-    crossed : sources that are above their threshold at the begin, which NEURON has not yet seen: it
-        looks at the begin of its next step
+    `connections` are of each connection of the network, in order, the NetCon k, or -1 - k where
+    it is an event of NetCon k that is on its way; `crossed` are sources that are above their
+    threshold at the begin, which NEURON has not yet seen: it looks at the begin of its next
+    step.
     """
 
     model: Model
     network: Network
     groups: dict[str, Group]
-    sources: list[tuple[Sources | Group, int]]
+    sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
     connections: np.ndarray
     copies: int = 1
     crossed: list[int] = field(default_factory=list)

@@ -50,22 +50,14 @@ def name_of(h: Hoc, memory: Memory, place: Place) -> str:
 
 @dataclass(eq=False)
 class Recorder:
-    """A vector that records a variable, or the time where that is None.
-
-    Attributes
-    ----------
-    interval : in ms, 0 for each step
-    times : where it records at given times, (k,) float64, ms
-    event : address of the event by which it records; 0 of one that records in each step
-    now : present value of what it records
-    """
+    """A vector that records a variable, or the time where that is None."""
 
     vector: Hoc
     variable: Variable | None
-    interval: float = 0.0
-    times: np.ndarray | None = None
-    event: int = 0
-    now: float = 0.0
+    interval: float = 0.0  # ms, 0 for each step
+    times: np.ndarray | None = None  # (k,) float64, ms, where it records at given times
+    event: int = 0  # address of that by which it records; 0: in each step
+    now: float = 0.0  # present value of what it records
     place: Place | None = None
 
 

@@ -77,26 +77,16 @@ class Senders:
 
 @dataclass(eq=False)
 class Wires:
-    """Sources and connections of a model.
-
-    Attributes
-    ----------
-    every : addresses of all NetCons
-    read : those that are active and have a target
-    origin : (m,) int64, -1 of one without a source
-    target : (m,) int64, number among `senders`
-    width : (m,) int64, how many weights each has
-    weights : (m, most) float64, as they are now; zeros behind them
-    """
+    """Sources and connections of a model."""
 
     senders: Senders
     origins: list[Origin]
-    every: np.ndarray
-    read: NetConColumns
-    origin: np.ndarray
-    target: np.ndarray
-    width: np.ndarray
-    weights: np.ndarray = field(init=False)
+    every: np.ndarray  # addresses of all NetCons
+    read: NetConColumns  # those that are active and have a target
+    origin: np.ndarray  # (m,) int64, -1 of one without a source
+    target: np.ndarray  # (m,) int64, number among `senders`
+    width: np.ndarray  # (m,) int64, how many weights each has
+    weights: np.ndarray = field(init=False)  # (m, most) now; zeros behind them
 
     def __post_init__(self) -> None:
         self.refresh()
