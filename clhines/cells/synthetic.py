@@ -34,14 +34,13 @@ def ring_cell(
 
     The stems at the soma are level 0. A branch splits at its end into two branches of the next
     level with the branching probability of its level, one for all or one for each, otherwise it
-    continues as one branch; so every path from the soma to a tip has `levels` branches.
-    Branches are straight, of `compartments` samples at equal distances; two siblings leave on
-    opposite sides, 25 to 55 degrees off their parent, and a continuing branch turns by at most
-    10 degrees. A stem has one sample more, at the surface of the soma, which is a single sample
-    at the origin.
+    continues as one branch; so every path from the soma to a tip has `levels` branches. Branches
+    are straight, of `compartments` samples at equal distances; two siblings leave on opposite
+    sides, 25 to 55 degrees off their parent, and a continuing branch turns by at most 10 degrees. A
+    stem has one sample more, at the surface of the soma, which is a single sample at the origin.
 
-    `branch_lengths`, µm, are of the first and the last level, linear in the level between;
-    `radii`, µm, are those at the soma and at the tips, linear along the path between.
+    `branch_lengths`, µm, are of the first and the last level, linear in the level between; `radii`,
+    µm, are those at the soma and at the tips, linear along the path between.
     """
     compartments = whole_count("compartments", compartments)
     lengths, ends = _positive_pair("branch_lengths", branch_lengths), _positive_pair("radii", radii)

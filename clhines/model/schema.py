@@ -19,11 +19,11 @@ class Field:
     """One array of a state.
 
     `per` is what the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
-    ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection``
-    of `Model.netcons`, ``weight`` of these, ``source`` of events, ``ring`` entry of the
-    sources' times, ``detector``, or ``remote`` node of other ranks. `rows` is what the first of
-    two axes counts: ``slot`` of the ring of incoming events, self ``event`` of a queue, or
-    ``watch`` condition.
+    ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection`` of
+    `Model.netcons`, ``weight`` of these, ``source`` of events, ``ring`` entry of the sources'
+    times, ``detector``, or ``remote`` node of other ranks. `rows` is what the first of two axes
+    counts: ``slot`` of the ring of incoming events, self ``event`` of a queue, or ``watch``
+    condition.
     """
 
     name: str

@@ -11,9 +11,9 @@ import numpy as np
 class Sources:
     """Everything that sends events.
 
-    Sources are numbered: first the cells (their somas), then in the order in which they were
-    made detectors, trains, and groups whose instances send events. `emitted` has of a kind that
-    sends events to others the source of each instance.
+    Sources are numbered: first the cells (their somas), then in the order in which they were made
+    detectors, trains, and groups whose instances send events. `emitted` has of a kind that sends
+    events to others the source of each instance.
     """
 
     count: int
@@ -46,18 +46,14 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class NetCons:
-    """Connections to instances, each with its delay (ms) and weights, in the order given.
-
-    Arrays are (m,), int64 and float64. Weights of connection c are
-    ``weight[first_weight[c]:first_weight[c + 1]]``.
-    """
+    """Connections to instances, each with its delay (ms) and weights, in the order given."""
 
     source: np.ndarray
     kind: np.ndarray
     instance: np.ndarray
     delay: np.ndarray
     weight: np.ndarray
-    first_weight: np.ndarray
+    first_weight: np.ndarray  # weights of c: ``weight[first_weight[c]:first_weight[c + 1]]``
 
     @classmethod
     def none(cls) -> NetCons:
@@ -73,15 +69,11 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending.
-
-    Both are (m,) float64. If they are not `continuous`, that is interpolated, ``y[k]`` holds from
-    ``t[k]`` on.
-    """
+    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending."""
 
     kind: int
     instance: int
     parameter: str
     t: np.ndarray
     y: np.ndarray
-    continuous: bool
+    continuous: bool  # interpolated; otherwise ``y[k]`` holds from ``t[k]`` on

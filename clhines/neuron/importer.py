@@ -25,10 +25,9 @@ from clhines.neuron.read.contents import Instances
 class Imported:
     """A model of NEURON's memory as a network, in `copies` one after another.
 
-    `connections` are of each connection of the network, in order, the NetCon k, or -1 - k where
-    it is an event of NetCon k that is on its way; `crossed` are sources that are above their
-    threshold at the begin, which NEURON has not yet seen: it looks at the begin of its next
-    step.
+    `connections` are of each connection of the network, in order, the NetCon k, or -1 - k where it
+    is an event of NetCon k that is on its way; `crossed` are sources that are above their threshold
+    at the begin, which NEURON has not yet seen: it looks at the begin of its next step.
     """
 
     model: Model

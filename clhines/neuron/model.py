@@ -26,8 +26,8 @@ from clhines.neuron.read.wiring import Wires, read_wires
 class Model:
     """What was read from NEURON's memory.
 
-    `watched` has of each mechanism with WATCH instance, condition and whether it is true, of
-    those armed.
+    `watched` has of each mechanism with WATCH instance, condition and whether it is true, of those
+    armed.
     """
 
     h: Hoc

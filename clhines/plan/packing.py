@@ -27,24 +27,13 @@ def cells_by_shape(forest: Forest) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Cells grouped into blocks; blocks with the same shapes share a *template*.
+    """Cells grouped into blocks, int64; blocks with the same shapes share a *template*."""
 
-    All arrays are int64.
-
-    Attributes
-    ----------
-    cells : (num_cells,), natural cell numbers, block after block
-    cell_start : (num_blocks + 1,), cells of block k are ``cells[cell_start[k]:cell_start[k + 1]]``
-    template : (num_blocks,), non-decreasing
-    slot_start : (num_templates + 1,), slots of template t are ``slot_start[t]:slot_start[t + 1]``
-    slot_tree : (num_slots,), tree (shape) that each slot holds
-    """
-
-    cells: np.ndarray
-    cell_start: np.ndarray
-    template: np.ndarray
-    slot_start: np.ndarray
-    slot_tree: np.ndarray
+    cells: np.ndarray  # natural cell numbers, block after block
+    cell_start: np.ndarray  # of block k: ``cells[cell_start[k]:cell_start[k + 1]]``
+    template: np.ndarray  # (num_blocks,), non-decreasing
+    slot_start: np.ndarray  # slots of template t: ``slot_start[t]:slot_start[t + 1]``
+    slot_tree: np.ndarray  # (num_slots,), tree (shape) that each slot holds
 
     @property
     def num_blocks(self) -> int:

@@ -185,14 +185,11 @@ def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
 
 @dataclass(frozen=True)
 class Room:
-    """Memory budget of a batch on a device: `memory` bytes in all, `largest` of one array.
+    """Memory budget of a batch on a device."""
 
-    `device` is its name, for messages.
-    """
-
-    device: str
-    memory: int
-    largest: int
+    device: str  # its name, for messages
+    memory: int  # bytes in all
+    largest: int  # bytes of one array
     dtype: np.dtype
 
     @property

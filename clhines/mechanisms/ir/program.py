@@ -51,16 +51,12 @@ HIDDEN = "v__before"  # state that holds the voltage of the last currents; no te
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a block's function; see the module.
-
-    `direction` is ``in``, ``out`` or ``inout``; `symbol` is its name in functions, where it is not
-    the one that goes with the role.
-    """
+    """One argument of a block's function; see the module."""
 
     role: str
     name: str
-    direction: str = "in"
-    symbol: str = ""
+    direction: str = "in"  # ``in``, ``out`` or ``inout``
+    symbol: str = ""  # name in functions, where it is not the one of the role
 
 
 @dataclass(frozen=True)
@@ -77,13 +73,10 @@ class Quantity:
 
 @dataclass(frozen=True)
 class IonUse:
-    """What a mechanism does with an ion, as ``ca``, and with its variables, as ``cai``, ``eca``.
-
-    `valence` is what the file says, if it does.
-    """
+    """What a mechanism does with an ion, as ``ca``, and with its variables, as ``cai``, ``eca``."""
 
     name: str
-    valence: float | None = None
+    valence: float | None = None  # what the file says, if it does
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
@@ -115,12 +108,11 @@ class Send:
 class Net:
     """What a mechanism does with events.
 
-    `sends` are in the order of the text; those of ``initial`` and ``receive`` have numbers of
-    their own. `for_netcons` is the number of blocks ``for_netcons0`` ...: called once a
-    connection of the instance, with its weights as ``other_weight``, before ``receive`` and
-    with the same other arguments. The event's own weights are those of before all these calls
-    in both; of them only those that are ``out`` or ``inout`` of ``receive`` are written back
-    after it.
+    `sends` are in the order of the text; those of ``initial`` and ``receive`` have numbers of their
+    own. `for_netcons` is the number of blocks ``for_netcons0`` ...: called once a connection of the
+    instance, with its weights as ``other_weight``, before ``receive`` and with the same other
+    arguments. The event's own weights are those of before all these calls in both; of them only
+    those that are ``out`` or ``inout`` of ``receive`` are written back after it.
     """
 
     weights: tuple[str, ...]  # arguments of NET_RECEIVE
@@ -141,8 +133,8 @@ class Net:
 class Program:
     """A mechanism as engines see it.
 
-    `parameters` are what blocks read and nothing of the mechanism writes; ``celsius``, ``diam``
-    and ``area`` are among them by these names, where `built_in` lists them.
+    `parameters` are what blocks read and nothing of the mechanism writes; ``celsius``, ``diam`` and
+    ``area`` are among them by these names, where `built_in` lists them.
     """
 
     name: str

@@ -32,16 +32,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Played:
-    """One entry of NEURON's list of what records or plays; its class is as ``YvecRecord``.
+    """One entry of NEURON's list of what records or plays."""
 
-    `words` are what follows in the object: vectors, times, ...; `is_called` says whether
-    `Vector.play` calls a statement.
-    """
-
-    what: str
+    what: str  # its class, as ``YvecRecord``
     place: Place
-    words: tuple[int, ...]
-    is_called: bool
+    words: tuple[int, ...]  # what follows in the object: vectors, times, ...
+    is_called: bool  # `Vector.play` calls a statement
 
 
 @dataclass(frozen=True)

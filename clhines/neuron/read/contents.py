@@ -91,15 +91,12 @@ class Instances:
 
 @dataclass(eq=False)
 class Ion:
-    """An ion, as ``ca``, where it is.
-
-    `style` has NEURON's bits: how concentrations and reversal potentials go, in each segment.
-    """
+    """An ion, as ``ca``, where it is."""
 
     name: str
     valence: float
     instances: Instances
-    style: list[int] = field(default_factory=list)
+    style: list[int] = field(default_factory=list)  # NEURON's bits, in each segment
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,15 +157,12 @@ class PlayReader:
 
 @dataclass(frozen=True)
 class Gap:
-    """A variable that is set to a voltage in every step.
-
-    `node` is -1 where what it gets is no voltage of the model.
-    """
+    """A variable that is set to a voltage in every step."""
 
     owner: str
     name: str
     instance: int
-    node: int
+    node: int  # -1 where what it gets is no voltage of the model
 
 
 def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> list[Gap]:

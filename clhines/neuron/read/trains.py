@@ -47,9 +47,9 @@ def is_train(text: str) -> bool:
 class Trains:
     """Sources of given times; instances are (mechanism, number).
 
-    `times` are of the events that have not been sent, ms; `given` are the elements of the
-    Vector that they come from, which differ by rounding; `fields` are the addresses of index
-    and etime of each instance that will send; `patterns` are instances of PatternStim.
+    `times` are of the events that have not been sent, ms; `given` are the elements of the Vector
+    that they come from, which differ by rounding; `fields` are the addresses of index and etime of
+    each instance that will send; `patterns` are instances of PatternStim.
     """
 
     names: tuple[str, ...] = ()

@@ -30,10 +30,10 @@ CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 class Tree:
     """All nodes of a model, cell after cell; arrays have an entry a section, or a node.
 
-    The sections, parents before children, are listed again after `forget`. `inner` are
-    addresses of NEURON's nodes with membrane: segments in the order of sections, each from its
-    end 0 to its end 1. `addresses` are all of NEURON's nodes, ascending, and `numbers` the
-    nodes that have their voltages here.
+    The sections, parents before children, are listed again after `forget`. `inner` are addresses of
+    NEURON's nodes with membrane: segments in the order of sections, each from its end 0 to its end
+    1. `addresses` are all of NEURON's nodes, ascending, and `numbers` the nodes that have their
+    voltages here.
     """
 
     h: Hoc

@@ -36,22 +36,13 @@ CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2
 
 @dataclass(frozen=True)
 class Level:
-    """What all blocks of a kernel have in common at one level.
+    """What all blocks of a kernel have in common at one level."""
 
-    Attributes
-    ----------
-    width : branches in each block; 0 where blocks differ
-    offset : values of the levels before it in each block; -1 where blocks differ
-    length : nodes of each branch; 0 where branches differ
-    passes : some block has more branches than work-items
-    everywhere : each block has this level
-    """
-
-    width: int
-    offset: int
-    length: int
-    passes: bool
-    everywhere: bool
+    width: int  # branches in each block; 0 where blocks differ
+    offset: int  # values of the levels before it in each block; -1 where blocks differ
+    length: int  # nodes of each branch; 0 where branches differ
+    passes: bool  # some block has more branches than work-items
+    everywhere: bool  # each block has this level
 
 
 @dataclass(frozen=True)

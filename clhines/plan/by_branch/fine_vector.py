@@ -82,20 +82,10 @@ _SHORT = 64  # nodes of a branch: eight lines of memory
 class FineVectorSpec(KernelSpec):
     """Numbers and switches of ``fine_vector.mako``: one work-item per block, a branch per lane.
 
-    The work-group is 1: work-items share nothing.
-
-    Attributes
-    ----------
-    vector_width : branches per vector
-    capacity : values of the largest block, for which local memory holds the factors and the
-        intermediate solution of one right-hand side; 0 leaves them in global memory, as do several
-        right-hand sides
-    slots : lanes of the largest block: values exchanged between branches, in local memory
-    streaming : the solution is stored past the caches, where the compiler can
-    prefetch : values are prefetched by ``builtin``, Clang's function, or ``standard``, that of
-        OpenCL C, which often does nothing; or not at all (empty)
-    natural : d, u, l, b and x are in natural order; the factors are not
-    short : branches are short: in natural order the processor does not see what will be read next
+    The work-group is 1: work-items share nothing. `capacity` is values of the largest block, for
+    which local memory holds the factors and the intermediate solution of one right-hand side; 0
+    leaves them in global memory, as do several. `prefetch` is ``builtin``, Clang's function,
+    ``standard``, that of OpenCL C, which often does nothing, or empty.
     """
 
     template: ClassVar[str] = "by_branch/fine_vector"
@@ -123,13 +113,13 @@ class FineVectorSpec(KernelSpec):
     finds_infinite: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False
     line_bytes: ClassVar[int] = 64
-    vector_width: int
+    vector_width: int  # branches per vector
     capacity: int
-    slots: int
-    streaming: bool
+    slots: int  # lanes of the largest block: values exchanged between branches
+    streaming: bool  # the solution is stored past the caches, where the compiler can
     prefetch: str
-    natural: bool = False
-    short: bool = False
+    natural: bool = False  # d, u, l, b and x are in natural order; the factors are not
+    short: bool = False  # branches: the processor does not see what will be read next
 
     @property
     def reads_cells(self) -> bool:

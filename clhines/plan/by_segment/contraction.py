@@ -42,25 +42,14 @@ from clhines.plan.plan import (
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Cells cut into connected pieces, each a cell of its own in a new forest.
+    """Cells cut into connected pieces, each a cell of its own in a new forest."""
 
-    Attributes
-    ----------
-    forest : the pieces, those of a cell one after another
-    natural : (n,), index in the old forest of each node of the new one
-    cell : (num_pieces,), old cell of each piece
-    above : (num_pieces,), node of the new forest that each hangs from, -1 for the roots of the
-        cells
-    ends : of each node of ``forest.trees``: first of a piece, or one that another piece hangs from
-    rank : of each node of ``forest.trees``: place in the elimination order of its old tree
-    """
-
-    forest: Forest
-    natural: np.ndarray
-    cell: np.ndarray
-    above: np.ndarray
-    ends: np.ndarray
-    rank: np.ndarray
+    forest: Forest  # the pieces, those of a cell one after another
+    natural: np.ndarray  # (n,) index in the old forest of each node
+    cell: np.ndarray  # (num_pieces,) old cell of each piece
+    above: np.ndarray  # (num_pieces,) node that each hangs from, -1 for roots of cells
+    ends: np.ndarray  # of ``forest.trees``: first of a piece, or with a piece below
+    rank: np.ndarray  # of ``forest.trees``: place in the elimination of its old tree
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
@@ -150,24 +139,11 @@ ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_class
 class ContractionSpec(KernelSpec):
     """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
-    Attributes
-    ----------
-    capacity : values of the largest block: the part of each array that a work-group holds in local
-        memory
-    tree_places : values of `u` and of the tree of segments, which lies where `u` of the leaves was
-        and may reach beyond it; 0 where that is within `capacity`
-    segment : most nodes of a segment
-    ptx : the compiler takes inline PTX
-    bulk : with it bulk copies into local memory
-    fused : multiplications and additions may be fused
-    phase : ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
-        ``expand`` the solution of these to all nodes, and solve blocks of whole cells, if any
-    shared : several work-groups, or launches, share a cell
-    derived : the system is reduced from a larger one: a bad value may come from any of its nodes
-    factor : ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
-        empty: solve from d, u and b
-    natural : d, u, l, b and x are in natural order
-    direct : values go from global memory into registers, not into local memory
+    `tree_places` is the values of `u` and of the tree of segments, which lies where `u` of the
+    leaves was and may reach beyond it. `phase` is ``solve``; or ``reduce`` pieces of cells to the
+    trees of their kept nodes, and ``expand`` the solution of these to all nodes, and solve blocks
+    of whole cells, if any. `factor` is ``make``: write the inverse pivots, of d and u alone;
+    ``use``: take these for `d`; or empty: solve from d, u and b.
     """
 
     template: ClassVar[str] = "by_segment/contraction"
@@ -210,18 +186,18 @@ class ContractionSpec(KernelSpec):
     )
     needs_factor: ClassVar[bool] = False
     takes_natural: ClassVar[bool] = True
-    capacity: int
-    segment: int
-    ptx: bool
-    fused: bool
+    capacity: int  # values of the largest block in local memory, of each array
+    segment: int  # most nodes of a segment
+    ptx: bool  # the compiler takes inline PTX
+    fused: bool  # multiplications and additions may be fused
     phase: str = "solve"
-    shared: bool = False
-    derived: bool = False
+    shared: bool = False  # several work-groups, or launches, share a cell
+    derived: bool = False  # reduced: a bad value may come from any node of the larger system
     factor: str = ""
-    natural: bool = False
-    tree_places: int = 0
-    direct: bool = False
-    bulk: bool = False
+    natural: bool = False  # d, u, l, b and x are in natural order
+    tree_places: int = 0  # 0 where that is within `capacity`
+    direct: bool = False  # values go into registers, not into local memory
+    bulk: bool = False  # with it bulk copies into local memory
 
     @property
     def keeps_factors(self) -> bool:  # type: ignore[override]

@@ -28,15 +28,12 @@ class Segments:
     All nodes of a segment but its last (the one farthest from the root) have one child, so they can
     be eliminated at once, from the root outwards, without waiting for any other segment. The result
     is a tree with one node per segment, the input of `contract`.
-
-    Segments of tree s are ``offsets[s]:offsets[s + 1]``; `first` is the place in `Trees.order` of
-    the node nearest the root, `parent` the segment that each one hangs from, -1 at the roots.
     """
 
-    offsets: np.ndarray
-    first: np.ndarray
+    offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
+    first: np.ndarray  # place in `Trees.order` of the node nearest the root
     length: np.ndarray
-    parent: np.ndarray
+    parent: np.ndarray  # segment that each one hangs from, -1 at the roots
 
 
 def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:

@@ -13,16 +13,12 @@ from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, result_of
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group.
-
-    `constants` are what ``NAME_constants`` works out, `level` the variables of ions that are one
-    number everywhere, and that nothing changes.
-    """
+    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group."""
 
     width: int = 1
     wide: str = ""
-    constants: tuple[str, ...] = ()
-    level: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()  # what ``NAME_constants`` works out
+    level: tuple[str, ...] = ()  # ions' variables that are one number, which nothing changes
 
     @classmethod
     def of(

@@ -23,15 +23,11 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no m
 
 @dataclass(frozen=True, eq=False)
 class Clamps:
-    """Electrodes of a kind.
-
-    `output` is the mechanism's variable that has the current into the cell; if it is empty, that is
-    computed here.
-    """
+    """Electrodes of a kind."""
 
     kind: int
     instance: np.ndarray
-    output: str
+    output: str  # variable that has the current into the cell; empty: computed here
 
 
 class Membrane:

@@ -42,32 +42,18 @@ FEATURES = "features"
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A request to record: a variable at places, and what is kept of its values.
+    """A request to record: a variable at places, and what is kept of its values."""
 
-    Attributes
-    ----------
-    name : of the variable
-    kind : number of the kind that has it; -1 for voltages, -2 for variables of ions, -3 for
-        currents of membranes
-    index : (r,) int64, natural nodes, or instances of the kind
-    every : steps from one recorded row to the next
-    reduce : one of `REDUCTIONS`, ``features``, or empty: rows are kept
-    threshold : of ``count`` and ``crossings``
-    matrix : (k, r) float64: the values of a row are its products with the variable's
-    asked : the `features` in a run
-    stream : where its rows go
-    """
-
-    name: str
-    kind: int
-    index: np.ndarray
-    every: int = 1
-    reduce: str = ""
-    threshold: float = 0.0
-    matrix: np.ndarray | None = None
+    name: str  # of the variable
+    kind: int  # of the variable; -1 for voltages, -2 for ions, -3 for currents of membranes
+    index: np.ndarray  # (r,) int64, natural nodes, or instances of the kind
+    every: int = 1  # steps from one recorded row to the next
+    reduce: str = ""  # one of `REDUCTIONS`, ``features``, or empty: rows are kept
+    threshold: float = 0.0  # of ``count`` and ``crossings``
+    matrix: np.ndarray | None = None  # (k, r): a row is its products with the variable's
     features: Features | None = None
-    asked: Asked | None = None
-    stream: Stream | None = None
+    asked: Asked | None = None  # the `features` in a run
+    stream: Stream | None = None  # where its rows go
 
     @property
     def width(self) -> int:
