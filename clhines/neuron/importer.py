@@ -263,7 +263,9 @@ def _connect(
     for one in keys[np.argsort(first)].tolist():
         chosen = some[key == one]
         group = groups[wires.senders.names[one % len(known)]]
-        _check_events(group)
+        if group.mechanism.program.net is None:
+            what = "a NetCon to what takes no events"
+            raise RejectedError([Rejected(group.mechanism.name, what)])
         network.connect(
             [*parts.values()][one // len(known)],
             group,
@@ -305,8 +307,3 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
 
 def _rows(model: Model, chosen: np.ndarray) -> np.ndarray:
     return model.wires.weights[chosen, : model.wires.width[chosen].max()]
-
-
-def _check_events(group: Group) -> None:
-    if group.mechanism.program.net is None:
-        raise RejectedError([Rejected(group.mechanism.name, "a NetCon to what takes no events")])

@@ -142,8 +142,8 @@ class _Builder:
 
     def model(self, path: str) -> Compiled:
         """Return the mechanism."""
-        live = self._live()
-        not_kept = {k for k in live if self.names.elements[k] in self._from_outside(k)}
+        live, from_outside = self._live(), self._given()
+        not_kept = {k for k in live if self.names.elements[k] in from_outside}
         states = [k for k in self._ordered(self.needed & self.written) if k in live - not_kept]
         outputs = [
             k
@@ -183,10 +183,6 @@ class _Builder:
         program = replace(program, blocks=blocks)
         shown = tuple(name for name in blocks if not name.startswith("grid_"))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
-
-    def _from_outside(self, key: str) -> set[str]:
-        """Names of the variable's sort that ions and pointers give."""
-        return {n for n in self._given() if n == self.names.elements[key]}
 
     def _given(self) -> set[str]:
         """Variables whose values come from ions or pointers: read, or a concentration."""

@@ -279,7 +279,8 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     ions = (ion.instances for ion in model.contents.ions.values())
     for instances in (*model.every.values(), *ions):
         instances.columns.refresh()
-    _put_voltages(imported, arrays["v"].astype(np.float64))
+    values, rows, numbers = _voltages(model)
+    values[rows] = arrays["v"].astype(np.float64)[numbers]
     for name, group in imported.groups.items():
         instances = model.every[name]
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
@@ -305,11 +306,6 @@ def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> Non
         chosen = number[some[changed]]
         wires.weights[chosen, place] = now[changed]
         put_numbers(wires.read.weight[chosen] + 8 * place, wires.weights[chosen, place])
-
-
-def _put_voltages(imported: Imported, v: np.ndarray) -> None:
-    values, rows, numbers = _voltages(imported.model)
-    values[rows] = v[numbers]
 
 
 def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:

@@ -85,7 +85,7 @@ class PlayReader:
     def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:
         self._h, self._memory, self._places = h, memory, places
         self.vectors = {memory.inside(v): v for v in h.List("Vector")}
-        self._time = memory.time_address
+        self._time = memory.place(ref(h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []

@@ -180,6 +180,7 @@ def _plan_blocks(
     if capacity:
         capacity = coarse(capacity, (room // 2 - slots) // width * width, SMALL)
     slots = coarse(slots, (room // 2 - capacity) // width * width, SMALL)
+    branches = np.diff(forest.trees.branch_offsets)[forest.shape_of_cell].sum()
     spec = FineVectorSpec(
         real=real,
         symmetric=True,
@@ -189,7 +190,7 @@ def _plan_blocks(
         capacity=capacity,
         slots=slots,
         streaming=places.size * itemsize > STREAM_BYTES and width * itemsize >= 16,
-        short=_mean_branch(forest) < _SHORT,
+        short=bool(forest.num_nodes < _SHORT * branches),
         prefetch=("builtin" if limits.clang else "standard") if limits.is_cpu else "",
     )
     part = Part(
@@ -201,12 +202,6 @@ def _plan_blocks(
         max_rhs=max(1, min(MAX_RHS, room // slots - 1)),
     )
     return Plan(forest, method, places.gather(forest), (part,))
-
-
-def _mean_branch(forest: Forest) -> float:
-    """Nodes per branch, over all cells."""
-    branches = np.diff(forest.trees.branch_offsets)[forest.shape_of_cell].sum()
-    return float(forest.num_nodes / branches)
 
 
 def _fit_vectors(

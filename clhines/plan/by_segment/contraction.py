@@ -125,12 +125,6 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     return rest, place
 
 
-def tree_nodes(forest: Forest) -> np.ndarray:
-    """(num_nodes,) int64: index in `forest.trees` of each node."""
-    shape = forest.shape_of_cell
-    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])
-
-
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_classes`
 
@@ -401,7 +395,9 @@ class _Contraction:
             if ranks is not None:
                 raise InputError("a cell is too wide for contraction; use fine")
             return self._with_stars(forest, stars)
-        node = pieces.rank[tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
+        trees, shape = pieces.forest.trees, pieces.forest.shape_of_cell
+        of_trees = ranges(trees.offsets[shape], trees.sizes[shape])
+        node = pieces.rank[of_trees] if ranks is None else ranks[pieces.natural]
         group = self._group(pieces.forest, cut, True)
         blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
         gather = places.gather(pieces.forest)

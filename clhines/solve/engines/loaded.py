@@ -184,7 +184,9 @@ class Resident:
         self.launches = [Launch(part, plan, k, self.taken) for k, part in enumerate(plan.parts)]
         for launch in self.launches:
             if launch.part.phase == "reduce" and not launch.part.source:
-                launch.expands = next(x for x in self.launches if _expands(x.part))
+                launch.expands = next(
+                    x for x in self.launches if x.part.phase == "expand" and not x.part.source
+                )
         self.takes_natural = plan.takes_natural
         self.status = self.taken.put("status", np.zeros(plan.forest.num_cells, np.int32))
         self._factor: cla.Array | None = None
@@ -384,10 +386,6 @@ class Resident:
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
         return cells, np.array(nodes, np.int64)
-
-
-def _expands(part: Part) -> bool:
-    return part.phase == "expand" and not part.source
 
 
 def _names(symmetric: bool) -> list[str]:
