@@ -325,16 +325,12 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Chains:
-    """Sections as chains of samples, by level and then in the order of the file; 0 is the root's.
+    """Sections as chains of samples, by level, then in the order of the file; 0 is the root's."""
 
-    `head` and `last` are the first and last sample of each, `above` the section that it leaves, -1
-    for 0, all (num,) int64. `samples` and `offsets` have the samples of each, in their order.
-    """
-
-    head: np.ndarray
-    last: np.ndarray
-    above: np.ndarray
-    samples: np.ndarray
+    head: np.ndarray  # first sample of each
+    last: np.ndarray  # last sample of each
+    above: np.ndarray  # section that it leaves, -1 for 0
+    samples: np.ndarray  # of each, in their order
     offsets: np.ndarray
 
 

@@ -32,10 +32,7 @@ _TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the bes
 
 @dataclass(frozen=True)
 class FloorSpec(TemplateSpec):
-    """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs.
-
-    `streaming` stores past their caches, as `fine_vector.FineVectorSpec` does.
-    """
+    """``floor.mako``: the memory floor."""
 
     template: ClassVar[str] = "around/floor"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -45,8 +42,8 @@ class FloorSpec(TemplateSpec):
         ),
     }
     real: str
-    vector_width: int
-    streaming: bool = False
+    vector_width: int  # above 1 for CPUs
+    streaming: bool = False  # stores past their caches, as `fine_vector.FineVectorSpec`
 
 
 def median_seconds(

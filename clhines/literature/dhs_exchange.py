@@ -27,10 +27,7 @@ NODE = Word(inherits=1, joins=1, slot=29)
 
 @dataclass(frozen=True)
 class DhsExchangeSpec(KernelSpec):
-    """Numbers and switches of ``dhs_exchange.mako``: some lanes per cell, a barrier per step.
-
-    `lanes` is work-items per cell, `slots` exchange slots per cell.
-    """
+    """Numbers and switches of ``dhs_exchange.mako``: some lanes per cell, a barrier per step."""
 
     template: ClassVar[str] = "literature/dhs_exchange"
     first_argument: ClassVar[str] = "num_cells"
@@ -50,8 +47,8 @@ class DhsExchangeSpec(KernelSpec):
     )
     takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
     node: ClassVar[Word] = NODE
-    lanes: int
-    slots: int
+    lanes: int  # work-items per cell
+    slots: int  # exchange slots per cell
 
     @property
     def cells(self) -> int:

@@ -104,15 +104,11 @@ NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has suc
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel.
-
-    The type is as in OpenCL C, without the address space: ``int``, ``const real *restrict``; the
-    role, of a table, as in `KernelSpec`, or empty.
-    """
+    """One parameter of a kernel."""
 
     name: str
-    type: str
-    role: str = ""
+    type: str  # of OpenCL C without address space: ``int``, ``const real *restrict``
+    role: str = ""  # of a table, as in `KernelSpec`, or empty
 
     def __str__(self) -> str:
         """Return its declaration in OpenCL C: a const number, or a pointer to global memory."""

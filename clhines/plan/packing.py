@@ -116,14 +116,9 @@ def next_fit(
 class _Fill:
     """Blocks of `next_fit`: those that are full, and the one that is being filled.
 
-    Attributes
-    ----------
-    full : by template, a tuple of (shape, number of cells): how many blocks, and the cells of each
-        run of them
-    open : (shape, number of cells) of the block that is being filled
-    used : (levels,), its lanes on each level
-    held : number of its cells
-    begin, at : its cells are ``cells[begin:at]``, and those after them are in no block
+    `full` has, by a tuple of (shape, number of cells), how many blocks, and the cells of each run
+    of them. The block that is being filled has `open`, such pairs, `used` lanes on each level, and
+    `held` cells, ``cells[begin:at]``; those after them are in no block.
     """
 
     def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:

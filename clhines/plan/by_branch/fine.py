@@ -195,16 +195,12 @@ def _common_levels(
 
 @dataclass(frozen=True, eq=False)
 class _Shaped:
-    """Cells in blocks, as the options of `fine` make them.
+    """Cells in blocks, as the options of `fine` make them."""
 
-    `forest` has the branches that are solved: those of `split`, if any. `shift`: branches may have
-    to move to deeper levels.
-    """
-
-    forest: Forest
+    forest: Forest  # with the branches that are solved: those of `split`, if any
     split: transforms.Split | None
     blocks: packing.Blocks
-    shift: bool
+    shift: bool  # branches may have to move to deeper levels
 
     def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
         """Return the arguments of the schedules."""

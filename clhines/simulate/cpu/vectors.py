@@ -115,17 +115,13 @@ def make(job: Job, lanes: int | None = None) -> CellsRun:
 
 @dataclass(frozen=True, eq=False)
 class VectorPlan:
-    """Which cells share vectors and blocks, and which instances `groups`, one a kind.
-
-    `variable`, (num_nodes of all shapes,), are the nodes whose pivots change; `spec` is that of the
-    kernel where no states or currents are recorded.
-    """
+    """Which cells share vectors and blocks, and which instances `groups`, one a kind."""
 
     blocks: Blocks
     nodes: SlotNodes
-    variable: np.ndarray
+    variable: np.ndarray  # nodes of all shapes: whose pivots change
     groups: list[Groups]
-    spec: CellEpochSpec
+    spec: CellEpochSpec  # where no states or currents are recorded
 
 
 def plan_vectors(

@@ -49,17 +49,12 @@ class FeaturesSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Features that a record asks for, in a run.
-
-    `begin` and `end`, (windows, width), are of each window of each column numbers of samples: 0 is
-    the first of the run. `first` is the steps that were taken before the first sample: 0 for the
-    values at t = 0.
-    """
+    """Features that a record asks for, in a run."""
 
     features: Features
-    begin: np.ndarray
-    end: np.ndarray
-    first: int
+    begin: np.ndarray  # (windows, width) numbers of samples: 0 is the first of the run
+    end: np.ndarray  # likewise
+    first: int  # steps before the first sample: 0 for the values at t = 0
 
     @classmethod
     def of(cls, features: Features, width: int, begin: int, steps: int, dt: float) -> Asked:
