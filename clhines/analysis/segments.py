@@ -111,10 +111,7 @@ class Segments:
         found = np.where(there, self.any_rest[inside], length)
         v = np.where(there, self.any_rest_v[inside], np.nan)
         own = self.rest[peak] >= 0
-        return (
-            np.where(own, self.rest[peak], found),
-            np.where(own, self.rest_v[peak], v),
-        )
+        return (np.where(own, self.rest[peak], found), np.where(own, self.rest_v[peak], v))
 
 
 def segments_of(v: np.ndarray, threshold: float) -> Segments:

@@ -169,10 +169,7 @@ class Sections:
         return nseg
 
     def nseg_by_lambda(
-        self,
-        d_lambda: float = 0.1,
-        Ra: float | np.ndarray = 100.0,
-        cm: float | np.ndarray = 1.0,
+        self, d_lambda: float = 0.1, Ra: float | np.ndarray = 100.0, cm: float | np.ndarray = 1.0
     ) -> np.ndarray:
         """Count segments by NEURON's d_lambda rule.
 

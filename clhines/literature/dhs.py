@@ -108,12 +108,7 @@ def _plan_exchange(
                 f"the device's {limits.local_bytes} bytes are enough for {cells}"
             )
         spec = exchange.DhsExchangeSpec(
-            real=real,
-            symmetric=True,
-            rhs=1,
-            work_group=cells * lanes,
-            lanes=lanes,
-            slots=needed,
+            real=real, symmetric=True, rhs=1, work_group=cells * lanes, lanes=lanes, slots=needed
         )
         return exchange.plan_exchange(part, method, spec, some, found, order, limits)
 

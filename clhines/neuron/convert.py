@@ -56,10 +56,7 @@ class RejectedError(InputError):
 
 
 def converted(
-    entry: Entry,
-    pointers: Sequence[str] = (),
-    use_tables: bool = True,
-    secondorder: bool = False,
+    entry: Entry, pointers: Sequence[str] = (), use_tables: bool = True, secondorder: bool = False
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated.
 

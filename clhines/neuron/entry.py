@@ -166,12 +166,7 @@ def from_neuron(
 
 
 def _simulation(
-    model: Model,
-    dtype: DTypeLike,
-    device: object,
-    engine: str,
-    copies: int = 1,
-    **options: object,
+    model: Model, dtype: DTypeLike, device: object, engine: str, copies: int = 1, **options: object
 ) -> tuple[Simulation, At]:
     once, h = network_of(model), model.h
     v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0

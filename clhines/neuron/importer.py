@@ -146,13 +146,7 @@ def _add_ions(model: Model, network: Network) -> None:
             key: ion.instances.values(name)
             for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
         }
-        network.ion(
-            ion.name,
-            ion.instances.nodes,
-            ion.valence,
-            style=ion.style,
-            **values,
-        )
+        network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
 
 
 def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> None:

@@ -87,11 +87,7 @@ def natural_sizes(
     before = offsets(forest.sizes[cells])
     _, model = np.unique(template, return_index=True)
     values = before[bounds[model, 1]] - before[bounds[model, 0]]
-    return {
-        "order_start": 2 * len(bounds),
-        "order": int(values.sum()),
-        "cell_base": len(cells),
-    }
+    return {"order_start": 2 * len(bounds), "order": int(values.sum()), "cell_base": len(cells)}
 
 
 def natural_pieces(
@@ -124,21 +120,13 @@ def natural_pieces(
         index[rows + np.arange(values[k])] = gather[rows + mine]
     order_start = np.empty((len(start), 2), np.int64)
     order_start[ascending] = np.stack((begin[kind], values[kind]), axis=1)
-    return {
-        "order_start": order_start.reshape(-1),
-        "order": order,
-        "natural_index": index,
-    }
+    return {"order_start": order_start.reshape(-1), "order": order, "natural_index": index}
 
 
 def natural_piece_sizes(end: int, size: np.ndarray, template: np.ndarray) -> dict[str, int]:
     """Lengths of the tables of `natural_pieces`, known without them; `end` of the last block."""
     _, model = np.unique(template, return_index=True)
-    return {
-        "order_start": 2 * len(template),
-        "order": int(size[model].sum()),
-        "natural_index": end,
-    }
+    return {"order_start": 2 * len(template), "order": int(size[model].sum()), "natural_index": end}
 
 
 def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

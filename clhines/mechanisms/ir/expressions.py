@@ -114,11 +114,7 @@ class Graph:
         self.zero, self.one = self.number(0), self.number(1)
 
     def _make(
-        self,
-        op: str,
-        args: tuple[Node, ...] = (),
-        name: str = "",
-        value: Fraction = _NOTHING,
+        self, op: str, args: tuple[Node, ...] = (), name: str = "", value: Fraction = _NOTHING
     ) -> Node:
         indices = [a.index for a in args]
         if op in ("add", "mul", "both"):

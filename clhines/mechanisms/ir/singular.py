@@ -259,9 +259,7 @@ _NUMPY: dict[str, Callable[..., np.ndarray]] = {
 
 
 def _evaluated(
-    e: Node,
-    given: Mapping[str, float | np.ndarray],
-    seen: dict[Node, np.ndarray | None],
+    e: Node, given: Mapping[str, float | np.ndarray], seen: dict[Node, np.ndarray | None]
 ) -> np.ndarray | None:
     for node in postorder([e], stop=seen):
         if node not in seen:

@@ -238,11 +238,7 @@ def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
 
 
 def _queue_event(
-    queue: Arrays,
-    name: str,
-    at: np.ndarray,
-    event: tuple[float, float],
-    connection: np.ndarray,
+    queue: Arrays, name: str, at: np.ndarray, event: tuple[float, float], connection: np.ndarray
 ) -> None:
     """Put one self event into the queue of an instance, in each copy."""
     size, room = queue["size"], len(queue["time"])

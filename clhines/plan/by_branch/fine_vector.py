@@ -150,12 +150,7 @@ def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options
 
 
 def _plan_blocks(
-    forest: Forest,
-    method: str,
-    real: str,
-    limits: Limits,
-    options: Options,
-    budget: int,
+    forest: Forest, method: str, real: str, limits: Limits, options: Options, budget: int
 ) -> Plan:
     """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""
     itemsize = 8 if real == "double" else 4
@@ -205,13 +200,7 @@ def _plan_blocks(
 
 
 def _fit_vectors(
-    forest: Forest,
-    how: str,
-    weight: np.ndarray,
-    max_cells: int,
-    budget: int,
-    room: int,
-    width: int,
+    forest: Forest, how: str, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
 

@@ -140,9 +140,7 @@ def _computes_padding(asked: Option, limits: Limits) -> bool:
     return limits.vectorises if asked is None else asked == "compute"
 
 
-def _cut_long_levels(
-    levels: schedule.BranchLevels,
-) -> tuple[schedule.BranchLevels, np.ndarray]:
+def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:
     """Cut levels of one template that would be mostly padding; branches keep their order.
 
     Returns the levels, one for each stretch, and how many branches lie between those of each level

@@ -43,10 +43,7 @@ class BranchLevels:
 
 
 def branch_levels(
-    trees: Trees,
-    slot_template: np.ndarray,
-    slot_tree: np.ndarray,
-    level: np.ndarray | None = None,
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, level: np.ndarray | None = None
 ) -> BranchLevels:
     """Order the branches of every template by level, longest first (2018 report, section 4).
 

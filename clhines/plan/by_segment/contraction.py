@@ -28,16 +28,7 @@ from clhines.plan.by_segment.room import (
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
-from clhines.plan.plan import (
-    COARSE,
-    Limits,
-    Options,
-    Part,
-    Plan,
-    aligned,
-    as_int32,
-    local_size,
-)
+from clhines.plan.plan import COARSE, Limits, Options, Part, Plan, aligned, as_int32, local_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,11 +333,7 @@ class _Contraction:
         return replace(plan, parts=joined(plan.parts)) if joins else plan
 
     def small(
-        self,
-        forest: Forest,
-        ranks: np.ndarray | None,
-        cut: Cut | None = None,
-        pieces: bool = False,
+        self, forest: Forest, ranks: np.ndarray | None, cut: Cut | None = None, pieces: bool = False
     ) -> Plan:
         """Cells that fit into local memory; `cut`, of their trees, where it is known.
 

@@ -57,10 +57,7 @@ class SegmentRows:
 
 
 def tables(
-    trees: Trees,
-    blocks: Blocks,
-    lanes: SegmentLanes,
-    places: SegmentRows,
+    trees: Trees, blocks: Blocks, lanes: SegmentLanes, places: SegmentRows
 ) -> dict[str, np.ndarray]:
     """Tables that every form of the kernel takes."""
     kind, counts = blocks.template, np.diff(lanes.template_start)

@@ -36,12 +36,7 @@ from clhines.simulate.cpu.groups import (
     make_blocks,
     takes_twice,
 )
-from clhines.simulate.cpu.pivots import (
-    ConstantPivots,
-    node_classes,
-    nodes_in_part,
-    variable_nodes,
-)
+from clhines.simulate.cpu.pivots import ConstantPivots, node_classes, nodes_in_part, variable_nodes
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of

@@ -92,11 +92,7 @@ class Tables:
     """The arrays of connections on the device, made when an algorithm first asks for them."""
 
     def __init__(
-        self,
-        queue: cl.CommandQueue,
-        connections: Connections,
-        num_targets: int,
-        weight: np.ndarray,
+        self, queue: cl.CommandQueue, connections: Connections, num_targets: int, weight: np.ndarray
     ) -> None:
         self.queue, self.connections, self.num_targets = queue, connections, num_targets
         self.weight = to_device(queue, weight[connections.order], np.int64)

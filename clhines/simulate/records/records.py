@@ -11,15 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.analysis.features import Features
-from clhines.checks import (
-    as_array,
-    as_choice,
-    as_indices,
-    as_number,
-    as_real,
-    check_room,
-    shown,
-)
+from clhines.checks import as_array, as_choice, as_indices, as_number, as_real, check_room, shown
 from clhines.errors import InputError, meant
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import IonNodes
@@ -201,11 +193,7 @@ def kept_of(
 
 
 def find_record(
-    network: Network,
-    model: Model,
-    what: object,
-    where: ArrayLike | Group,
-    index: ArrayLike | None,
+    network: Network, model: Model, what: object, where: ArrayLike | Group, index: ArrayLike | None
 ) -> Record:
     """Check the arguments of `Simulation.record` and return the record."""
     if isinstance(what, str) and "=" in what:

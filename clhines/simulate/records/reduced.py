@@ -50,10 +50,7 @@ class ReducedSpec(TemplateSpec):
             "int terms, const real *restrict values, const real *restrict matrix",
             "real *restrict kept",
         ),
-        "extreme": (
-            _OF_COLUMNS,
-            "int largest, const real *restrict values, real *restrict kept",
-        ),
+        "extreme": (_OF_COLUMNS, "int largest, const real *restrict values, real *restrict kept"),
         "total": (_OF_COLUMNS, "const real *restrict values, real *restrict kept"),
         "crossings": (
             _OF_COLUMNS,

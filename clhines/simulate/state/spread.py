@@ -30,7 +30,7 @@ class SpreadSpec(TemplateSpec):
         "spread": (
             "int count, int offset, int single, const int *restrict at",
             "const int *restrict source, const real *restrict values, real *restrict target",
-        ),
+        )
     }
     real: str
 
