@@ -10,11 +10,12 @@ import numpy as np
 
 from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
+from clhines.checks import as_whole_number
 from clhines.errors import InputError, shown
 from clhines.quantities import as_numbers
 
 Seed = int | np.random.Generator
-_MAX_NODES = 2**31 - 1  # parent arrays are int32
+MAX_NODES = 2**31 - 1  # parent arrays are int32
 _MAX_BRANCHES = 2**22  # of a synthetic cell
 
 
@@ -42,9 +43,10 @@ def ring_cell(
     `branch_lengths`, µm, are of the first and the last level, linear in the level between; `radii`,
     µm, are those at the soma and at the tips, linear along the path between.
     """
-    compartments = whole_count("compartments", compartments)
-    lengths, ends = _positive_pair("branch_lengths", branch_lengths), _positive_pair("radii", radii)
-    rng, stems = generator(seed), whole_count("stems", stems)
+    compartments = as_whole_number("compartments", compartments, 1, MAX_NODES)
+    lengths = positive_numbers("branch_lengths", branch_lengths, 2)
+    ends = positive_numbers("radii", radii, 2)
+    rng, stems = generator(seed), as_whole_number("stems", stems, 1, MAX_NODES)
     branch_parent, level = grow(rng, levels, branching_probability, stems)
     length = np.linspace(lengths[0], lengths[1], levels)[level]
     tree = _Branches(branch_parent, level, length, _directions(rng, branch_parent, level))
@@ -124,10 +126,6 @@ def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarra
     return array
 
 
-def _positive_pair(name: str, values: Sequence[float]) -> np.ndarray:
-    return positive_numbers(name, values, 2)
-
-
 def _directions(
     rng: np.random.Generator, branch_parent: np.ndarray, level: np.ndarray
 ) -> np.ndarray:
@@ -184,7 +182,7 @@ def grow(
     rng: np.random.Generator, levels: int, probability: float | Sequence[float], stems: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grow branches level by level; (num_branches,) int64 parent branch (-1) and level of each."""
-    levels = whole_count("levels", levels)
+    levels = as_whole_number("levels", levels, 1, MAX_NODES)
     p = _probability_of_levels(probability, levels)
     parents = [np.full(stems, -1, dtype=np.int64)]
     total = 0
@@ -207,22 +205,11 @@ def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int
     one at the end of the `soma_nodes` nodes before all branches; with none there they are roots.
     """
     end = soma_nodes + np.cumsum(lengths)
-    if end[-1] > _MAX_NODES:
-        raise InputError(f"a tree of {end[-1]} nodes, expected at most {_MAX_NODES}")
+    if end[-1] > MAX_NODES:
+        raise InputError(f"a tree of {end[-1]} nodes, expected at most {MAX_NODES}")
     parent = np.arange(-1, end[-1] - 1, dtype=np.int32)
     parent[end - lengths] = np.where(branch_parent < 0, soma_nodes, end[branch_parent]) - 1
     return parent
-
-
-def whole_count(name: str, value: int, least: int = 1) -> int:
-    """Return a whole number of nodes, branches or levels."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = None
-    if count is None or not least <= count <= _MAX_NODES:
-        raise InputError(f"{name} is {shown(value)}, expected a whole number from {least}")
-    return count
 
 
 def generator(seed: Seed) -> np.random.Generator:
