@@ -137,15 +137,13 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Time several ways to solve that take turns, one solve at a time.
+    """Time several ways to solve that take turns, one solve at a time: seconds of each.
 
     Other load on the machine then slows all of them alike. Each turn has an order of its own, and
     those that are hopeless after a few turns do not take part in the rest. The time is the mean of
-    the faster half: not the slower, because disturbances only add to a time, and no single rank,
-    because times on CPUs often have two peaks, and a rank jumps between them.
-
+    the faster half: disturbances only add to a time, and a rank jumps where times have two peaks.
     Each of `ready` returns what `median_seconds` launches. `budget`, s, is of counted solves for
-    each. The times are in s; `progress` shows a bar where stderr is a terminal.
+    each; `progress` shows a bar where stderr is a terminal.
     """
     taken: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

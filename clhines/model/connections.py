@@ -21,13 +21,11 @@ class Connections:
     """Connections from sources (cells) to targets (instances of mechanisms that take events).
 
     Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
-    given. All that spikes of a source at one time hand to one delay's targets lies together (Brette
-    and Goodman 2012, section 2.3).
-
-    All arrays are (k,) or one number, and are kept in the order given: `source`, `target` and
-    `delay` as int32, `weight` as float64 in the unit of the synapse. A delay is 1 step at least: a
-    spike of step s has its effect at step s + 1 + delay. Without `num_sources` or `num_targets` it
-    is one above the largest number given. `rule` changes the weights of `plastic` connections.
+    given, so that all that spikes of a source at one time hand to one delay's targets lies together
+    (Brette and Goodman 2012, section 2.3). All arrays are (k,) or one number, in the order given. A
+    delay is 1 step at least: a spike of step s has its effect at step s + 1 + delay. Without
+    `num_sources` or `num_targets` it is one above the largest number given. `rule` changes the
+    weights of `plastic` connections.
     """
 
     def __init__(

@@ -91,15 +91,12 @@ def next_fit(
 ) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
-    A cell fits when no level of the block comes to hold more than `lanes` lanes, the size of the
-    work-group. A single cell may be wider: its block then takes several passes a level. Cells of
-    one shape lie side by side, so that whole runs are placed at once and equal blocks share one
-    template. `max_cells` bounds a block so that small batches still occupy the device.
-
-    `widths` are the lanes that each distinct tree takes on each level, see `level_widths`; `order`
-    has the shapes in the order in which they are packed. With `shift` branches may move to deeper
-    levels of the block (`schedule.shifted_levels`): `widths` are then those of `reach_widths`, and
-    have the capacity that `_room` returns.
+    A cell fits when no level of the block comes to hold more than `lanes` lanes. A single cell may
+    be wider: its block then takes several passes a level. Cells of one shape lie side by side, so
+    that whole runs are placed at once and equal blocks share one template. `max_cells` bounds a
+    block so that small batches still occupy the device. `widths` are the lanes that each distinct
+    tree takes on each level, see `level_widths`, or with `shift` `reach_widths` and `_room`;
+    `order` has the shapes in the order in which they are packed.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
     place = np.empty_like(order)

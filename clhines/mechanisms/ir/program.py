@@ -87,14 +87,13 @@ class Table:
 
     The block ``table_NAME`` gives the columns at x; grid and borders are expressions of parameters,
     so they are results of the block ``grid_NAME``: lo, hi. The rows' x are added up from lo, as
-    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``. `depends` are parameters that it is filled
-    from; one that is not global must be alike in all instances.
+    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``.
     """
 
     name: str
     columns: tuple[str, ...]
     n: int
-    depends: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()  # parameters that it is filled from, alike in all instances
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,7 @@ class FineSpec(KernelSpec):
     """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
 
     `capacity` is the values of the largest block, for which local memory holds the factors and the
-    intermediate solution; 0 leaves them in global memory. `ahead` nodes of a branch are read at
-    once, with one right-hand side. `levels` are those of the blocks with the most levels, the
-    roots' first; empty for a kernel that loops over any number of levels.
+    intermediate solution; 0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "by_branch/fine"
@@ -72,8 +70,8 @@ class FineSpec(KernelSpec):
         "branch_rank",
     )
     capacity: int
-    ahead: int
-    levels: tuple[Level, ...]
+    ahead: int  # nodes of a branch read at once, with one right-hand side
+    levels: tuple[Level, ...]  # of the blocks with most, the roots' first; empty: a loop
 
     @property
     def variant(self) -> str:

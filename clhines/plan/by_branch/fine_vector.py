@@ -42,19 +42,8 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
     """Plan `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
 
     On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
-    or an option that shapes levels (split, level_shift) is requested. Options:
-
-    split : ``mean``, ``block`` or None
-        Cut branches longer than the mean of their level: of all cells, or of their block in a
-        first packing (`transforms.split_branches`).
-    packing : ``next_fit``, ``sorted`` or ``best_fit``
-        How cells share blocks (`packing.pack_cells`).
-    level_shift : bool
-        Fill a block as long as its branches can be moved to levels with lanes left
-        (`schedule.shifted_levels`).
-    local : bool or None
-        Keep factors and intermediate solution in local memory, where a block's fit; cells that do
-        not fit alone are solved in global memory. Default: only one work-item per block does so.
+    or an option that shapes levels (`split`, `level_shift`) is requested. By default only one
+    work-item per block keeps factors and intermediate solution in local memory (`local`).
     """
     width, group = options["vector_width"], options["work_group"]
     found = {"split": options["split"], "level_shift": options["level_shift"]}

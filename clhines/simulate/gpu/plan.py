@@ -363,15 +363,13 @@ def plan_epochs(
     decisions: Decisions | None = None,
     by_node: bool | None = None,
 ) -> list[EpochPlan]:
-    """Plan all cells, the largest first.
+    """Plan all cells, the largest first; an InputError where one is too large.
 
-    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough
-    cells to fill the device: a work-group gives all its cells the lanes and the local memory of
-    the largest.
-
+    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough to
+    fill the device: a work-group gives all its cells the lanes and the local memory of the largest.
     `segment` and `units`: most nodes of a segment, cells of a work-group; chosen where not given.
     `decisions`: of the whole network, where `model` is a part of it. `by_node`: lanes take nodes;
-    by default where a cell is too large otherwise. Raises InputError where one is too large.
+    by default where a cell is too large otherwise.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
