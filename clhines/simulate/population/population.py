@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike
 
-from clhines.analysis.extract import FEATURES
+from clhines.analysis.extract import FEATURES, known_features
 from clhines.analysis.features import Features
 from clhines.analysis.spikes import Lists, lists_of
 from clhines.checks import (
@@ -509,13 +509,7 @@ def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) ->
     """Check the names of features, and that all protocols have a stimulus."""
     if names is None:
         return ()
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    for name in wanted:
-        if name not in FEATURES:
-            raise InputError(
-                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
-                f"{meant(name, FEATURES)}"
-            )
+    wanted = tuple(known_features(names))
     if not wanted:
         raise InputError(f"features is empty; expected some of {', '.join(FEATURES)}")
     for name, given in protocols.items():
