@@ -72,7 +72,11 @@ def _sampled(
 ) -> Morphology:
     """Return the cell: a soma, and samples at equal distances along every branch."""
     (soma_radius,) = positive_numbers("soma_radius", [soma_radius], 1)
-    begin = _begin_of_each(tree.parent, tree.level, tree.direction, tree.length, soma_radius)
+    begin = tree.direction * soma_radius
+    for k in range(1, int(tree.level[-1]) + 1):
+        here = np.flatnonzero(tree.level == k)
+        above = tree.parent[here]
+        begin[here] = begin[above] + tree.direction[above] * tree.length[above, None]
     is_stem = tree.parent < 0
     samples = compartments + is_stem
     parent = number_nodes(tree.parent, samples, soma_nodes=1).astype(np.int64)
@@ -160,22 +164,6 @@ def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.
     outward = np.cos(azimuth)[:, None] * side + np.sin(azimuth)[:, None] * other
     turned = np.cos(tilt)[:, None] * direction + np.sin(tilt)[:, None] * outward
     return turned / np.linalg.norm(turned, axis=1, keepdims=True)
-
-
-def _begin_of_each(
-    branch_parent: np.ndarray,
-    level: np.ndarray,
-    direction: np.ndarray,
-    length: np.ndarray,
-    soma_radius: float,
-) -> np.ndarray:
-    """Place where each branch begins, (num_branches, 3) float64, µm; stems on the soma."""
-    begin = direction * soma_radius
-    for k in range(1, int(level[-1]) + 1):
-        here = np.flatnonzero(level == k)
-        above = branch_parent[here]
-        begin[here] = begin[above] + direction[above] * length[above, None]
-    return begin
 
 
 def grow(

@@ -252,11 +252,7 @@ def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
         if not pocl or program.num_kernels:
             return program
         _log.info("removed a program from PoCL's cache, %s: unreadable", caches.pocl_folder())
-        _keep_for_ever(context)
+        # the context outlives Python: PoCL aborts at its release where a program was unreadable
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
         caches.drop_last()
     raise DeviceError(f"PoCL cannot read its cache, {caches.pocl_folder()}: remove that folder")
-
-
-def _keep_for_ever(context: cl.Context) -> None:
-    """Let a context outlive Python: PoCL aborts at its release where a program was unreadable."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))

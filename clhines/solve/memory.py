@@ -360,7 +360,9 @@ def plan_slices(
             made[key] = plan(forest if whole else forest.take(np.arange(lo, hi)))
         return made[key]
 
-    edges = _even_cuts(forest, count)
+    targets = forest.num_nodes * np.arange(1, count) / count  # about as many nodes in each slice
+    inner = np.searchsorted(forest.cell_offsets, targets)
+    edges = np.unique(np.concatenate(([0], inner, [forest.num_cells])))
     per_slice = forest.num_cells // count // period * period
     while per_slice:
         if fits(0, plan_of(0, per_slice)):
@@ -381,13 +383,6 @@ def plan_slices(
         half = min(max(half, lo + 1), hi - 1)
         waiting += [(half, hi), (lo, half)]
     return plans, np.array(bounds)
-
-
-def _even_cuts(forest: Forest, count: int) -> np.ndarray:
-    """First cells of at most `count` slices with about as many nodes each, and the end."""
-    targets = forest.num_nodes * np.arange(1, count) / count
-    cuts = np.searchsorted(forest.cell_offsets, targets)
-    return np.unique(np.concatenate(([0], cuts, [forest.num_cells])))
 
 
 def shape_period(shapes: np.ndarray) -> int:

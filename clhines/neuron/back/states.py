@@ -199,14 +199,9 @@ def _take_streams(
             known = abs(stream.uniform(0, 1) - x) < 1e-15
             stream.set_seq(seq)
             if not known:
-                _refuse_stale(group.mechanism.name, name)
-
-
-def _refuse_stale(mechanism: str, name: str) -> None:
-    """Refuse a stream of which NEURON still holds words of other numbers."""
-    construct = f"RANDOM {name} has words of before its last set_ids()"
-    way_out = "call set_seq() after set_ids(), then h.finitialize()"
-    raise RejectedError([Rejected(mechanism, construct, "", 0, way_out)])
+                construct = f"RANDOM {name} has words of before its last set_ids()"
+                way_out = "call set_seq() after set_ids(), then h.finitialize()"
+                raise RejectedError([Rejected(group.mechanism.name, construct, "", 0, way_out)])
 
 
 def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
