@@ -52,21 +52,15 @@ class Buffer:
 class Buffers:
     """Device buffers of a list, each allocated when it is first used."""
 
-    def __init__(
-        self,
-        listed: Sequence[Buffer],
-        queue: cl.CommandQueue,
-        allocator: cl.tools.MemoryPool | None = None,
-    ) -> None:
-        self.listed = {one.name: one for one in listed}
-        self.queue, self._allocator = queue, allocator
+    def __init__(self, listed: Sequence[Buffer], queue: cl.CommandQueue) -> None:
+        self.listed, self.queue = {one.name: one for one in listed}, queue
         self._taken: dict[str, cla.Array] = {}
 
     def __getitem__(self, name: str) -> cla.Array:
         """Return the whole buffer, (size,); `KeyError` for one that is not listed."""
         if name not in self._taken:
-            one, more = self.listed[name], {"allocator": self._allocator}
-            self._taken[name] = cla.Array(self.queue, one.size, one.dtype, **more)
+            one = self.listed[name]
+            self._taken[name] = cla.Array(self.queue, one.size, one.dtype)
         return self._taken[name]
 
     def put(self, name: str, values: np.ndarray) -> cla.Array:
