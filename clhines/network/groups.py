@@ -28,12 +28,7 @@ class Owner(Protocol):
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
 
     def parameter(
-        self,
-        mechanism: str,
-        name: str,
-        value: object,
-        nodes: np.ndarray,
-        unit: str | None = None,
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
         """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
 

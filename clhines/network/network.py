@@ -368,12 +368,7 @@ class Network:
         return self._places.per_cell(values)
 
     def parameter(
-        self,
-        mechanism: str,
-        name: str,
-        value: object,
-        nodes: np.ndarray,
-        unit: str | None = None,
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
         """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
         what = f"{mechanism}: {name}"

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from clhines.mechanisms.ir import exact
-from clhines.mechanisms.ir.expressions import CONDITIONS, Graph, Node, postorder, split
+from clhines.mechanisms.ir.expressions import CONDITIONS, Node, postorder, split
 from clhines.mechanisms.ir.forms import Multiples, multiples, polynomial
 
 _FACTORS = 12  # of a product, which are compared with each other
@@ -125,12 +125,7 @@ def _distance(below: Node) -> tuple[Node, Node] | None:
     difference = a.minus(b).minus(shift)
     if not difference.factors:
         return None
-    return -c2 * graph.call("exp", x2), _factored(graph, difference)
-
-
-def _factored(graph: Graph, m: Multiples) -> Node:
-    """Return a sum of multiples, with one number in front where all are multiples of it."""
-    return m.node(graph)
+    return -c2 * graph.call("exp", x2), difference.node(graph)
 
 
 def _coefficient_and_exponent(term: Node) -> tuple[Node, Node]:
@@ -264,9 +259,7 @@ _NUMPY: dict[str, Callable[..., np.ndarray]] = {
 
 
 def _evaluated(
-    e: Node,
-    given: Mapping[str, float | np.ndarray],
-    seen: dict[Node, np.ndarray | None],
+    e: Node, given: Mapping[str, float | np.ndarray], seen: dict[Node, np.ndarray | None]
 ) -> np.ndarray | None:
     for node in postorder([e], stop=seen):
         if node not in seen:

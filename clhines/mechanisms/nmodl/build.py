@@ -142,8 +142,8 @@ class _Builder:
 
     def model(self, path: str) -> Compiled:
         """Return the mechanism."""
-        live = self._live()
-        not_kept = {k for k in live if self.names.elements[k] in self._from_outside(k)}
+        live, from_outside = self._live(), self._given()
+        not_kept = {k for k in live if self.names.elements[k] in from_outside}
         states = [k for k in self._ordered(self.needed & self.written) if k in live - not_kept]
         outputs = [
             k
@@ -183,10 +183,6 @@ class _Builder:
         program = replace(program, blocks=blocks)
         shown = tuple(name for name in blocks if not name.startswith("grid_"))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
-
-    def _from_outside(self, key: str) -> set[str]:
-        """Names of the variable's sort that ions and pointers give."""
-        return {n for n in self._given() if n == self.names.elements[key]}
 
     def _given(self) -> set[str]:
         """Variables whose values come from ions or pointers: read, or a concentration."""
@@ -364,20 +360,12 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Nmodl:
-    """What there is to an NMODL mechanism beside its text.
+    """What there is to an NMODL mechanism beside its text."""
 
-    Attributes
-    ----------
-    path : what messages call the file
-    includes : names and texts of the files that it includes
-    use_tables : value of usetable: whether TABLE statements count
-    secondorder : whether NEURON's secondorder is not 0
-    """
-
-    path: str = ""
-    includes: tuple[tuple[str, str], ...] = ()
-    use_tables: bool = True
-    secondorder: bool = False
+    path: str = ""  # what messages call the file
+    includes: tuple[tuple[str, str], ...] = ()  # names and texts of the files that it includes
+    use_tables: bool = True  # value of usetable: whether TABLE statements count
+    secondorder: bool = False  # whether NEURON's secondorder is not 0
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""

@@ -12,15 +12,11 @@ from clhines.mechanisms.ir.singular import remove_singularities
 
 @dataclass(frozen=True)
 class Statement:
-    """One assignment: ``name = value``, ``dname/dt = value`` or ``current name = value``.
+    """One assignment: ``name = value``, ``dname/dt = value`` or ``current name = value``."""
 
-    `sort` is ``name``, ``rate`` or ``current``. `value` is in terms of symbols, of which the names
-    of other statements are some.
-    """
-
-    sort: str
+    sort: str  # ``name``, ``rate`` or ``current``
     name: str
-    value: Node
+    value: Node  # in terms of symbols: names of other statements, too
 
 
 @dataclass(frozen=True)

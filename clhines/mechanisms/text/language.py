@@ -79,11 +79,7 @@ def _meaning(r: Reader) -> Equations:
     rates, uses_currents = _rates(eq, values)
     method, stepped = _method(r, rates)
     return replace(
-        eq,
-        uses_currents=uses_currents,
-        method=method,
-        stepped=stepped,
-        substeps=_substeps(r),
+        eq, uses_currents=uses_currents, method=method, stepped=stepped, substeps=_substeps(r)
     )
 
 

@@ -26,14 +26,6 @@ _TOKEN = re.compile(
 _COMPARISONS = ("<", "<=", ">", ">=")
 
 
-def _minimum(g: Graph, a: Node, b: Node) -> Node:
-    return g.where(g.less(a, b), a, b)
-
-
-def _maximum(g: Graph, a: Node, b: Node) -> Node:
-    return g.where(g.less(b, a), a, b)
-
-
 def _plain(name: str) -> Callable[..., Node]:
     return lambda g, x: g.call(name, x)
 
@@ -42,8 +34,8 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {
     **{name: (1, _plain(name)) for name in ("exp", "log")},
     "sqrt": (1, lambda g, x: g.sqrt(x)),
     **{name: (1, _plain(name)) for name in "sin cos tan sinh cosh tanh abs".split()},
-    "min": (2, _minimum),
-    "max": (2, _maximum),
+    "min": (2, lambda g, a, b: g.where(g.less(a, b), a, b)),
+    "max": (2, lambda g, a, b: g.where(g.less(b, a), a, b)),
     "where": (3, lambda g, c, a, b: g.where(c, a, b)),
 }
 _WORDS = ("and", "or", "not")

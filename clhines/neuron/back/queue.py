@@ -137,10 +137,9 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class Pending:
-    """All events on their way, with times of arrival, ms: `netcons` are connections.
+    """All events on their way, with times of arrival, ms; `netcons` and `binned` are connections.
 
-    `binned` are those of them that are in NEURON's bins of a step, the last to be delivered in one
-    first. All else is by time.
+    The latter are in NEURON's bins of a step, the last to be delivered in one first.
     """
 
     netcons: list[tuple[int, float]] = field(default_factory=list)

@@ -29,20 +29,14 @@ TIED = (np.inf, 16.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of cells, one after another.
+    """Blocks of cells, one after another."""
 
-    Cells follow in `order`, block after block, where those of each begin at `cells`, (blocks + 1,).
-    `target` is the block of each target of events, and `crossing` has the connections to another
-    block. A launch has `epoch` steps, in which no event of it is due in another block; `work` is
-    what a step of the block that takes longest is predicted to take, ns.
-    """
-
-    order: np.ndarray
-    cells: np.ndarray
-    target: np.ndarray
-    crossing: np.ndarray
-    epoch: int
-    work: float
+    order: np.ndarray  # of the cells, block after block
+    cells: np.ndarray  # (blocks + 1,): where the cells of each begin
+    target: np.ndarray  # block of each target of events
+    crossing: np.ndarray  # connections to another block
+    epoch: int  # steps of a launch: no event of it is due in another block
+    work: float  # ns: predicted for a step of the block that takes longest
 
     @property
     def count(self) -> int:

@@ -246,7 +246,9 @@ def sparse(run: Run, block: Block, steady: bool) -> None:
     def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
         with run.trial():
             system = _Reactions(run, block, rows).gathered(now, before, dt)
-        _diagonal(system, graph)
+        for key, entries in system.matrix.items():
+            if entries.get(key, graph.zero) is graph.zero:
+                raise Refused(f"no equation for '{key}' in KINETIC")
         return solved(system.matrix, system.right, graph.local), system.linear
 
     step, linear = change(old, old)
@@ -273,12 +275,6 @@ def _last(run: Run, block: Block, rows: Sequence[str]) -> None:
     one = run.graph.one
     now = {key: run.value(key) for key in rows}
     _Reactions(run, block, rows).gathered(now, now, one)
-
-
-def _diagonal(system: _System, graph: Graph) -> None:
-    for key, entries in system.matrix.items():
-        if entries.get(key, graph.zero) is graph.zero:
-            raise Refused(f"no equation for '{key}' in KINETIC")
 
 
 def _iterated(

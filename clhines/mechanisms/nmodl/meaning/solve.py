@@ -161,7 +161,7 @@ def _cnexp(run: Run, block: Block) -> None:
         del run.given[name]
         x, h = run.value(key), run.read("dt")
         if order is not None and order > 1:
-            slope = _at(graph, graph.slope(rate, own), own, x)
+            slope = graph.replaced([graph.slope(rate, own)], {symbol: x})[0]
             run.set(key, x * graph.call("exp", slope * h))
             return
         form = linear_form(rate, [own])
@@ -179,10 +179,6 @@ def _cnexp(run: Run, block: Block) -> None:
 
     assert serial is not None
     _in_block(run, block, prime)
-
-
-def _at(graph: Graph, e: Node, name: str, value: Node) -> Node:
-    return graph.replaced([e], {graph.symbol(name): value})[0]
 
 
 def _in_block(run: Run, block: Block, prime: object) -> None:
@@ -318,7 +314,11 @@ def _matching(matrix: dict[str, dict[str, Node]], graph: Graph) -> dict[str, str
     terms: in a balance of flows that is their own row, with the largest entry of their column.
     """
     terms = {
-        name: {row: _terms(e[name]) for row, e in matrix.items() if _entry(e, name, graph)}
+        name: {
+            row: _terms(e[name])
+            for row, e in matrix.items()
+            if e.get(name, graph.zero) is not graph.zero
+        }
         for name in matrix
     }
     taken: dict[str, str] = {}
@@ -341,10 +341,6 @@ def _matching(matrix: dict[str, dict[str, Node]], graph: Graph) -> dict[str, str
         if not place(name, set()):
             raise Refused("a system of equations that is singular, whatever its coefficients")
     return {name: row for row, name in taken.items()}
-
-
-def _entry(row: dict[str, Node], name: str, graph: Graph) -> bool:
-    return row.get(name, graph.zero) is not graph.zero
 
 
 def _terms(e: Node) -> int:
