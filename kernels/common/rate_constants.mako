@@ -2,7 +2,13 @@
 ## Numbers of the rate functions' series, which are arguments of the kernel, and results of the kinds'
 ## functions of constants: worked out once in a launch, the same in all its steps.
 % if spec.takes_series:
+% if spec.quick_weights:
+    uint largest__ = 0;
+    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)}, 0, &largest__ };
+    const node_series_ quick__ = { ${", ".join(spec.series_numbers.arguments)}, 1, &largest__ };
+% else:
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
+% endif
 % endif
 % for kind in spec.kinds:
 % if kind.num_constants:   # of all steps

@@ -140,6 +140,14 @@ class InstanceCalls:
         return not given or kind.takes_events or kind.uses_noise or self.spec.samples
 
     @property
+    def is_quick(self) -> bool:
+        """Whether weights are polynomials; where one will not do, an instance comes later."""
+        kind = self.kind
+        has_weights = not kind.takes_events and "node_weight_(" in kind.source
+        room = kind.most <= 32 * self.spec.work_group  # a bit of a uint for each turn of a lane
+        return self.spec.quick_weights and has_weights and room
+
+    @property
     def is_ahead(self) -> bool:
         """Whether each lane has one instance at most: its event is read one step ahead."""
         return self.kind.takes_events and self.kind.most <= self.spec.chip.step_of_active
@@ -185,12 +193,11 @@ class InstanceCalls:
         """States, to be changed."""
         return [f"&s_{name}" for name in self.kind.states]
 
-    @property
-    def advance(self) -> str:
-        """Call that advances the states over the step before."""
+    def advance(self, series: str) -> str:
+        """Return the call that advances the states over the step before; `series` comes first."""
         constants = self.spec.of_constants(self.kind)
         given = ["v", "(real)(step - 1) * dt", "dt", *self._values, *constants, *self._by_address]
-        return f"{self.kind.name}_advance({self.spec.series}{', '.join(given)});"
+        return f"{self.kind.name}_advance({series}{', '.join(given)});"
 
     @property
     def event(self) -> str:
@@ -380,6 +387,11 @@ class EpochSpec(TemplateSpec):
     def takes_series(self) -> bool:
         """Whether the rate functions take the numbers of their series."""
         return self.advances and (self.by_node or self.side_by_side)
+
+    @property
+    def quick_weights(self) -> bool:
+        """Whether weights are polynomials where one does, see ``common/rates.mako``."""
+        return self.takes_series and not self.by_node
 
     @property
     def has_slots(self) -> bool:
