@@ -159,16 +159,12 @@ def _open_regular(path: PathLike) -> BinaryIO:
 
 @dataclass(frozen=True)
 class Member:
-    """Shape, dtype and range that an array of a file must have.
-
-    The dtype is exact, byte order included. Bounds of all values are included. Values must be
-    finite in any case.
-    """
+    """Shape, dtype with byte order, and range of an array of a file, which must be finite."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    low: float | np.ndarray | None = None
-    high: float | np.ndarray | None = None
+    low: float | np.ndarray | None = None  # included
+    high: float | np.ndarray | None = None  # included
 
 
 def check_values(name: str, array: np.ndarray, expected: Member) -> None:

@@ -58,17 +58,12 @@ class DhsExchangeSpec(KernelSpec):
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Exchange slots of the nodes of `Trees`, in the order of their elimination.
+    """Exchange slots of the nodes of `Trees`, in the order of their elimination."""
 
-    `code`, (num_nodes,) int32, is a `NODE` each. Slots of the further children of node i, in the
-    order of the child list, are ``join_slot[joins[i]:joins[i + 1]]``. Tree s needs ``most[s]``
-    slots.
-    """
-
-    code: np.ndarray
-    joins: np.ndarray
-    join_slot: np.ndarray
-    most: np.ndarray
+    code: np.ndarray  # (num_nodes,) int32, a `NODE` each
+    joins: np.ndarray  # of node i's further children: ``join_slot[joins[i]:joins[i + 1]]``
+    join_slot: np.ndarray  # in the order of the child list
+    most: np.ndarray  # slots that each tree needs
 
 
 def exchange_slots(trees: Trees, steps: LaneSteps) -> Slots:

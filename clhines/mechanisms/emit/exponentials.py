@@ -16,8 +16,8 @@ from math import comb, factorial
 
 import numpy as np
 
-_EXACT = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
-_LN2 = float(_EXACT)
+LOG2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
+_LN2 = float(LOG2)
 _HALF = Fraction(355, 1024)  # half of log(2), and a little more
 
 
@@ -42,11 +42,13 @@ _FORMATS = {
 
 
 @lru_cache(maxsize=8)
-def series(real: str, low: Fraction = -_HALF, high: Fraction = _HALF) -> tuple[float, ...]:
+def series(
+    real: str, low: Fraction = -_HALF, high: Fraction = _HALF, share: int = 8
+) -> tuple[float, ...]:
     """Coefficients of a polynomial for ``(exp(z) - 1)/z`` from `low` to `high`, lowest power first.
 
     Its Taylor series, in a variable from -1 to 1, of which the highest power is replaced by lower
-    ones again and again, as long as the errors add up to less than 1/4 of a rounding of 1:
+    ones again and again, as long as the errors add up to less than 2/`share` of a rounding:
     ``t**n`` less Chebyshev's polynomial of that degree is at most ``2**(1 - n)``.
     """
     eps = float(np.finfo(np.float32 if real == "float" else np.float64).eps)
@@ -63,7 +65,7 @@ def series(real: str, low: Fraction = -_HALF, high: Fraction = _HALF) -> tuple[f
         n = len(found) - 1
         highest = found[n] / chebyshev[n][n]
         rest += abs(float(highest))
-        if rest > eps / 8:  # the least of the function's values is above 1/2
+        if rest > eps / share:  # the least of the function's values is above 1/2
             return tuple(
                 float(c) for c in _moved([c / half**k for k, c in enumerate(found)], -middle)
             )
@@ -103,7 +105,7 @@ def _reduced(real: str, width: int, name: str) -> str:
     vector, whole = f"real{width}", f"{f.integer}{width}"
     magic = 1.5 * 2.0**f.bits  # added to a small number leaves it whole, in the last bits
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
-    tail = float(_EXACT - Fraction(head))
+    tail = float(LOG2 - Fraction(head))
     horner = _lines(real, width)
     power = f"as_{real}{width}"
     return f"""\
@@ -165,7 +167,7 @@ def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     f = _FORMATS[real]
     whole, magic = f"{f.integer}{width}", literal(real, 1.5 * 2.0**f.bits)
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
-    tail = float(_EXACT - Fraction(head))
+    tail = float(LOG2 - Fraction(head))
     texts["exp"] = f"""\
 // exp(x), where the result may be no normal number
 static {vector} {prefix}_far_exp_(const {vector} x)

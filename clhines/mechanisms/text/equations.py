@@ -33,9 +33,7 @@ class Equations:
     """A mechanism as a list of assignments to names, in the order of the text.
 
     A name stands in the expressions of others as a symbol, so that the length of all expressions is
-    that of the text. `Scope` puts values in place of the symbols. `initial` is by state; `stepped`
-    are the states that `method` takes together, in the order of their rates; `uses_currents` says
-    whether a rate depends on a current.
+    that of the text. `Scope` puts values in place of the symbols.
     """
 
     graph: Graph
@@ -44,11 +42,11 @@ class Equations:
     parameters: tuple[Quantity, ...]
     states: tuple[Quantity, ...]
     statements: tuple[Statement, ...]
-    initial: dict[str, Node]
+    initial: dict[str, Node]  # by state
     actions: tuple[Action, ...] = ()
     method: str = ""
-    stepped: tuple[str, ...] = ()
-    uses_currents: bool = False
+    stepped: tuple[str, ...] = ()  # states that `method` takes together, by their rates
+    uses_currents: bool = False  # a rate depends on a current
     substeps: int = 1
     plain: dict[Node, Node] = field(default_factory=dict)  # of `remove_singularities`
 

@@ -37,28 +37,20 @@ _COUNT = 0xFFFF  # a section's number of nodes has 16 bits
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Words of objects, and 32-bit halves where the name has ``half``.
+    """Words of objects, and 32-bit halves where a name has ``half``; data is NEURON's Prop."""
 
-    Of a section: `parent`, -1 where all sections are roots; `count_half`, the number of its nodes;
-    `nodes`, where their addresses are; `parent_node`, at which it starts. Of a node: `row`, what
-    has its row in columns; `rinv`, the axial conductance to its parent in µS; `data`, the first of
-    the data of mechanisms (Prop). Of such data: `next` of the node; `type_half` of the mechanism;
-    `row_of_data`, what has its row in the mechanism's columns; `places`, what is no variable. Of
-    each mechanism, `is_point` says whether it is a point process or artificial cell.
-    """
-
-    parent: int
-    count_half: int
-    nodes: int
-    parent_node: int
-    row: int
-    rinv: int
-    data: int
-    next: int
-    type_half: int
-    row_of_data: int
-    places: int
-    is_point: np.ndarray
+    parent: int  # of a section; -1 where all sections are roots
+    count_half: int  # number of a section's nodes
+    nodes: int  # where the addresses of a section's nodes are
+    parent_node: int  # at which a section starts
+    row: int  # of a node: what has its row in columns
+    rinv: int  # axial conductance of a node to its parent, µS
+    data: int  # first of the data of mechanisms of a node
+    next: int  # of such data: the next of the node
+    type_half: int  # of such data: of the mechanism
+    row_of_data: int  # what has its row in the mechanism's columns
+    places: int  # of such data: what is no variable
+    is_point: np.ndarray  # of each mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return how many nodes each section has, their addresses, and where each section starts.

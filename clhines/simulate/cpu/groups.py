@@ -222,15 +222,14 @@ def eliminated(
 class Groups(Columns):
     """Instances of a kind in groups, block after block, by place; a group has lines of `width`.
 
-    `member` and `place`, which ascends, are (groups, width) int64; `first`, (blocks + 1,), is the
-    first group of each block. A lane without an instance has ``~instance`` of another one of the
-    block: it computes with the same numbers, and nothing of it is kept.
+    A lane without an instance has ``~instance`` of another one of the block: it computes with the
+    same numbers, and nothing of it is kept.
     """
 
     by_node: ClassVar[bool] = False
-    member: np.ndarray
-    place: np.ndarray
-    first: np.ndarray
+    member: np.ndarray  # (groups, width)
+    place: np.ndarray  # (groups, width), ascends
+    first: np.ndarray  # (blocks + 1,): first group of each block
 
     @property
     def width(self) -> int:

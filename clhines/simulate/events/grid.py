@@ -150,12 +150,7 @@ FLAG_BITS = 32  # steps a launch of ``pull`` takes
 
 @dataclass(frozen=True)
 class DeliverSpec(TemplateSpec):
-    """``delivery.mako``: one algorithm.
-
-    A work-group of ``vsn`` and ``vssn`` sums for `columns` targets; `lanes`, a power of two as
-    `work_group`, is the work-items a spike, which of ``vsn`` all work at one. `exclusive`: one
-    delay only, so that no two work-groups add to the same sum.
-    """
+    """``delivery.mako``: one algorithm; `columns` and `lanes` are of ``vsn`` and ``vssn``."""
 
     template: ClassVar[str] = "simulate/delivery"
     flag_bits: ClassVar[int] = FLAG_BITS
@@ -182,9 +177,9 @@ class DeliverSpec(TemplateSpec):
     }
     algorithm: str
     work_group: int
-    columns: int = 0
-    lanes: int = 0
-    exclusive: bool = False
+    columns: int = 0  # targets that a work-group sums for
+    lanes: int = 0  # work-items a spike, a power of two as `work_group`
+    exclusive: bool = False  # one delay: no two work-groups add to the same sum
 
     @property
     def pulled(self) -> bool:

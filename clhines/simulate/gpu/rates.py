@@ -13,15 +13,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from math import factorial
 from typing import ClassVar
 
 import numpy as np
 
-from clhines.mechanisms.emit.exponentials import series
+from clhines.mechanisms.emit.exponentials import LOG2, series
 from clhines.mechanisms.emit.helpers import bernoulli_coefficients
 
-_LOG2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
 WEIGHTS = Fraction(-3, 4), Fraction(0)  # rates times dt for which weights have a polynomial
 NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
 _HELPERS = ("bernoulli_slope", "bernoulli", "weight")
@@ -109,15 +107,15 @@ def coefficients(real: str) -> dict[str, float]:
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
     found = {}
-    for k, value in enumerate(_exponential(eps)):
-        found[f"exp_{k}"] = _short(value, _LOG2 / 2, k, eps)
+    for k, value in enumerate((1.0, 0.5, *series(real, -LOG2 / 2, LOG2 / 2, 32)[2:])):
+        found[f"exp_{k}"] = _short(value, LOG2 / 2, k, eps)
     for k, exact in enumerate(bernoulli_coefficients(real)):
         found[f"bernoulli_{k}"] = _short(float(exact), NEAR, 2 * k + 2, eps)
         if abs(exact) * NEAR ** (2 * k + 2) < eps / 64:
             break
-    high = float(np.float32(float(_LOG2))) if real == "float" else float(_LOG2)
-    found |= {"log_high": high, "log_low": float(_LOG2 - Fraction(high))}
-    found["log_inverse"] = float(1 / _LOG2)
+    high = float(np.float32(float(LOG2))) if real == "float" else float(LOG2)
+    found |= {"log_high": high, "log_low": float(LOG2 - Fraction(high))}
+    found["log_inverse"] = float(1 / LOG2)
     for k, value in enumerate(series(real, *WEIGHTS)):
         found[f"weight_{k}"] = _short(value, -WEIGHTS[0], k, eps)
     return {**found, "nearly_zero": 1e-290 if real == "double" else 1e-30}
@@ -169,25 +167,3 @@ def _short(value: float, reach: Fraction | float, power: int, eps: float) -> flo
         return value
     bits = (np.float64(value).view(np.int64) + (1 << 31)) & ~np.int64(0xFFFFFFFF)
     return float(bits.view(np.float64))
-
-
-def _exponential(eps: float) -> list[float]:
-    """Coefficients of a polynomial for ``(exp(x) - 1) / x`` up to half of log(2).
-
-    Its series, of which the highest power is replaced by lower ones again and again: ``x**n`` less
-    Chebyshev's polynomial of that degree is at most ``2 * (reach / 2)**n``.
-    """
-    reach, rest = _LOG2 / 2, 0.0
-    chebyshev = [[Fraction(1)], [Fraction(0), Fraction(1)]]
-    found = [Fraction(1, factorial(k + 1)) for k in range(20)]
-    while len(chebyshev) < len(found):
-        twice = [Fraction(0), *(2 * c for c in chebyshev[-1])]
-        chebyshev.append([t - (chebyshev[-2] + [Fraction(0)] * 2)[k] for k, t in enumerate(twice)])
-    while True:
-        n = len(found) - 1
-        highest = found[n] * reach**n / chebyshev[n][n]
-        rest += abs(float(highest))
-        if rest > eps / 32:
-            return [1.0, 0.5, *(float(c) for c in found[2:])]
-        found = [c - highest * t / reach**k for k, (c, t) in enumerate(zip(found, chebyshev[n]))]
-        found.pop()
