@@ -17,12 +17,12 @@ from clhines.mechanisms import units
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.text.parser import CONSTANTS, FUNCTIONS, Parser, constant, shortened
+from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
 from clhines.mechanisms.units import Unit, UnitError
 
 MAX_TEXT = 100_000
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed
-RESERVED = NAMES | set(CONSTANTS) | {"and", "or", "not"}
+RESERVED = NAMES | {"pi", "and", "or", "not"}
 KEYWORDS = ("parameter", "state", "current", "method", "substeps", "density", "point")
 CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
 
@@ -243,9 +243,8 @@ class Reader:
         known = (self.parameters, self.states, self.named, self.currents)
         if name in NAMES or any(name in group for group in known):
             return self.graph.symbol(name)
-        value = constant(self.graph, name)
-        if value is not None:
-            return value
+        if name == "pi":
+            return self.graph.number(exact.PI)
         raise ExpressionError(f"unknown symbol '{shortened(name)}'; {self._hint(name)}")
 
     def _hint(self, name: str) -> str:
