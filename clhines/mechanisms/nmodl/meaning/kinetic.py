@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from clhines.mechanisms.ir.elimination import solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
-from clhines.mechanisms.text.advance import solved
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from clhines.mechanisms.ir.elimination import exponential_euler, solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.ir.forms import linear_form, without_quotients
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.meaning import kinetic
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
-from clhines.mechanisms.text.advance import solved
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
@@ -150,7 +150,7 @@ def _leaf_degree(e: Expression, name: str) -> int:
 
 
 def _cnexp(run: Run, block: Block) -> None:
-    graph, serial = run.graph, run.shared
+    graph = run.graph
 
     def prime(s: Statement, key: str) -> None:
         name, own = str(s.names[0]), f"_{key}__itself"
@@ -169,15 +169,8 @@ def _cnexp(run: Run, block: Block) -> None:
             raise Refused(f"{name}' is not linear", s.line)
         a, b = form.constant, form.coefficients.get(own, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
-        if b is graph.zero:
-            run.set(key, x + h * a)
-        elif a is graph.zero:
-            run.set(key, x * graph.call("exp", b * h))
-        else:
-            b = graph.local(f"{key}_rate", b)
-            run.set(key, x + graph.call("weight", b, h) * (a + b * x))
+        run.set(key, exponential_euler(x, a, b, h, graph.local, f"{key}_rate"))
 
-    assert serial is not None
     _in_block(run, block, prime)
 
 
