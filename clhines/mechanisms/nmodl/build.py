@@ -80,10 +80,7 @@ class _Builder:
     # ----------------------------------------------------------------------------- variables
 
     def _free(self, body: Body, wanted: set[str]) -> set[str]:
-        found: set[str] = set()
-        for node in body.nodes(sorted(wanted)):
-            found |= node.free
-        return found
+        return {name for node in body.nodes(sorted(wanted)) for name in node.free}
 
     def _needed(self) -> set[str]:
         """Variables whose values other blocks, results or users need."""
@@ -130,27 +127,18 @@ class _Builder:
             if self.names.is_global(key) and self.names.elements[key] not in self.read_ions
         }
         if symbols:
-            keys = [*initial.writes]
-            new = self.graph.replaced([initial.writes[key] for key in keys], symbols)
-            initial.writes = dict(zip(keys, new, strict=True))
-            changed = self.graph.replaced([node for _, _, node in initial.results], symbols)
-            initial.results = [
-                (role, name, node)
-                for (role, name, _), node in zip(initial.results, changed, strict=True)
-            ]
+            replaced = self.graph.replaced
+            self.blocks["initial"] = initial.mapped(lambda e: replaced([e], symbols)[0])
             self.needed = self._needed()
 
     def model(self, path: str) -> Compiled:
         """Return the mechanism."""
         live = self._live()
-        not_kept = {k for k in live if self.names.elements[k] in self._from_outside(k)}
-        states = [k for k in self._ordered(self.needed & self.written) if k in live - not_kept]
-        outputs = [
-            k
-            for k in self._ordered(self.needed & self.written)
-            if k not in states and k not in not_kept
-        ]
-        parameters = [k for k in self._ordered(live) if k not in self.written and k not in not_kept]
+        not_kept = {k for k in live if self.names.elements[k] in self._given()}
+        kept = self._ordered((self.needed & self.written) - not_kept)
+        states = [k for k in kept if k in live]
+        outputs = [k for k in kept if k not in live]
+        parameters = self._ordered(live - self.written - not_kept)
         self.states, self.outputs, self.parameters = states, outputs, parameters
         self._check_globals()
         tables = self._tables()
@@ -183,10 +171,6 @@ class _Builder:
         program = replace(program, blocks=blocks)
         shown = tuple(name for name in blocks if not name.startswith("grid_"))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
-
-    def _from_outside(self, key: str) -> set[str]:
-        """Names of the variable's sort that ions and pointers give."""
-        return {n for n in self._given() if n == self.names.elements[key]}
 
     def _given(self) -> set[str]:
         """Variables whose values come from ions or pointers: read, or a concentration."""

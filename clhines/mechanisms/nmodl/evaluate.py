@@ -235,8 +235,7 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
         raise Refused(f"{function}", line, "set it by NEURON's set_ids or by Network.random")
     if len(values) not in _TAKES[function]:
         raise Refused(f"{function} is called with {len(values) + 1} arguments", line)
-    solving = (run.primes, run.kinetic, run.equations)
-    if run.where not in _WHERE or any(one is not None for one in solving) or run.inside_loop:
+    if run.where not in _WHERE or run.rules or run.inside_loop:
         raise Refused(f"{function} in {run.where}", line, "draw it in a PROCEDURE or in INITIAL")
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)

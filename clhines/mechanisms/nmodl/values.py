@@ -13,6 +13,9 @@ from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
 
+# what statements do that not every block may have: ``prime``, ``equation``, those of KINETIC
+Rules = dict[str, Callable[[Statement], None]]
+
 
 def weight(name: str) -> str:
     """Return the symbol of an argument of NET_RECEIVE."""
@@ -82,9 +85,7 @@ class Values:
         self.scopes: list[dict[str, str | list[str]]] = [{}]
         self.guard: Node = self.graph.one
         self.given: dict[str, Node] = {}  # in place of v, t, dt, flag
-        self.primes: Callable[[Statement, str], None] | None = None
-        self.kinetic: Callable[[Statement], None] | None = None
-        self.equations: Callable[[Statement], None] | None = None
+        self.rules: Rules = {}
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
         self.drew: dict[str, None] = {}  # RANDOM variables
@@ -179,11 +180,22 @@ class Values:
             name = key
         self.values[key] = self.graph.local(name or key.split("\0")[0], value)
 
-    def new_local(self, name: str, length: int = 0) -> None:
-        """Declare a local in the innermost scope."""
+    @contextmanager
+    def scope(self, rules: Rules | None = None) -> Iterator[None]:
+        """Execute the rest with locals of its own; with rules as a block that sees no others."""
+        kept = self.rules
+        self.scopes.append({} if rules is None else {"": ""})
+        self.rules = kept if rules is None else rules
+        yield
+        self.rules = kept
+        self.scopes.pop()
+
+    def new_local(self, name: str, length: int = 0) -> str:
+        """Declare a local in the innermost scope; return its key, of an array the first."""
         self._serial += 1
         keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
         self.scopes[-1][name] = keys if length else keys[0]
+        return keys[0]
 
     def _missing(self, key: str) -> Node:
         if "\0" in key:

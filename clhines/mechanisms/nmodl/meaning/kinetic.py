@@ -58,13 +58,11 @@ class _Reactions:
                 volume = self.volumes.get(key, graph.one)
                 self.system.matrix[key] = {key: volume / dt}
                 self.system.right[key] = -((now[key] - old[key]) * volume / dt)
-        kept, run.kinetic = run.kinetic, self._statement
-        run.scopes.append({"": ""})
-        for name in ("f_flux", "b_flux"):
-            run.new_local(name)
-        run.body(self.block.body)
-        run.scopes.pop()
-        run.kinetic = kept
+        rules = {"reaction": self._reaction, "conserve": self._conserve, "diffuse": self._diffuse}
+        with run.scope({**rules, "compartment": lambda s: None}):
+            for name in ("f_flux", "b_flux"):
+                run.new_local(name)
+            run.body(self.block.body)
         return self.system
 
     def _find_volumes(self) -> None:
@@ -77,21 +75,15 @@ class _Reactions:
                 if variable.sort != "state":
                     continue  # it does not change here
                 for k, key in enumerate(self.run.names.all_elements(one)):
-                    self.run.scopes.append({})
-                    if name:
-                        self.run.new_local(str(name))
-                        self.run.values[str(self.run.scopes[-1][str(name)])] = self.graph.number(k)
-                    volume = self.run.expression(s.values[0])
+                    with self.run.scope():
+                        if name:
+                            index = self.run.new_local(str(name))
+                            self.run.values[index] = self.graph.number(k)
+                        volume = self.run.expression(s.values[0])
                     self.volumes[key] = self.graph.local(f"{key}_volume", volume)
-                    self.run.scopes.pop()
 
-    def _statement(self, s: Statement) -> None:
-        if s.kind == "diffuse":
-            raise Refused("LONGITUDINAL_DIFFUSION", s.line)
-        if s.kind == "conserve":
-            self._conserve(s)
-        elif s.kind == "reaction":
-            self._reaction(s)
+    def _diffuse(self, s: Statement) -> None:
+        raise Refused("LONGITUDINAL_DIFFUSION", s.line)
 
     def _state(self, e: Expression, line: int) -> tuple[str, bool]:
         """Return the key of a reactant, and whether it is a state of this block."""

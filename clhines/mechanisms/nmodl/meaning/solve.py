@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.elimination import exponential_euler, solved
@@ -178,14 +178,14 @@ def _at(graph: Graph, e: Node, name: str, value: Node) -> Node:
     return graph.replaced([e], {graph.symbol(name): value})[0]
 
 
-def _in_block(run: Run, block: Block, prime: object) -> None:
+def _in_block(run: Run, block: Block, prime: Callable[[Statement, str], None]) -> None:
     """Execute the block with this treatment of rates."""
-    kept = run.primes
-    run.primes = prime  # type: ignore[assignment]
-    run.scopes.append({"": ""})
-    run.body(block.body)
-    run.scopes.pop()
-    run.primes = kept
+
+    def rule(s: Statement) -> None:
+        prime(s, run.key(str(s.names[0]), run.index(s.names[1], s.line), s.line))
+
+    with run.scope({"prime": rule}):
+        run.body(block.body)
 
 
 # -------------------------------------------------------------------------------------- explicit
@@ -441,11 +441,8 @@ def _equations(run: Run, block: Block) -> None:
         with run.trial():
             for key, value in zip(used, at, strict=True):
                 run.values[key] = value
-            kept, run.equations = run.equations, equation
-            run.scopes.append({"": ""})
-            run.body(block.body)
-            run.scopes.pop()
-            run.equations = kept
+            with run.scope({"equation": equation}):
+                run.body(block.body)
         if len(found) != len(used):
             raise Refused(f"{len(found)} equations for {len(used)} states", block.line)
         return list(found)
@@ -453,11 +450,8 @@ def _equations(run: Run, block: Block) -> None:
     new = newton(run, used, [run.value(key) for key in used], deviations)
     for key, value in zip(used, new, strict=True):
         run.set(key, value)
-    kept, run.equations = run.equations, lambda s: None
-    run.scopes.append({"": ""})
-    run.body(block.body)
-    run.scopes.pop()
-    run.equations = kept
+    with run.scope({"equation": lambda s: None}):
+        run.body(block.body)
 
 
 def _states_in(run: Run, block: Block) -> list[str]:
