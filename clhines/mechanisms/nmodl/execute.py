@@ -141,7 +141,7 @@ class Run(Evaluation):
             if a is b:
                 self.values[key] = yes[key]
             else:
-                a, b = (self._missing(key) if x is None else x for x in (a, b))
+                a, b = (self.value(key) if x is None else x for x in (a, b))
                 name = key.split("\0")[0]
                 chosen = without_trap(condition, a, b) or self.graph.where(condition, a, b)
                 self.values[key] = self.graph.local(name, chosen)

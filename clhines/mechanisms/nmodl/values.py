@@ -140,11 +140,7 @@ class Values:
     def _special(self, name: str, line: int) -> Node:
         if name == "v" and self.file.kind == "artificial":
             raise Refused("v in an ARTIFICIAL_CELL", line)
-        if name in self.values:
-            return self.values[name]
-        self.reads[name] = None
-        self.values[name] = self.graph.symbol(name)
-        return self.values[name]
+        return self.value(name)
 
     def value(self, key: str) -> Node:
         """Return the value of a key; of an unwritten variable its symbol."""
@@ -196,12 +192,6 @@ class Values:
         keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
         self.scopes[-1][name] = keys if length else keys[0]
         return keys[0]
-
-    def _missing(self, key: str) -> Node:
-        if "\0" in key:
-            return self.graph.zero
-        self.reads[key] = None
-        return self.graph.symbol(key)
 
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
         """Return a new loop of these variables."""

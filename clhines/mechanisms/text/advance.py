@@ -50,10 +50,9 @@ def _repeated(eq: Equations, step: _Step) -> tuple[dict[str, Node], list[Loop]]:
     eq.graph.replaced([*loop.values, *loop.decides()], inside)
     starts, loop = loop.starts, loop.mapped(lambda e: inside.get(e, e))
     loop.starts = starts
-    loop = loop.without_unneeded({*ends.values()})
     values = {name: symbol(end) for name, end in ends.items()}
     values |= {name: e for name, e in step.new.items() if name == HIDDEN}
-    return values, [loop] if loop.names else []
+    return values, [loop]
 
 
 def _begin(name: str) -> str:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from clhines.mechanisms.ir.elimination import solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Run
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
@@ -66,7 +66,7 @@ class _Reactions:
         return self.system
 
     def _find_volumes(self) -> None:
-        for s in _all(self.block.body, "compartment"):
+        for s in all_of(self.block.body, "compartment"):
             name, species = s.names
             for one in species:  # type: ignore[attr-defined]
                 variable = self.run.names.variable(one)
@@ -177,20 +177,10 @@ class _Reactions:
         self.system.right[owner] = total
 
 
-def _all(body: Sequence[Statement], kind: str) -> list[Statement]:
-    found = []
-    for s in body:
-        if s.kind == kind:
-            found.append(s)
-        for inner in s.blocks:
-            found += _all(inner, kind)
-    return found
-
-
 def _conserved(run: Run, block: Block) -> list[str]:
     """Return the rows that CONSERVE statements take, from the last statement to the first."""
     taken: list[str] = []
-    for s in reversed(_all(block.body, "conserve")):
+    for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
         for _, e in s.names[0]:  # type: ignore[attr-defined]
             variable = run.names.variable(str(e[1]))
@@ -211,9 +201,9 @@ def _rows(run: Run, block: Block) -> list[str]:
     """Return the states that react or are conserved, in the order they appear."""
     found: dict[str, None] = {}
     named: list[str] = []
-    for s in _all(block.body, "reaction"):
+    for s in all_of(block.body, "reaction"):
         named += [str(e[1]) for side in s.names[1:] for _, e in side]  # type: ignore[attr-defined]
-    for s in _all(block.body, "conserve"):
+    for s in all_of(block.body, "conserve"):
         named += [str(e[1]) for _, e in s.names[0]]  # type: ignore[attr-defined]
     for name in named:
         variable = run.names.variable(name)
