@@ -57,8 +57,6 @@ def built_in(graph: Graph, name: str, values: Sequence[Node]) -> Node:
         return graph.call("log", x) / graph.call("log", graph.number(10))
     if name == "pow":
         return _power(graph, x, values[1])
-    if name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh"):
-        return graph.call(name, x)
     if name in ("floor", "ceil") and x.definition.is_number:
         value = x.definition.value
         return graph.number(value.__floor__() if name == "floor" else value.__ceil__())
@@ -137,10 +135,8 @@ class Evaluation(Values):
             return a / b
         if sign == "^":
             return built_in(graph, "pow", [a, b])
-        if sign in ("<", "<="):
-            return graph.less(a, b, or_equal=sign == "<=")
-        if sign in (">", ">="):
-            return graph.less(b, a, or_equal=sign == ">=")
+        if sign in ("<", "<=", ">", ">="):
+            return graph.less(*((a, b) if "<" in sign else (b, a)), or_equal="=" in sign)
         if sign in ("==", "!="):
             same = graph.both(graph.less(a, b, True), graph.less(b, a, True))
             return same if sign == "==" else graph.negated(same)
@@ -186,7 +182,7 @@ class Evaluation(Values):
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         if name in ("net_send", "net_event", "net_move"):
             return self.send(name, arguments, line)
-        if name in ("nrn_pointing",):
+        if name == "nrn_pointing":
             return self.graph.one
         if name == "state_discontinuity" and len(arguments) == 2 and arguments[0][0] == "name":
             target = arguments[0]

@@ -9,6 +9,7 @@ of the end of the step, like the voltage; those of explicit methods begin at its
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import reduce
 
 from clhines.mechanisms.ir.compiled import Loop
 from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
@@ -177,18 +178,15 @@ class _Step:
         change = solved(matrix, right, self.scope.named)
         after = {n: graph.local(f"{now[n]}_next", at[n] - change[n]) for n in names}
         relative, absolute = graph.symbol("_bound_relative"), graph.symbol("_bound_absolute")
-        done = graph.one
-        for n in names:
-            bound = relative * graph.call("abs", after[n]) + absolute
-            small = graph.less(graph.call("abs", change[n]), bound, or_equal=True)
-            done = small if done is graph.one else graph.both(done, small)
+        bounds = {n: relative * graph.call("abs", after[n]) + absolute for n in names}
+        small = (graph.less(graph.call("abs", change[n]), bounds[n], True) for n in names)
         self.loops.append(
             Loop(
                 names=[*now.values()],
                 ends=[*new.values()],
                 starts=[graph.symbol(n) for n in names],
                 values=[*after.values()],
-                go_on=graph.where(done, graph.zero, graph.one),
+                go_on=graph.where(reduce(graph.both, small), graph.zero, graph.one),
                 most=MAX_PASSES,
             )
         )

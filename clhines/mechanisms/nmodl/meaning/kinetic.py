@@ -165,16 +165,20 @@ class _Reactions:
         total = self.run.expression(s.values[0])
         entries: dict[str, Node] = {}
         for number, e in s.names[0]:  # type: ignore[attr-defined]
-            keys = [self._state(e, s.line)[0]]
-            variable = self.run.names.variable(str(e[1]))
-            if variable is not None and variable.length and e[2] is None:
-                keys = self.run.names.all_elements(str(e[1]))
-            for key in keys:
+            for key in _elements(self.run, e, s.line):
                 share = graph.number(number) * self.volumes.get(key, graph.one)
                 total = total - share * self.run.value(key)
                 entries[key] = entries[key] + share if key in entries else share
         self.system.matrix[owner] = entries
         self.system.right[owner] = total
+
+
+def _elements(run: Run, e: Expression, line: int) -> list[str]:
+    """Return the keys of a variable, of an array without an index all."""
+    variable = run.names.variable(str(e[1]))
+    if variable is not None and variable.length and e[2] is None:
+        return run.names.all_elements(variable.name)
+    return [run.key(str(e[1]), run.index(e[2], line), line)]
 
 
 def _conserved(run: Run, block: Block) -> list[str]:
@@ -186,10 +190,7 @@ def _conserved(run: Run, block: Block) -> list[str]:
             variable = run.names.variable(str(e[1]))
             if variable is None or variable.sort != "state":
                 raise Refused(f"CONSERVE of '{e[1]}', which is no state", s.line)
-            if variable.length and e[2] is None:
-                keys += run.names.all_elements(variable.name)
-            else:
-                keys.append(run.key(variable.name, run.index(e[2], s.line), s.line))
+            keys += _elements(run, e, s.line)
         free = [key for key in keys if key not in taken]
         if not free:
             raise Refused("CONSERVE of states that others have", s.line)
