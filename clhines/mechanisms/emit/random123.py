@@ -76,9 +76,7 @@ def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarr
 def python_source(text: str, prefix: str) -> str:
     """Return the helpers that a text of NumPy functions calls; it needs this module's name."""
     result = ""
-    for name in (*KINDS, "random_count"):
-        if f"{prefix}_{name}_(" not in text:
-            continue
+    for name in (k for k in (*KINDS, "random_count") if f"{prefix}_{k}_(" in text):
         taken = "drawn, keep, at" if name == "random_count" else "stream, drawn, keep, at"
         called = "count(" if name == "random_count" else f"number({name!r}, "
         result += f"def {prefix}_{name}_({taken}):\n    return random123.{called}{taken})\n\n\n"
@@ -105,9 +103,8 @@ def opencl_source(text: str, prefix: str) -> str:
         "random_used": f"(real){prefix}_random_polar_(stream, {number}).y",
     }
     for name in used:
-        result += (
-            f"static real {prefix}_{name}_(\n    {taken})\n{{\n    return {bodies[name]};\n}}\n\n"
-        )
+        result += f"static real {prefix}_{name}_(\n    {taken})\n"
+        result += f"{{\n    return {bodies[name]};\n}}\n\n"
     return result
 
 

@@ -197,17 +197,9 @@ def arguments_of(
     """Return the arguments of a block's function that takes what it needs, to give `kept`."""
     free = {name for node in body.nodes(sorted(kept)) for name in node.free}
     states = [q.name for q in program.states]
-    found: list[Argument] = []
-    if "v" in free:
-        found.append(Argument("v", "v"))
-    if "t" in free:
-        found.append(Argument("t", "end" if block == "advance" else "now"))
-    if "dt" in free:
-        found.append(Argument("dt", "dt"))
-    if "_x" in free:
-        found.append(Argument("x", "x"))
-    if "_flag" in free:
-        found.append(Argument("flag", "flag"))
+    given = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
+    found = [Argument(role, name) for role, name in given.items() if role in free]
+    found += [Argument(role, role) for role in ("x", "flag") if f"_{role}" in free]
     found += [Argument("parameter", q.name) for q in program.parameters if q.name in free]
     tables = sorted(s for s in free if s.endswith("__table"))
     found += [Argument("table", s.removesuffix("__table")) for s in tables]

@@ -328,10 +328,7 @@ class _Builder:
 
 def _about(program: Program, path: str) -> tuple[str, ...]:
     """Return lines that describe a mechanism but for what its blocks do."""
-    lines = [f"{program.name}: {program.kind} mechanism" + (f" ({path})" if path else "")]
-    for q in program.parameters:
-        shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
-        lines.append(shown + (", one for all" if q.is_global else ""))
+    lines = program.heading(path)
     for q in program.states:
         lines.append(f"  state {q.public or q.name} {q.unit}".rstrip())
     for ion in program.ions:

@@ -7,7 +7,7 @@ stream that a block draws from two values are kept while it is executed, ``keep`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
@@ -77,13 +77,8 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
 class Evaluation(Values):
     """Values of expressions; what calls do is up to `Run`."""
 
-    def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute a block with these arguments where it is called."""
-        raise NotImplementedError
-
-    def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Note an event that is sent."""
-        raise NotImplementedError
+    inlined: Callable[[Block, Sequence[Node], int], Node]
+    send: Callable[[str, Sequence[Expression], int], Node]
 
     def expression(self, e: Expression) -> Node:
         """Return the value of an expression."""

@@ -232,9 +232,8 @@ class Run(Evaluation):
             loop.go_on = self.truth(self.expression(s.values[0]))
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
             raise Refused("an event is sent in a WHILE", s.line)
-        self.close_loop(loop)
-        for key, end in zip(changed, loop.ends, strict=True):
-            self.set(key, self.graph.symbol(end))
+        for key, end in zip(changed, self.close_loop(loop), strict=True):
+            self.set(key, end)
 
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Note a net_send, net_event or net_move."""

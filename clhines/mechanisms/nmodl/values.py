@@ -206,10 +206,11 @@ class Values:
         self.inside_loop = True
         return Loop(names, ends, starts, most=most)
 
-    def close_loop(self, loop: Loop) -> None:
-        """Keep a loop that is complete."""
+    def close_loop(self, loop: Loop) -> list[Node]:
+        """Keep a loop that is complete; return its variables after it."""
         self.inside_loop = False
         self.loops.append(loop)
+        return [self.graph.symbol(end) for end in loop.ends]
 
     @contextmanager
     def trial(self) -> Iterator[None]:

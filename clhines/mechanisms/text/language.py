@@ -44,7 +44,7 @@ class Text:
                     what = f"{len(eq.stepped)} states by 'method {eq.method}'"
                 raise InputError(f"mechanism {eq.name}: {what} take {error}") from error
         program = _program(eq, made["current"])
-        return Compiled(program, made, _about(eq), constant=_is_constant(eq))
+        return Compiled(program, made, _about(eq, program), constant=_is_constant(eq))
 
 
 def _program(eq: Equations, current: Body) -> Program:
@@ -118,11 +118,9 @@ def _body_of_event(eq: Equations) -> Body:
 # --------------------------------------------------------------------------------- what it is
 
 
-def _about(eq: Equations) -> tuple[str, ...]:
+def _about(eq: Equations, program: Program) -> tuple[str, ...]:
     """Return lines that describe a mechanism."""
-    lines = [f"{eq.name}: {eq.kind} mechanism"]
-    for q in eq.parameters:
-        lines.append(f"  parameter {q.name} = {q.default:g} {q.unit}".rstrip())
+    lines = program.heading()
     for q in eq.kept[: len(eq.states)]:
         how = "exponential Euler" if q.name in eq.rates else "changed by events only"
         if q.name in eq.stepped:

@@ -52,20 +52,14 @@ class Parser:
             found = _TOKEN.match(source, at)
             if found is None:
                 bad = source[at:].lstrip()[0]
-                what = f"unexpected character '{bad}'"
-                raise ExpressionError(
-                    f"cannot use '{self._word(at)}' in an expression" if bad == "." else what
-                )
+                words = (w for w in re.finditer(r"[A-Za-z0-9_.]+", source) if w.end() > at)
+                word = shortened(next(words).group(), 40) if bad == "." else ""
+                what = f"cannot use '{word}' in an expression"
+                raise ExpressionError(what if word else f"unexpected character '{bad}'")
             sort = str(found.lastgroup)
             self.tokens.append((sort, found.group(sort), found.start(sort)))
             at = found.end()
         self.tokens.append(("end", "the end", len(source)))
-
-    def _word(self, at: int) -> str:
-        """Return the word around a position, for a message."""
-        begin = max(self.source.rfind(c, 0, at) for c in " (+-*/^,") + 1
-        found = re.match(r"[A-Za-z0-9_.]*", self.source[begin:])
-        return shortened(found.group() if found else "", 40)
 
     def _take(self, *texts: str) -> str:
         """Return the next token and go on, if it is one of these."""

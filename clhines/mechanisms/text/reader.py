@@ -66,7 +66,7 @@ class Equations:
     ----------
     defined : what has a name of its own: names, parameters, states and currents
     ordered : names, currents and rates
-    rates, events : by state; `settings` by keyword
+    states, currents : by name; `rates` and `events` by state, `settings` by keyword
     method, stepped : states that a method takes together, in the order of their rates
     uses_currents : whether a rate depends on a current
     plain : results of `remove_singularities`
@@ -77,6 +77,8 @@ class Equations:
     kind: str = ""
     defined: dict[str, Line] = field(default_factory=dict)
     ordered: list[Line] = field(default_factory=list)
+    states: dict[str, Line] = field(default_factory=dict)
+    currents: dict[str, Line] = field(default_factory=dict)
     rates: dict[str, Line] = field(default_factory=dict)
     events: dict[str, Line] = field(default_factory=dict)
     settings: dict[str, Line] = field(default_factory=dict)
@@ -90,16 +92,6 @@ class Equations:
     def of_sort(self, sort: str) -> dict[str, Line]:
         """Return what is defined by statements of a sort."""
         return {name: line for name, line in self.defined.items() if line.sort == sort}
-
-    @cached_property
-    def states(self) -> dict[str, Line]:
-        """States, by name."""
-        return self.of_sort("state")
-
-    @cached_property
-    def currents(self) -> dict[str, Line]:
-        """Currents, by name."""
-        return self.of_sort("current")
 
     @cached_property
     def written(self) -> dict[str, Node]:
@@ -142,6 +134,7 @@ class Equations:
                 raise self.fail(line, f"cannot read this statement; {hint}")
         if not self.kind:
             raise InputError("the text of the mechanism is empty; expected 'density NAME' first")
+        self.states, self.currents = self.of_sort("state"), self.of_sort("current")
 
     def _header(self, line: Line) -> None:
         found = re.fullmatch(rf"(density|point)\s+({_NAME})", line.text)
@@ -217,14 +210,17 @@ class Equations:
         problem = f"state '{name}' has no initial value; expected 'state {name} = ...'"
         raise self.fail(line, problem)
 
+    def _once(self, table: dict[str, Line], line: Line) -> None:
+        if line.name in table:
+            first = table[line.name].number
+            raise self.fail(line, f"'{line.shown}' is given twice, first in line {first}")
+        table[line.name] = line
+
     def rate(self, line: Line, name: str, source: str) -> None:
         """Take ``dNAME/dt = EXPRESSION``."""
-        if name in self.rates:
-            first = self.rates[name].number
-            raise self.fail(line, f"'d{name}/dt' is given twice, first in line {first}")
         line.sort, line.name = "rate", name
+        self._once(self.rates, line)
         self._take(line, source)
-        self.rates[name] = line
         self.ordered.append(line)
 
     def event(self, line: Line, actions: str) -> None:
@@ -242,11 +238,8 @@ class Equations:
 
     def setting(self, line: Line, key: str, value: str) -> None:
         """Take ``method NAME`` or ``substeps NUMBER``."""
-        if key in self.settings:
-            first = self.settings[key].number
-            raise self.fail(line, f"'{key}' is given twice, first in line {first}")
         line.sort, line.name, line.source = key, key, value
-        self.settings[key] = line
+        self._once(self.settings, line)
 
     # -------------------------------------------------------------------------- expressions
 

@@ -229,7 +229,9 @@ def sparse(run: Run, block: Block, steady: bool) -> None:
     def change(now: dict[str, Node], before: dict[str, Node]) -> tuple[dict[str, Node], bool]:
         with run.trial():
             system = _Reactions(run, block, rows).gathered(now, before, dt)
-        _diagonal(system, graph)
+        for key, entries in system.matrix.items():
+            if entries.get(key, graph.zero) is graph.zero:
+                raise Refused(f"no equation for '{key}' in KINETIC")
         return solved(system.matrix, system.right, graph.local), system.linear
 
     step, linear = change(old, old)
@@ -242,26 +244,13 @@ def sparse(run: Run, block: Block, steady: bool) -> None:
     for key, value in new.items():
         run.set(key, value)
     kept = {key: run.values[key] for key in rows}
-    _last(run, block, rows)  # what the block sets is as of the end
-    for key in rows:
-        run.values[key] = kept[key]
+    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # what it sets is of the end
+    run.values |= kept
     if steady:
         del run.given["dt"]
     elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
         for key in rows:
             run.set(key, kept[key] + (kept[key] - old[key]))
-
-
-def _last(run: Run, block: Block, rows: Sequence[str]) -> None:
-    one = run.graph.one
-    now = {key: run.value(key) for key in rows}
-    _Reactions(run, block, rows).gathered(now, now, one)
-
-
-def _diagonal(system: _System, graph: Graph) -> None:
-    for key, entries in system.matrix.items():
-        if entries.get(key, graph.zero) is graph.zero:
-            raise Refused(f"no equation for '{key}' in KINETIC")
 
 
 def _iterated(
@@ -275,8 +264,7 @@ def _iterated(
     loop.values = [_positive(graph, new[key]) for key in rows]
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
-    run.close_loop(loop)
-    return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=True))
+    return dict(zip(rows, run.close_loop(loop), strict=True))
 
 
 def _positive(graph: Graph, x: Node) -> Node:
@@ -300,8 +288,8 @@ def _steady(
     bound = graph.number(NEGATIVE)
     below = {key: graph.less(new[key], bound) for key in rows}
     any_below = graph.zero
-    for key in rows:
-        any_below = graph.where(below[key], graph.one, any_below)
+    for one in below.values():
+        any_below = graph.where(one, graph.one, any_below)
     any_below = graph.local("_below", any_below)
     cut = {key: graph.where(below[key], graph.zero, new[key]) for key in rows}
     states = {key: graph.where(iterates, _positive(graph, new[key]), cut[key]) for key in rows}
@@ -315,5 +303,4 @@ def _steady(
     ]
     more = graph.less(graph.symbol("_bound_sum"), error)
     loop.go_on = graph.less(graph.zero, graph.where(iterates, more, graph.one))
-    run.close_loop(loop)
-    return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=False))
+    return dict(zip(rows, run.close_loop(loop), strict=False))

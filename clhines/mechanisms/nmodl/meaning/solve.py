@@ -194,10 +194,10 @@ def _evaluated(run: Run, block: Block) -> dict[str, Node]:
 def _euler(run: Run, block: Block) -> None:
     rates = _evaluated(run, block)
     h = run.read("dt")
-    new = {key: run.value(key) + h * rate for key, rate in rates.items()}
-    for key, value in new.items():
-        run.set(key, value)
-    _extrapolated(run, {key: h * rate for key, rate in rates.items()})
+    steps = {key: h * rate for key, rate in rates.items()}
+    for key, step in steps.items():
+        run.set(key, run.value(key) + step)
+    _extrapolated(run, steps)
 
 
 def _runge(run: Run, block: Block) -> None:
@@ -383,8 +383,7 @@ def _iterated(
     )
     loop.values = [*new, *off_new, largest, *(used[e] for e in entries)]
     loop.go_on = graph.negated(done)
-    run.close_loop(loop)
-    return [graph.symbol(end) for end in loop.ends[:size]]
+    return run.close_loop(loop)[:size]
 
 
 def _jacobian(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clhines.mechanisms.nmodl.reading.tree import File, Refused, Variable
 
-BUILT_IN = ("celsius", "diam", "area")  # values come from the model around
-CELSIUS, DIAM, AREA = 6.3, 500.0, 100.0  # NEURON's before a script changes them
+# values come from the model around; those here are NEURON's before a script changes them
+BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
 
 
 class Names:
@@ -59,7 +59,7 @@ class Names:
         """Return the value before INITIAL of a variable by its name in functions."""
         name = self.elements[key]
         if name in BUILT_IN:
-            return {"celsius": CELSIUS, "diam": DIAM, "area": AREA}[name]
+            return BUILT_IN[name]
         variable = self.file.variables[name]
         value = variable.value if variable.sort in ("parameter", "state") else None
         return float(value or 0)

@@ -82,7 +82,7 @@ class Parser(Statements):
                 "INDEPENDENT": self._skipped, "LOCAL": self._locals,
                 "DEFINE": self._define, "NET_RECEIVE": self._receive, "BEFORE": self._when,
                 "AFTER": self._when, "FUNCTION_TABLE": self._function_table,
-                "UNITSON": self._ignored, "UNITSOFF": self._ignored, "PLOT": self._skipped,
+                "UNITSON": lambda: None, "UNITSOFF": lambda: None, "PLOT": self._skipped,
             }.get(word)  # fmt: skip
             if reader is None:
                 raise self.wrong()
@@ -108,9 +108,6 @@ class Parser(Statements):
         if name in self.result.blocks:
             raise Refused(f"a second block '{name}'", line)
         self.result.blocks[name] = block
-
-    def _ignored(self) -> None:
-        pass
 
     def _skipped(self) -> None:
         """Skip a block that says nothing to a simulation."""
