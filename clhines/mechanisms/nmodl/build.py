@@ -79,9 +79,6 @@ class _Builder:
 
     # ----------------------------------------------------------------------------- variables
 
-    def _free(self, body: Body, wanted: set[str]) -> set[str]:
-        return {name for node in body.nodes(sorted(wanted)) for name in node.free}
-
     def _needed(self) -> set[str]:
         """Variables whose values other blocks, results or users need."""
         needed = {
@@ -93,7 +90,7 @@ class _Builder:
         while True:
             more = set(needed)
             for body in self.blocks.values():
-                more |= self._free(body, needed) & self.names.elements.keys()
+                more |= body.free(needed) & self.names.elements.keys()
             if more == needed:
                 return needed
             needed = more
@@ -102,7 +99,7 @@ class _Builder:
         """Variables that some block reads before it writes them."""
         found: set[str] = set()
         for body in self.blocks.values():
-            found |= self._free(body, self.needed)
+            found |= body.free(self.needed)
         if "receive" in self.blocks:  # nothing but an event brings these values back
             found |= self.blocks["receive"].writes.keys() & self.needed
         return found & self.names.elements.keys()
@@ -118,7 +115,7 @@ class _Builder:
         elsewhere: set[str] = set()
         for name, body in self.blocks.items():
             if name != "initial":
-                elsewhere |= self._free(body, self.needed)
+                elsewhere |= body.free(self.needed)
             if name in ("before_initial", "after_initial"):
                 elsewhere |= body.writes.keys()
         symbols = {
@@ -276,8 +273,8 @@ class _Builder:
     def _tables(self) -> tuple[Table, ...]:
         found = []
         for name, use in self.bodies.shared.tables.items():
-            free = self._free(self.blocks[f"table_{name}"], set())
-            free |= self._free(self.blocks[f"grid_{name}"], set())
+            free = self.blocks[f"table_{name}"].free(())
+            free |= self.blocks[f"grid_{name}"].free(())
             wrong = sorted(free - set(self.parameters) - {"_x", "dt"})
             wrong = [w for w in wrong if not w.endswith("__table")]
             if wrong:

@@ -9,10 +9,9 @@ set to 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
-from clhines.mechanisms.ir.elimination import solved
+from clhines.mechanisms.ir.elimination import Entries, solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
@@ -26,27 +25,18 @@ Terms = Sequence[tuple[Fraction, Expression]]
 Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], bool]]
 
 
-@dataclass
-class _System:
-    """Rows of the equations at given states."""
-
-    right: dict[str, Node] = field(default_factory=dict)
-    matrix: dict[str, dict[str, Node]] = field(default_factory=dict)
-    linear: bool = True
-
-
 class _Reactions:
-    """One execution of a KINETIC block that gathers its equations."""
+    """One execution of a KINETIC block that gathers its equations: `matrix` and `right` by row."""
 
     def __init__(self, run: Run, block: Block, rows: Sequence[str]) -> None:
         self.run, self.graph, self.rows = run, run.graph, rows
-        self.system = _System()
+        self.matrix, self.right, self.linear = Entries(), dict[str, Node](), True
         self.volumes: dict[str, Node] = {}
         self.owners = _conserved(run, block)
         self.place = len(self.owners)
         self.block = block
 
-    def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _System:
+    def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
         """Return the equations of the change at these states."""
         run, graph = self.run, self.graph
         for key, value in now.items():
@@ -56,14 +46,14 @@ class _Reactions:
         for key in self.rows:
             if key not in taken:
                 volume = self.volumes.get(key, graph.one)
-                self.system.matrix[key] = {key: volume / dt}
-                self.system.right[key] = -((now[key] - old[key]) * volume / dt)
+                self.matrix[key] = {key: volume / dt}
+                self.right[key] = -((now[key] - old[key]) * volume / dt)
         rules = {"reaction": self._reaction, "conserve": self._conserve, "diffuse": self._diffuse}
         with run.scope({**rules, "compartment": lambda s: None}):
             for name in ("f_flux", "b_flux"):
                 run.new_local(name)
             run.body(self.block.body)
-        return self.system
+        return self
 
     def _find_volumes(self) -> None:
         for s in all_of(self.block.body, "compartment"):
@@ -138,7 +128,7 @@ class _Reactions:
             factors.append((self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, own))
         own_degree = sum(number for _, number, _, own in factors if own)
         if own_degree > 1:
-            self.system.linear = False
+            self.linear = False
         flux = graph.mul([rate, *(x ** graph.number(n) for x, n, _, _ in factors)])
         slopes: dict[str, Node] = {}
         for k, (x, number, key, own) in enumerate(factors):
@@ -150,12 +140,12 @@ class _Reactions:
         return flux, {key: graph.local("_slope", e) for key, e in slopes.items()}
 
     def _add(self, key: str, value: Node) -> None:
-        if key in self.system.right and key not in self.owners:
-            self.system.right[key] = self.system.right[key] + value
+        if key in self.right and key not in self.owners:
+            self.right[key] = self.right[key] + value
 
     def _entry(self, row: str, column: str, value: Node) -> None:
         if row not in self.owners:
-            entries = self.system.matrix[row]
+            entries = self.matrix[row]
             entries[column] = entries[column] + value if column in entries else value
 
     def _conserve(self, s: Statement) -> None:
@@ -169,8 +159,8 @@ class _Reactions:
                 share = graph.number(number) * self.volumes.get(key, graph.one)
                 total = total - share * self.run.value(key)
                 entries[key] = entries[key] + share if key in entries else share
-        self.system.matrix[owner] = entries
-        self.system.right[owner] = total
+        self.matrix[owner] = entries
+        self.right[owner] = total
 
 
 def _elements(run: Run, e: Expression, line: int) -> list[str]:
