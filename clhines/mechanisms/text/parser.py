@@ -55,7 +55,7 @@ class Parser:
                 words = (w for w in re.finditer(r"[A-Za-z0-9_.]+", source) if w.end() > at)
                 word = shortened(next(words).group(), 40) if bad == "." else ""
                 what = f"cannot use '{word}' in an expression"
-                raise ExpressionError(what if word else f"unexpected character '{bad}'")
+                raise ExpressionError(what if word else f"unexpected character '{shortened(bad)}'")
             sort = str(found.lastgroup)
             self.tokens.append((sort, found.group(sort), found.start(sort)))
             at = found.end()
