@@ -15,6 +15,7 @@ MEASURES = {
     "reach": "measures.reach",
     "calls": "measures.calls",
     "turns": "measures.turns",
+    "starts": "measures.starts",
     "methods": "measures.methods",
     "options": "measures.options",
     "levels": "measures.levels",

@@ -11,19 +11,19 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.cells.synthetic import Seed, generator, number_nodes, whole_count
-from clhines.checks import as_array
+from clhines.cells.synthetic import MAX_NODES, Seed, generator, number_nodes
+from clhines.checks import as_array, as_whole_number
 from clhines.model.connections import Connections
 
 
 def chain(n: int) -> np.ndarray:
     """Give the parents of a chain: each node is the only child of the one before."""
-    return np.arange(-1, whole_count("n", n) - 1, dtype=np.int32)
+    return np.arange(-1, as_whole_number("n", n, 1, MAX_NODES) - 1, dtype=np.int32)
 
 
 def star(n: int) -> np.ndarray:
     """Give the parents of a star: a root and ``n - 1`` leaves."""
-    parent = np.zeros(whole_count("n", n), dtype=np.int32)
+    parent = np.zeros(as_whole_number("n", n, 1, MAX_NODES), dtype=np.int32)
     parent[0] = -1
     return parent
 
@@ -33,7 +33,7 @@ def caterpillar(n: int) -> np.ndarray:
 
     Even nodes are the spine, odd ones the leaves: the last spine node has none where `n` is odd.
     """
-    node = np.arange(whole_count("n", n), dtype=np.int32)
+    node = np.arange(as_whole_number("n", n, 1, MAX_NODES), dtype=np.int32)
     parent = np.where(node % 2 == 1, node - 1, node - 2).astype(np.int32)
     parent[0] = -1
     return parent
@@ -73,10 +73,12 @@ def random_binary_tree(num_nodes: int, num_branches: int, seed: Seed, stems: int
     InputError
         An argument is not a whole number of 1 or more, or `num_nodes` does not fit int32.
     """
-    n = whole_count("num_nodes", num_nodes)
-    stems = whole_count("stems", stems)
+    n = as_whole_number("num_nodes", num_nodes, 1, MAX_NODES)
+    stems = as_whole_number("stems", stems, 1, MAX_NODES)
     most = n if stems > 1 else max(n - 1, 1)  # the soma cannot be a branch beside its only stem
-    first, splits = _stems_and_splits(min(whole_count("num_branches", num_branches), most), stems)
+    first, splits = _stems_and_splits(
+        min(as_whole_number("num_branches", num_branches, 1, MAX_NODES), most), stems
+    )
     rng = generator(seed)
     if n == 1:
         return np.full(1, -1, dtype=np.int32)

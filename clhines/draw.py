@@ -11,9 +11,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,8 +21,6 @@ from clhines.errors import InputError
 from clhines.files import PathLike
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.axes import Axes
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
     from clhines.cells.cable import Cable
 
-_Draw = TypeVar("_Draw", bound="Callable[..., Any]")
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
 _WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
@@ -51,17 +47,6 @@ def style() -> Iterator[None]:
         yield
 
 
-def in_style(function: _Draw) -> _Draw:
-    """Let a function draw in the look of all pictures."""
-
-    @wraps(function)
-    def drawn(*arguments: object, **options: object) -> object:
-        with style():
-            return function(*arguments, **options)
-
-    return cast("_Draw", drawn)
-
-
 @dataclass(frozen=True, eq=False)
 class Bars:
     """Work of one block in the forward sweep, from the root outwards.
@@ -76,7 +61,6 @@ class Bars:
     length: np.ndarray
     edges: np.ndarray
     lanes: int
-    steps: int
     what: str
 
 
@@ -110,7 +94,7 @@ def _level_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
         begin += int(ends[-1].max())
         edges.append(begin)
     start, lane, length = (np.concatenate(a) for a in zip(*found, strict=True))
-    return Bars(start, lane, length, np.array(edges), spec.work_group, begin, "branch")
+    return Bars(start, lane, length, np.array(edges), spec.work_group, "branch")
 
 
 def _vector_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
@@ -121,21 +105,18 @@ def _vector_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
     length = tables["lane_length"].reshape(-1, width)[first:end][::-1].reshape(-1)
     lane = np.tile(np.arange(width), end - first)
     used = length > 0
-    edges = np.append(np.cumsum(rows) - rows, rows.sum())
-    steps = int(rows.sum())
-    return Bars(
-        begin[used], lane[used], length[used].astype(np.int64), edges, width, steps, "branch"
-    )
+    edges = np.append(0, np.cumsum(rows))
+    return Bars(begin[used], lane[used], length[used].astype(np.int64), edges, width, "branch")
 
 
 def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
     lanes = min(len(tables["cell_size"]), spec.work_group * spec.vector_width)
     length = tables["cell_size"][:lanes].astype(np.int64)
-    start, steps = np.zeros(lanes, np.int64), int(length.max())
-    return Bars(start, np.arange(lanes), length, np.array([0, steps]), lanes, steps, "cell")
+    start, edges = np.zeros(lanes, np.int64), np.array([0, length.max()])
+    return Bars(start, np.arange(lanes), length, edges, lanes, "cell")
 
 
-@in_style
+@style()
 def picture(
     bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
 ) -> Any:
@@ -164,7 +145,7 @@ def picture(
     axes.add_collection(drawn)
     thin = min(0.8, _COVERED / len(bars.edges))
     axes.vlines(bars.edges[1:-1], 0, bars.lanes, color=_BARRIER, lw=thin)
-    axes.set(xlim=(0, bars.steps), ylim=(bars.lanes, 0), facecolor="#e8e8e8", title=title)
+    axes.set(xlim=(0, int(bars.edges[-1])), ylim=(bars.lanes, 0), facecolor="#e8e8e8", title=title)
     axes.set_xlabel("step of the forward sweep, from the roots outwards [nodes]")
     axes.set_ylabel("lane (work-item or lane of a vector)")
     axes.locator_params(integer=True)
@@ -194,7 +175,7 @@ def _raster(axes: Any, when: np.ndarray, cell: np.ndarray, top: int, num_cells: 
     axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
 
 
-@in_style
+@style()
 def activity(
     spikes: tuple[np.ndarray, np.ndarray],
     num_cells: int,
@@ -254,7 +235,7 @@ def activity(
     return figure
 
 
-@in_style
+@style()
 def plot_morphology(
     cable: Cable,
     values: ArrayLike,
@@ -401,11 +382,9 @@ def check_format(path: PathLike | None) -> None:
 
 def _save(figure: Any, path: PathLike | None) -> None:
     """Write a picture whole or not at all, in the format of its ending."""
-    if path is None:
-        return
-    suffix = Path(os.fsdecode(path)).suffix.lower()
-    with files.whole(path) as file:
-        figure.savefig(file, format=suffix[1:])
+    if path is not None:
+        with files.whole(path) as file:
+            figure.savefig(file, format=Path(os.fsdecode(path)).suffix.lower()[1:])
 
 
 def check_matplotlib() -> None:
@@ -417,7 +396,6 @@ def check_matplotlib() -> None:
 
 
 def _figure(**options: Any) -> Any:
-    check_matplotlib()
     from matplotlib.figure import Figure
 
     return Figure(layout="constrained", **options)

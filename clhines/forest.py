@@ -34,23 +34,14 @@ _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays 
 class Trees:
     """The distinct trees of a forest, one after another, each with its own branches.
 
-    A *branch* is a maximal chain of nodes: it starts at the root or at a child of a node with
-    two or more children. Branches are numbered by tree, then level, then first node; the
-    breadth-first numbering of the 2018 report (section 2).
-
-    Attributes
-    ----------
-    offsets : (num_trees + 1,) int64
-        Nodes of tree s are ``offsets[s]:offsets[s + 1]``.
-    parent : (num_nodes,) int64
-        Index of the parent in these arrays, -1 at each root.
-    cuts : (num_nodes,) bool, optional
-        Nodes that begin a branch although they are an only child: long branches become chains
-        of shorter ones.
+    A *branch* is a maximal chain of nodes: it starts at the root or at a child of a node with two
+    or more children, and at the `cuts`, (num_nodes,) bool, nodes that begin a branch although they
+    are an only child. Branches are numbered by tree, then level, then first node; the breadth-first
+    numbering of the 2018 report (section 2).
     """
 
-    offsets: np.ndarray
-    parent: np.ndarray
+    offsets: np.ndarray  # nodes of tree s are ``offsets[s]:offsets[s + 1]``
+    parent: np.ndarray  # index of the parent in these arrays, -1 at each root
     cuts: np.ndarray | None = None
 
     @property

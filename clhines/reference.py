@@ -156,11 +156,7 @@ def multiply(
 
 
 def condition(
-    forest: Forest,
-    d: np.ndarray,
-    u: np.ndarray,
-    b: np.ndarray,
-    x: np.ndarray,
+    forest: Forest, d: np.ndarray, u: np.ndarray, b: np.ndarray, x: np.ndarray
 ) -> np.ndarray:
     """Return how far a solution may be from the true one, per componentwise backward error.
 

@@ -43,16 +43,11 @@ class TimedResults(Results, Protocol):
         """Times of the rows of each record, ms; empty with ``reduce``."""
 
 
-def _number_of(result: Results, record: int) -> int:
-    count = len(result.values)
-    if not count:
-        raise InputError(f"record is {record}; expected a result with records")
-    return as_whole_number("record", record, 0, count - 1)
-
-
 def timed_record_of(result: TimedResults, record: int) -> tuple[np.ndarray, np.ndarray]:
     """(rows,) ms and (rows, r): a record with its times, which need not be all of the run."""
-    number = _number_of(result, record)
+    if not len(result.values):
+        raise InputError(f"record is {record}; expected a result with records")
+    number = as_whole_number("record", record, 0, len(result.values) - 1)
     t, found = result.times[number], result.values[number]
     kept = found.ndim == 2 and len(found) == len(t)
     if not kept or (len(result.t) and not len(t)):  # `to` leaves none

@@ -32,28 +32,22 @@ class Segments:
     """Segments of traces, by trace and time; all arrays are (count,), samples -1 for none.
 
     Samples are int64, and each `_v` is the voltage there, float64, mV.
-
-    `row` is the trace, and `count` the number of traces; a segment begins as `kind` says, see `UP`,
-    at the sample `begin`. `top` is the first of its largest samples, `before` the first of the
-    smallest before that (inf if there is none), `after` the first of the smallest from that on.
-    `any_rest` is the first sample that neither of the next two is below, and `rest` the first such
-    one from the top on.
     """
 
-    row: np.ndarray
-    kind: np.ndarray
+    row: np.ndarray  # the trace
+    kind: np.ndarray  # how it begins, see `UP`
     begin: np.ndarray
-    top: np.ndarray
-    before: np.ndarray
-    after: np.ndarray
-    any_rest: np.ndarray
-    rest: np.ndarray
+    top: np.ndarray  # first of its largest samples
+    before: np.ndarray  # first of the smallest before that; inf: none
+    after: np.ndarray  # first of the smallest from the top on
+    any_rest: np.ndarray  # first that neither of the next two is below
+    rest: np.ndarray  # the same from the top on
     top_v: np.ndarray
     before_v: np.ndarray
     after_v: np.ndarray
     any_rest_v: np.ndarray
     rest_v: np.ndarray
-    count: int
+    count: int  # traces
 
     @cached_property
     def _highest(self) -> Lists:
@@ -117,10 +111,7 @@ class Segments:
         found = np.where(there, self.any_rest[inside], length)
         v = np.where(there, self.any_rest_v[inside], np.nan)
         own = self.rest[peak] >= 0
-        return (
-            np.where(own, self.rest[peak], found),
-            np.where(own, self.rest_v[peak], v),
-        )
+        return (np.where(own, self.rest[peak], found), np.where(own, self.rest_v[peak], v))
 
 
 def segments_of(v: np.ndarray, threshold: float) -> Segments:

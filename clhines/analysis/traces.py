@@ -105,11 +105,7 @@ def checked_traces(
 
 
 def checked_stimuli(
-    t: np.ndarray,
-    count: int,
-    stim_start: ArrayLike,
-    stim_end: ArrayLike,
-    current: ArrayLike | None,
+    t: np.ndarray, count: int, stim_start: ArrayLike, stim_end: ArrayLike, current: ArrayLike | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """(count,) float64 each: begin and end of the stimuli, ms, and their amplitudes, nA."""
     begin = spread("stim_start", stim_start, count, unit="ms")

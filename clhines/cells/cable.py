@@ -82,11 +82,7 @@ def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def centres(
-    sections: Sections,
-    nseg: np.ndarray,
-    first: np.ndarray,
-    junction: np.ndarray,
-    num_nodes: int,
+    sections: Sections, nseg: np.ndarray, first: np.ndarray, junction: np.ndarray, num_nodes: int
 ) -> np.ndarray:
     """(num_nodes, 3) float64, µm: position of each node on the axis."""
     xyz = sections.points[:, :3].astype(np.float64)

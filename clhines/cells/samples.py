@@ -118,33 +118,16 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """Samples as a tree, and what the rules ask of it; all arrays are of length n.
-
-    Attributes
-    ----------
-    is_soma : bool
-        Of type 1.
-    first : int64
-        The child with the smallest id, -1 at tips.
-    second : int
-        The root's second child, -1 where there is none.
-    soma_children : int64
-        Number of children of type 1, of samples of type 1.
-    shared_begin : bool
-        Whether a section goes on from here into the first child, while the other children are
-        connected to its beginning.
-    goes_on : bool
-        Whether the first child is in the same section.
-    """
+    """Samples as a tree, and what the rules ask of it; all arrays are of length n."""
 
     parent: np.ndarray
     root: int
     is_soma: np.ndarray
-    first: np.ndarray
-    second: int
-    soma_children: np.ndarray
-    shared_begin: np.ndarray
-    goes_on: np.ndarray
+    first: np.ndarray  # the child with the smallest id, -1 at tips
+    second: int  # the root's second child, -1 where there is none
+    soma_children: np.ndarray  # children of type 1, of samples of type 1
+    shared_begin: np.ndarray  # a section goes on into the first child; the others leave its begin
+    goes_on: np.ndarray  # whether the first child is in the same section
 
 
 def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:

@@ -83,32 +83,16 @@ MAX_SEGMENTS = 2**20  # in a cell
 class Sections:
     """One cell as unbranched sections of 3-D points; parents before children.
 
-    Attributes
-    ----------
-    parent : (num_sections,) int64
-        Parent section, -1 at section 0 and only there.
-    parent_x : (num_sections,) float64
-        Where on its parent a section begins: 1.0 at the end, 0.5 in the middle (of a soma), 0.0 at
-        the beginning. A section is connected by its own beginning.
-    offsets : (num_sections + 1,) int64
-        Points of section s are ``offsets[s]:offsets[s + 1]``, two at least.
-    points : (num_points, 4) float32, µm
-        x, y, z and diameter.
-    soma : (num_sections,) bool
-        Whether a section is of the soma. Section 0 is where there is any; a soma that branches has
-        several, joined to one another.
-    type : (num_sections,) int64
-        Type code of SWC of each section's first sample, after the point that it leaves.
-    name : str
-        Name of the morphology.
+    A section is connected by its own beginning. Section 0 is of the `soma` where there is any; a
+    soma that branches has several, joined to one another.
     """
 
-    parent: np.ndarray
-    parent_x: np.ndarray
-    offsets: np.ndarray
-    points: np.ndarray
-    soma: np.ndarray
-    type: np.ndarray
+    parent: np.ndarray  # -1 at section 0 and only there
+    parent_x: np.ndarray  # where on it: 1.0 at the end, 0.5 in the middle (of a soma), 0.0
+    offsets: np.ndarray  # points of section s: ``offsets[s]:offsets[s + 1]``, two at least
+    points: np.ndarray  # (num_points, 4) float32, µm: x, y, z and diameter
+    soma: np.ndarray  # whether a section is of the soma
+    type: np.ndarray  # SWC's, of the first sample after the point that it leaves
     name: str = "cell"
 
     @property
@@ -151,17 +135,7 @@ class Sections:
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
-        """Count the fewest segments of at most `max_length` µm, odd numbers where `needs_middle`.
-
-        Parameters
-        ----------
-        max_length : float, µm
-
-        Returns
-        -------
-        (num_sections,) int64
-            A soma's number is odd so that its middle is the centre of a segment.
-        """
+        """Fewest segments of at most `max_length` µm, odd numbers where `needs_middle`."""
         max_length = as_positive("max_length", max_length, "um")
         with np.errstate(over="ignore"):
             nseg = self.checked_counts(np.maximum(np.ceil(self.length / max_length), 1))
@@ -169,26 +143,11 @@ class Sections:
         return nseg
 
     def nseg_by_lambda(
-        self,
-        d_lambda: float = 0.1,
-        Ra: float | np.ndarray = 100.0,
-        cm: float | np.ndarray = 1.0,
+        self, d_lambda: float = 0.1, Ra: float | np.ndarray = 100.0, cm: float | np.ndarray = 1.0
     ) -> np.ndarray:
-        """Count segments by NEURON's d_lambda rule.
+        """Count segments by NEURON's d_lambda rule, as `discretise` does.
 
-        Parameters
-        ----------
-        d_lambda : float
-            Longest segment in units of the length constant at 100 Hz.
-        Ra : float or (num_sections,), Ω·cm
-            Axial resistivity.
-        cm : float or (num_sections,), µF/cm²
-            Specific membrane capacitance.
-
-        Returns
-        -------
-        (num_sections,) int64
-            Odd numbers, ``int((L / (d_lambda * lambda_f(100)) + 0.9) / 2) * 2 + 1``.
+        They are odd numbers, ``int((L / (d_lambda * lambda_f(100)) + 0.9) / 2) * 2 + 1``.
         """
         d_lambda = as_positive("d_lambda", d_lambda)
         given = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
@@ -325,16 +284,12 @@ def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Chains:
-    """Sections as chains of samples, by level and then in the order of the file; 0 is the root's.
+    """Sections as chains of samples, by level, then in the order of the file; 0 is the root's."""
 
-    `head` and `last` are the first and last sample of each, `above` the section that it leaves, -1
-    for 0, all (num,) int64. `samples` and `offsets` have the samples of each, in their order.
-    """
-
-    head: np.ndarray
-    last: np.ndarray
-    above: np.ndarray
-    samples: np.ndarray
+    head: np.ndarray  # first sample of each
+    last: np.ndarray  # last sample of each
+    above: np.ndarray  # section that it leaves, -1 for 0
+    samples: np.ndarray  # of each, in their order
     offsets: np.ndarray
 
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
+from clhines.checks import as_whole_number
 from clhines.errors import InputError, shown
 from clhines.quantities import as_numbers
 
 Seed = int | np.random.Generator
-_MAX_NODES = 2**31 - 1  # parent arrays are int32
+MAX_NODES = 2**31 - 1  # parent arrays are int32
 _MAX_BRANCHES = 2**22  # of a synthetic cell
 
 
@@ -33,40 +34,19 @@ def ring_cell(
     """Make a cell of the ring-network benchmark (Huber 2018): random branches, shorter outwards.
 
     The stems at the soma are level 0. A branch splits at its end into two branches of the next
-    level with the branching probability of its level, otherwise it continues as one branch; so
-    every path from the soma to a tip has `levels` branches. Branches are straight; two siblings
-    leave on opposite sides, 25 to 55 degrees off their parent, and a continuing branch turns by at
-    most 10 degrees.
+    level with the branching probability of its level, one for all or one for each, otherwise it
+    continues as one branch; so every path from the soma to a tip has `levels` branches. Branches
+    are straight, of `compartments` samples at equal distances; two siblings leave on opposite
+    sides, 25 to 55 degrees off their parent, and a continuing branch turns by at most 10 degrees. A
+    stem has one sample more, at the surface of the soma, which is a single sample at the origin.
 
-    Parameters
-    ----------
-    levels : int
-        Levels of branches, 1 or more.
-    branching_probability : float or sequence of float
-        Probability in [0, 1] that a branch splits; or one value per level, ``levels`` of them or
-        ``levels - 1``, as that of the last level is not used.
-    compartments : int
-        Samples per branch, 1 or more, at equal distances. A stem has one more, at the surface of
-        the soma, so that its length does not include the distance from the centre.
-    seed : int or numpy.random.Generator
-        The same seed gives the same cell.
-    stems : int
-        Branches that leave the soma, 1 or more.
-    branch_lengths : (float, float), µm
-        Lengths of the branches of the first and the last level; linear in the level between.
-    radii : (float, float), µm
-        Radius at the soma and at the tips; linear along the path between.
-    soma_radius : float, µm
-        Radius of the soma, a single sample at the origin.
-
-    Returns
-    -------
-    Morphology
-        Parents before children, ids from 1, type 1 for the soma and 3 for the rest, lines 0.
+    `branch_lengths`, µm, are of the first and the last level, linear in the level between; `radii`,
+    µm, are those at the soma and at the tips, linear along the path between.
     """
-    compartments = whole_count("compartments", compartments)
-    lengths, ends = _positive_pair("branch_lengths", branch_lengths), _positive_pair("radii", radii)
-    rng, stems = generator(seed), whole_count("stems", stems)
+    compartments = as_whole_number("compartments", compartments, 1, MAX_NODES)
+    lengths = positive_numbers("branch_lengths", branch_lengths, 2)
+    ends = positive_numbers("radii", radii, 2)
+    rng, stems = generator(seed), as_whole_number("stems", stems, 1, MAX_NODES)
     branch_parent, level = grow(rng, levels, branching_probability, stems)
     length = np.linspace(lengths[0], lengths[1], levels)[level]
     tree = _Branches(branch_parent, level, length, _directions(rng, branch_parent, level))
@@ -92,7 +72,11 @@ def _sampled(
 ) -> Morphology:
     """Return the cell: a soma, and samples at equal distances along every branch."""
     (soma_radius,) = positive_numbers("soma_radius", [soma_radius], 1)
-    begin = _begin_of_each(tree.parent, tree.level, tree.direction, tree.length, soma_radius)
+    begin = tree.direction * soma_radius
+    for k in range(1, int(tree.level[-1]) + 1):
+        here = np.flatnonzero(tree.level == k)
+        above = tree.parent[here]
+        begin[here] = begin[above] + tree.direction[above] * tree.length[above, None]
     is_stem = tree.parent < 0
     samples = compartments + is_stem
     parent = number_nodes(tree.parent, samples, soma_nodes=1).astype(np.int64)
@@ -146,10 +130,6 @@ def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarra
     return array
 
 
-def _positive_pair(name: str, values: Sequence[float]) -> np.ndarray:
-    return positive_numbers(name, values, 2)
-
-
 def _directions(
     rng: np.random.Generator, branch_parent: np.ndarray, level: np.ndarray
 ) -> np.ndarray:
@@ -186,27 +166,11 @@ def _tilted(direction: np.ndarray, tilt: np.ndarray, azimuth: np.ndarray) -> np.
     return turned / np.linalg.norm(turned, axis=1, keepdims=True)
 
 
-def _begin_of_each(
-    branch_parent: np.ndarray,
-    level: np.ndarray,
-    direction: np.ndarray,
-    length: np.ndarray,
-    soma_radius: float,
-) -> np.ndarray:
-    """Place where each branch begins, (num_branches, 3) float64, µm; stems on the soma."""
-    begin = direction * soma_radius
-    for k in range(1, int(level[-1]) + 1):
-        here = np.flatnonzero(level == k)
-        above = branch_parent[here]
-        begin[here] = begin[above] + direction[above] * length[above, None]
-    return begin
-
-
 def grow(
     rng: np.random.Generator, levels: int, probability: float | Sequence[float], stems: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grow branches level by level; (num_branches,) int64 parent branch (-1) and level of each."""
-    levels = whole_count("levels", levels)
+    levels = as_whole_number("levels", levels, 1, MAX_NODES)
     p = _probability_of_levels(probability, levels)
     parents = [np.full(stems, -1, dtype=np.int64)]
     total = 0
@@ -229,22 +193,11 @@ def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int
     one at the end of the `soma_nodes` nodes before all branches; with none there they are roots.
     """
     end = soma_nodes + np.cumsum(lengths)
-    if end[-1] > _MAX_NODES:
-        raise InputError(f"a tree of {end[-1]} nodes, expected at most {_MAX_NODES}")
+    if end[-1] > MAX_NODES:
+        raise InputError(f"a tree of {end[-1]} nodes, expected at most {MAX_NODES}")
     parent = np.arange(-1, end[-1] - 1, dtype=np.int32)
     parent[end - lengths] = np.where(branch_parent < 0, soma_nodes, end[branch_parent]) - 1
     return parent
-
-
-def whole_count(name: str, value: int, least: int = 1) -> int:
-    """Return a whole number of nodes, branches or levels."""
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = None
-    if count is None or not least <= count <= _MAX_NODES:
-        raise InputError(f"{name} is {shown(value)}, expected a whole number from {least}")
-    return count
 
 
 def generator(seed: Seed) -> np.random.Generator:

@@ -43,10 +43,7 @@ def add_ring(networks: Commands) -> None:
     add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
     add(
-        "--cells",
-        type=whole_number,
-        metavar="N",
-        help="default: 64, or as many as there are files",
+        "--cells", type=whole_number, metavar="N", help="default: 64, or as many as there are files"
     )
     add("--depth", type=whole_number, metavar="D",
         help="levels of branches of the random cells (default: 5)")  # fmt: skip

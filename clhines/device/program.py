@@ -33,7 +33,7 @@ MOST_PROGRAMS = 256  # of a context
 _BUILT: OrderedDict[cl.Context, OrderedDict[TemplateSpec, cl.Program]] = OrderedDict()
 _LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
-_SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
+_SCALARS = {"int": np.int32, "long": np.int64, "double": np.float64}  # of unbound kernels
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
 
@@ -79,10 +79,15 @@ def forget() -> None:
 
 
 class Kernel(cl.Kernel):
-    """A kernel whose first launch is watched where the runtime compiles then: PoCL's does."""
+    """A kernel whose first launch is watched where the runtime compiles then: PoCL's does.
 
-    def __init__(self, built: cl.Program, name: str) -> None:
+    `types` has for each argument the scalar type of NumPy, or None for a buffer: pyopencl sets a
+    number of unknown type only after trying it as an array, which takes ten times longer.
+    """
+
+    def __init__(self, built: cl.Program, name: str, types: Sequence[type | None]) -> None:
         super().__init__(built, name)
+        self.set_scalar_arg_dtypes(types)
         device = self.context.devices[0]
         self.fresh = "Portable Computing" in device.platform.name
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
@@ -101,17 +106,10 @@ class Kernel(cl.Kernel):
         return event
 
 
-def typed_kernel(built: cl.Program, name: str, types: str) -> Kernel:
-    """Return a kernel with typed scalar arguments, for kernels that are launched often.
-
-    pyopencl sets a number of unknown type only after trying it as an array: ten times slower.
-    `types` has a letter an argument: ``b`` buffer, ``i`` int, ``l`` long, ``u`` ulong, ``f`` float,
-    ``d`` double. Arguments after the last letter are buffers.
-    """
-    kernel = Kernel(built, name)
-    types = types.ljust(kernel.num_args, "b")
-    kernel.set_scalar_arg_dtypes([_SCALARS.get(letter) for letter in types])
-    return kernel
+def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
+    """Build the kernels of a spec, once per context, and return one."""
+    types = [_SCALARS.get(p.type) for p in spec.parameters(name)]
+    return Kernel(build(context, spec), name, types)
 
 
 class BoundKernel:
@@ -128,9 +126,8 @@ class BoundKernel:
         arguments: Sequence[Argument],
         changing: Sequence[int] = (),
     ) -> None:
-        letters = {scalar: letter for letter, scalar in _SCALARS.items()}
-        types = "".join(letters.get(type(a), "b") for a in arguments)
-        self._kernel = typed_kernel(built, name, types)
+        types = [type(a) if isinstance(a, np.generic) else None for a in arguments]
+        self._kernel = Kernel(built, name, types)
         self._arguments, self._changing = list(arguments), tuple(changing)
         self._given = list(map(_as_argument, arguments))
         self._bound = False
@@ -166,6 +163,13 @@ class BoundKernel:
         if self._kernel.fresh:
             self._kernel.launched(event)
         return event
+
+    def launch_columns(
+        self, queue: cl.CommandQueue, width: int, rows: int, most: int = devices.SMALL_GROUP
+    ) -> None:
+        """Enqueue it for `width` columns of some rows, at most `most` in a work-group."""
+        group = min(most, queue.device.max_work_group_size, 1 << (width - 1).bit_length())
+        self.launch(queue, -(-width // group) * group, group, rows=rows)
 
 
 def _as_argument(argument: Argument) -> cl.Buffer | np.generic | int | float:
@@ -248,11 +252,7 @@ def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
         if not pocl or program.num_kernels:
             return program
         _log.info("removed a program from PoCL's cache, %s: unreadable", caches.pocl_folder())
-        _keep_for_ever(context)
+        # the context outlives Python: PoCL aborts at its release where a program was unreadable
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
         caches.drop_last()
     raise DeviceError(f"PoCL cannot read its cache, {caches.pocl_folder()}: remove that folder")
-
-
-def _keep_for_ever(context: cl.Context) -> None:
-    """Let a context outlive Python: PoCL aborts at its release where a program was unreadable."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))

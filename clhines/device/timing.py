@@ -32,10 +32,7 @@ _TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the bes
 
 @dataclass(frozen=True)
 class FloorSpec(TemplateSpec):
-    """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs.
-
-    `streaming` stores past their caches, as `fine_vector.FineVectorSpec` does.
-    """
+    """``floor.mako``: the memory floor."""
 
     template: ClassVar[str] = "around/floor"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -45,8 +42,8 @@ class FloorSpec(TemplateSpec):
         ),
     }
     real: str
-    vector_width: int
-    streaming: bool = False
+    vector_width: int  # above 1 for CPUs
+    streaming: bool = False  # stores past their caches, as `fine_vector.FineVectorSpec`
 
 
 def median_seconds(
@@ -105,7 +102,7 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
     cpu = devices.is_cpu(queue.device)
     width = devices.limits(queue.device).vector_bytes // np.dtype(dtype).itemsize if cpu else 1
     spec = FloorSpec(real_name(dtype), width, cpu and nbytes > STREAM_BYTES)
-    kernel = program.Kernel(program.build(queue.context, spec), "floor_copy")
+    kernel = program.kernel_of(queue.context, spec, "floor_copy")
     group = 1 if cpu else min(256, queue.device.max_work_group_size)
     items = queue.device.max_compute_units * 8 if cpu else -(-n // group) * group
 
@@ -140,15 +137,13 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Time several ways to solve that take turns, one solve at a time.
+    """Time several ways to solve that take turns, one solve at a time: seconds of each.
 
     Other load on the machine then slows all of them alike. Each turn has an order of its own, and
     those that are hopeless after a few turns do not take part in the rest. The time is the mean of
-    the faster half: not the slower, because disturbances only add to a time, and no single rank,
-    because times on CPUs often have two peaks, and a rank jumps between them.
-
+    the faster half: disturbances only add to a time, and a rank jumps where times have two peaks.
     Each of `ready` returns what `median_seconds` launches. `budget`, s, is of counted solves for
-    each. The times are in s; `progress` shows a bar where stderr is a terminal.
+    each; `progress` shows a bar where stderr is a terminal.
     """
     taken: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

@@ -62,18 +62,13 @@ _LOCK = threading.RLock()
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a device has solved the problem of a family of `FAMILIES`, or those of several.
-
-    `widest` is the bytes of the widest vectors that were right, from the device's own on; 0 if none
-    were. `seconds` is the wall time of all tries, and `said` what went wrong with wider ones, in
-    turn.
-    """
+    """How a device has solved the problem of a family of `FAMILIES`, or those of several."""
 
     family: str
     dtype: str
-    widest: int
-    seconds: float
-    said: tuple[str, ...] = ()
+    widest: int  # bytes of the widest vectors that were right; 0: none
+    seconds: float  # wall time of all tries
+    said: tuple[str, ...] = ()  # what went wrong with wider ones, in turn
 
 
 class _Process:

@@ -25,11 +25,7 @@ FULL = 1024  # work-items that fill a compute unit of a GPU
 
 @dataclass(frozen=True)
 class DhsSpec(KernelSpec):
-    """Numbers and switches of ``dhs.mako``: some lanes per cell, a barrier per step.
-
-    `lanes` is work-items per cell. `capacity` is the nodes of the largest work-group, whose factors
-    and intermediate solutions are in local memory; 0 leaves them in global memory.
-    """
+    """Numbers and switches of ``dhs.mako``: some lanes per cell, a barrier per step."""
 
     template: ClassVar[str] = "literature/dhs"
     first_argument: ClassVar[str] = "num_cells"
@@ -47,8 +43,8 @@ class DhsSpec(KernelSpec):
         "node_child",
     )
     takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
-    lanes: int
-    capacity: int
+    lanes: int  # work-items per cell
+    capacity: int  # nodes of a work-group in local memory; 0: in global memory
 
 
 def plan_dhs(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
@@ -112,12 +108,7 @@ def _plan_exchange(
                 f"the device's {limits.local_bytes} bytes are enough for {cells}"
             )
         spec = exchange.DhsExchangeSpec(
-            real=real,
-            symmetric=True,
-            rhs=1,
-            work_group=cells * lanes,
-            lanes=lanes,
-            slots=needed,
+            real=real, symmetric=True, rhs=1, work_group=cells * lanes, lanes=lanes, slots=needed
         )
         return exchange.plan_exchange(part, method, spec, some, found, order, limits)
 

@@ -27,10 +27,7 @@ NODE = Word(inherits=1, joins=1, slot=29)
 
 @dataclass(frozen=True)
 class DhsExchangeSpec(KernelSpec):
-    """Numbers and switches of ``dhs_exchange.mako``: some lanes per cell, a barrier per step.
-
-    `lanes` is work-items per cell, `slots` exchange slots per cell.
-    """
+    """Numbers and switches of ``dhs_exchange.mako``: some lanes per cell, a barrier per step."""
 
     template: ClassVar[str] = "literature/dhs_exchange"
     first_argument: ClassVar[str] = "num_cells"
@@ -50,8 +47,8 @@ class DhsExchangeSpec(KernelSpec):
     )
     takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
     node: ClassVar[Word] = NODE
-    lanes: int
-    slots: int
+    lanes: int  # work-items per cell
+    slots: int  # exchange slots per cell
 
     @property
     def cells(self) -> int:
@@ -145,23 +142,13 @@ def bytes_per_cell(slots: np.ndarray, real: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Cells side by side in work-groups.
+    """Cells side by side in work-groups."""
 
-    Attributes
-    ----------
-    cells : (num_cells,), natural cells in the order of the work-groups
-    width : cells of each group; the last one may have fewer
-    profile : (num_groups,), which profile each has: for every step the largest number of lanes of
-        its cells
-    profiles : of (num_steps + 1,), nodes of a lane-padded cell before each step
-    start : (num_groups + 1,), place of each group's first value
-    """
-
-    cells: np.ndarray
-    width: int
-    profile: np.ndarray
-    profiles: list[np.ndarray]
-    start: np.ndarray
+    cells: np.ndarray  # natural cells in the order of the work-groups
+    width: int  # cells of each group; the last one may have fewer
+    profile: np.ndarray  # of each group: the most lanes of its cells in every step
+    profiles: list[np.ndarray]  # (num_steps + 1,) nodes of a lane-padded cell before each step
+    start: np.ndarray  # place of each group's first value, and the end
 
 
 def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> _Groups:

@@ -26,10 +26,8 @@ BANK_SHIFT = 5  # one value of padding per 2**5 unknowns, so that even strides u
 class ReductionSpec(KernelSpec):
     """Numbers and switches of ``reduction.mako``: one work-group per chain.
 
-    `capacity` is the unknowns that local memory holds, four values each. `switch` is those at which
-    CR hands over to PCR, at most `capacity`; 1 is CR alone, `capacity` PCR alone. Above 1 local
-    memory holds as many a second time. `storage` is ``local`` where whole chains are in local
-    memory, or ``global``: the first steps work in scratch arrays. `rhs` is 1.
+    `switch` is the unknowns at which CR hands over to PCR, at most `capacity`; 1 is CR alone,
+    `capacity` PCR alone. Above 1 local memory holds as many a second time.
     """
 
     template: ClassVar[str] = "literature/reduction"
@@ -54,9 +52,9 @@ class ReductionSpec(KernelSpec):
         "int *status",
     )
     needs_factor: ClassVar[bool] = False
-    capacity: int
+    capacity: int  # unknowns that local memory holds, four values each
     switch: int
-    storage: str
+    storage: str  # ``local``, or ``global``: the first steps work in scratch arrays
 
     @property
     def places(self) -> int:
@@ -81,19 +79,13 @@ def plan_reduction(
 
     One kernel for all: CR (Hockney 1965) until `switch` unknowns are left, PCR (Hockney and
     Jesshope 1981) from there on, as Zhang, Cohen and Owens (2010) combine them; Valero-Lara et al.
-    2018, section 4.1. The rows differ in the switch: 1, the whole chain, or an option.
+    2018, section 4.1. The rows differ in the switch: 1, the whole chain, or an option. Chains above
+    local memory begin with CR in global memory in all three rows, until what is left fits.
 
-    Chains above local memory begin with steps of CR in global memory in all three rows, until what
-    is left fits: there PCR would move all of the chain in every step.
-
-    The pivots that are checked are those of this order of elimination. Of a symmetric matrix one of
-    them is bad exactly where one of any other order is; the node named is then the one that
-    elimination from the tip names. An unsymmetric matrix may have good pivots in one order only.
-
-    The error has no bound, unlike that of elimination from the tips: on chains whose values differ
+    The pivots that are checked are those of this order: of a symmetric matrix one of them is bad
+    exactly where one of any other order is. The error has no bound: on chains whose values differ
     by many orders of magnitude, or whose rows are barely dominant, the componentwise backward error
-    was measured at 10^10 eps and more. `Solver.solve` measures it and warns; ``auto`` takes none of
-    these rows.
+    was measured at 10^10 eps and more. `Solver.solve` measures it and warns.
     """
     _refuse_branches(forest, method)
     room = (limits.local_bytes - SPARE_BYTES) // (8 if real == "double" else 4) // 4

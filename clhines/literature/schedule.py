@@ -13,15 +13,11 @@ from clhines.forest import Trees
 
 @dataclass(frozen=True, eq=False)
 class LaneSteps:
-    """Nodes of every tree in steps; those of a step are independent, with one lane per node.
+    """Nodes of every tree in steps; those of a step are independent, with one lane per node."""
 
-    `order` has the nodes of `Trees`, tree after tree, in the order of their elimination; steps of
-    tree s are ``offsets[s]:offsets[s + 1]``, and `width` has the nodes of each step.
-    """
-
-    order: np.ndarray
-    offsets: np.ndarray
-    width: np.ndarray
+    order: np.ndarray  # nodes of `Trees`, tree after tree, in the order of elimination
+    offsets: np.ndarray  # steps of tree s: ``offsets[s]:offsets[s + 1]``
+    width: np.ndarray  # nodes of each step
 
     @property
     def counts(self) -> np.ndarray:

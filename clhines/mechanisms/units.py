@@ -115,19 +115,12 @@ class UnitError(InputError):
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit as written, and what makes NEURON's number of a number written in it.
-
-    Attributes
-    ----------
-    exact : NEURON's number is this times the number written
-    canonical : NEURON's unit of this dimension; ``1`` for a pure number
-    dimension : exponents of metre, kilogram, second, ampere, mole and kelvin
-    """
+    """A unit as written, and what makes NEURON's number of a number written in it."""
 
     text: str
-    exact: Fraction
-    canonical: str
-    dimension: Dimension
+    exact: Fraction  # NEURON's number is this times the number written
+    canonical: str  # NEURON's unit of this dimension; ``1`` for a pure number
+    dimension: Dimension  # exponents of metre, kilogram, second, ampere, mole and kelvin
 
     @property
     def factor(self) -> float:

@@ -145,7 +145,7 @@ def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[Ion
             raise InputError(f"valence of ion {name} is {got}; expected one: ion(valence=)")
         style = np.zeros(len(node), np.int64)
         for kind, use in uses:
-            at, (c, e) = np.searchsorted(node, _different(kind.node)), _promotion(use)
+            at, (c, e) = np.searchsorted(node, np.unique(kind.node)), _promotion(use)
             style[at] = promoted(style[at], c, e)
         values = {"style": style.astype(np.float64)}
         at_start = zip(("e", "ci", "co"), defaults, strict=True)
@@ -155,11 +155,6 @@ def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[Ion
                 values[key][np.searchsorted(node, g.nodes)] = value
         whole = values.pop("style").astype(np.int64)
         yield IonNodes(name, charges.pop(), node, style=whole, **values)
-
-
-def _different(nodes: np.ndarray) -> np.ndarray:
-    """Return ascending nodes, each once."""
-    return nodes[np.diff(nodes, prepend=-1) != 0]
 
 
 def _promotion(use: IonUse) -> tuple[int, int]:

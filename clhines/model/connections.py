@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_whole_number
+from clhines.checks import as_array, as_real, as_whole_number
 from clhines.errors import InputError
 from clhines.network.plasticity import STDP
 
@@ -21,13 +21,11 @@ class Connections:
     """Connections from sources (cells) to targets (instances of mechanisms that take events).
 
     Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
-    given. All that spikes of a source at one time hand to one delay's targets lies together (Brette
-    and Goodman 2012, section 2.3).
-
-    All arrays are (k,) or one number, and are kept in the order given: `source`, `target` and
-    `delay` as int32, `weight` as float64 in the unit of the synapse. A delay is 1 step at least: a
-    spike of step s has its effect at step s + 1 + delay. Without `num_sources` or `num_targets` it
-    is one above the largest number given. `rule` changes the weights of `plastic` connections.
+    given, so that all that spikes of a source at one time hand to one delay's targets lies together
+    (Brette and Goodman 2012, section 2.3). All arrays are (k,) or one number, in the order given. A
+    delay is 1 step at least: a spike of step s has its effect at step s + 1 + delay. Without
+    `num_sources` or `num_targets` it is one above the largest number given. `rule` changes the
+    weights of `plastic` connections.
     """
 
     def __init__(
@@ -48,13 +46,7 @@ class Connections:
         self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
         self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
         self.delay, _ = _numbers("delay", delay, shape, 1, None)
-        given = as_array("weight", weight)
-        if given.size and given.dtype.kind not in "fiu":
-            raise InputError(f"weight has dtype {given.dtype}; expected real numbers")
-        self.weight = broadcast_numbers("weight", given.astype(np.float64), shape)
-        if not np.isfinite(self.weight).all():
-            k = int(np.argmin(np.isfinite(self.weight)))
-            raise InputError(f"weight of connection {k} is {self.weight[k]}; expected finite")
+        self.weight = broadcast_numbers("weight", as_real("weight", weight), shape)
         self.plastic = broadcast_numbers("plastic", as_array("plastic", plastic, bool), shape)
         self.rule = rule
 

@@ -20,19 +20,18 @@ INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 @dataclass(frozen=True, eq=False)
 class IonNodes:
-    """An ion, as ``ca``, where it is, and its values at the start.
+    """An ion, as ``ca``, where it is, and its values at the start, (count,) each.
 
-    All arrays are (count,): `node`, int64, ascending; `e`, mV, which is replaced where the style
-    says so; `ci` and `co`, mM; and `style`, int64, with NEURON's bits: 0o40 the reversal potential
-    is Nernst's at the start, 0o100 in every step.
+    `style` has NEURON's bits: 0o40 the reversal potential is Nernst's at the start, 0o100 in every
+    step.
     """
 
     name: str
     valence: float
-    node: np.ndarray
-    e: np.ndarray
-    ci: np.ndarray
-    co: np.ndarray
+    node: np.ndarray  # int64, ascending
+    e: np.ndarray  # mV, which is replaced where the style says so
+    ci: np.ndarray  # mM
+    co: np.ndarray  # mM
     style: np.ndarray
 
     @property

@@ -18,33 +18,21 @@ from numpy.typing import DTypeLike
 class Field:
     """One array of a state.
 
-    Attributes
-    ----------
-    per : str
-        What the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
-        ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection``
-        of `Model.netcons`, ``weight`` of these, ``source`` of events, ``ring`` entry of the
-        sources' times, ``detector``, or ``remote`` node of other ranks.
-    dtype : str
-        ``real``: that of the simulation.
-    kind : int, optional
-        Number of a `Kind` in the model.
-    what : str
-        Family of the field, as ``state`` or ``queue``; empty for one of its own.
-    rows : str
-        What the first of two axes counts: ``slot`` of the ring of incoming events, self ``event``
-        of a queue, or ``watch`` condition.
-    refers : str
-        What the values are numbers of, -1 for none: ``connection``.
+    `per` is what the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
+    ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection`` of
+    `Model.netcons`, ``weight`` of these, ``source`` of events, ``ring`` entry of the sources'
+    times, ``detector``, or ``remote`` node of other ranks. `rows` is what the first of two axes
+    counts: ``slot`` of the ring of incoming events, self ``event`` of a queue, or ``watch``
+    condition.
     """
 
     name: str
     per: str
-    dtype: str = "real"
-    kind: int | None = None
-    what: str = ""
+    dtype: str = "real"  # ``real``: that of the simulation
+    kind: int | None = None  # number of a `Kind` in the model
+    what: str = ""  # family, as ``state`` or ``queue``; empty for one of its own
     rows: str = ""
-    refers: str = ""
+    refers: str = ""  # what the values are numbers of, -1 for none: ``connection``
 
     @property
     def key(self) -> str:

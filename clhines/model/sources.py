@@ -12,30 +12,18 @@ class Sources:
     """Everything that sends events.
 
     Sources are numbered: first the cells (their somas), then in the order in which they were made
-    detectors, trains, and groups whose instances send events.
-
-    Attributes
-    ----------
-    detector_node, detector_source : (d,) int64
-        Of the cells first.
-    detector_threshold : (d,) float64, mV
-    train_source : (r,) int64
-    train_time : tuple of (k,) float64, ms
-        Ascending.
-    emitted : dict of kind -> (count,) int64
-        Source of each instance of a kind that sends events to others.
-    ring_size : (count,) int64, or None
-        Room for events of each source, where this is a rank's share of a network.
+    detectors, trains, and groups whose instances send events. `emitted` has of a kind that sends
+    events to others the source of each instance.
     """
 
     count: int
-    detector_node: np.ndarray
-    detector_threshold: np.ndarray
+    detector_node: np.ndarray  # (d,) int64, of the cells first
+    detector_threshold: np.ndarray  # mV
     detector_source: np.ndarray
     train_source: np.ndarray
-    train_time: tuple[np.ndarray, ...]
+    train_time: tuple[np.ndarray, ...]  # ascending, ms
     emitted: dict[int, np.ndarray]
-    ring_size: np.ndarray | None = None
+    ring_size: np.ndarray | None = None  # (count,) room for events, in a rank's share
 
     def at_nodes(self, low: int, high: int) -> Sources:
         """Return the detectors of some nodes, numbered from there; all else as it is."""
@@ -58,18 +46,14 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class NetCons:
-    """Connections to instances, each with its delay (ms) and weights, in the order given.
-
-    Arrays are (m,), int64 and float64. Weights of connection c are
-    ``weight[first_weight[c]:first_weight[c + 1]]``.
-    """
+    """Connections to instances, each with its delay (ms) and weights, in the order given."""
 
     source: np.ndarray
     kind: np.ndarray
     instance: np.ndarray
     delay: np.ndarray
     weight: np.ndarray
-    first_weight: np.ndarray
+    first_weight: np.ndarray  # weights of c: ``weight[first_weight[c]:first_weight[c + 1]]``
 
     @classmethod
     def none(cls) -> NetCons:
@@ -85,15 +69,11 @@ class NetCons:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending.
-
-    Both are (m,) float64. If they are not `continuous`, that is interpolated, ``y[k]`` holds from
-    ``t[k]`` on.
-    """
+    """Values `y` that a parameter of an instance takes at times `t`, ms, ascending."""
 
     kind: int
     instance: int
     parameter: str
     t: np.ndarray
     y: np.ndarray
-    continuous: bool
+    continuous: bool  # interpolated; otherwise ``y[k]`` holds from ``t[k]`` on

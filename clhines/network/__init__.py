@@ -12,7 +12,8 @@ Who owns what
     2018 report. `changes`: what a simulation has changed since. `copies`: a network several times
     in one, also without making the arrays of all copies. `structure`: compartments of all cells,
     from cables or from arrays, with values of nodes that repeat kept once. `additions`: detectors,
-    trains, artificial cells, ions, pointers, parameters that take values in time.
+    trains, artificial cells, ions, pointers, parameters that take values in time. `stored`: a
+    network in a file, and what was given to it given to a new one.
 
 Three cells, of which cells 0 and 1 excite cells 1 and 2:
 

@@ -81,9 +81,7 @@ class Added:
     """What a network was given besides cells, mechanisms and plain connections.
 
     `emitters` are groups that send events, and the number of their first source. `pointers` are
-    number of a group, name, instances and nodes; `streams` number of a group, name, and numbers of
-    streams. `bins`: whether `Network.bin_events` was called. `exact`: whether all events act at
-    exact times, as those of imported models do.
+    number of a group, name, instances and nodes; `streams` number of a group, name, and numbers.
     """
 
     network: Owner
@@ -96,8 +94,8 @@ class Added:
     plays: list[PlayGiven] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
-    bins: bool = False
-    exact: bool = False
+    bins: bool = False  # `Network.bin_events` was called
+    exact: bool = False  # all events act at exact times, as those of imported models
 
     def detector(self, node: ArrayLike, threshold: ArrayLike) -> Sources:
         """Add detectors; see `Network.detector`."""

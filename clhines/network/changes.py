@@ -23,14 +23,10 @@ Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index
 
 @dataclass(frozen=True)
 class Value:
-    """A new value of a parameter of a group.
+    """A new value of a parameter of a group."""
 
-    `by` says what `numbers`, (1,), (num_cells,) or (count,) float64, are of: ``all``, ``cell`` or
-    ``instance``.
-    """
-
-    numbers: np.ndarray
-    by: str
+    numbers: np.ndarray  # (1,), (num_cells,) or (count,) float64
+    by: str  # ``all``, ``cell`` or ``instance``
 
     @property
     def given(self) -> object:

@@ -28,12 +28,7 @@ class Owner(Protocol):
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
 
     def parameter(
-        self,
-        mechanism: str,
-        name: str,
-        value: object,
-        nodes: np.ndarray,
-        unit: str | None = None,
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
         """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
 
@@ -69,6 +64,11 @@ class Parameters(dict[str, "float | np.ndarray"]):
         found = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
         super().__setitem__(name, found)
         self._given.add(name)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of those that have no defaults."""
+        return tuple(name for name in self if name in self._given)
 
     def set_default(self, name: str, value: float) -> None:
         """Set a parameter that was not given, if there is one of that name."""
@@ -128,6 +128,12 @@ class Group:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the parameters that were given; all, where it is not known."""
+        known = self.parameters
+        return known.given if isinstance(known, Parameters) else tuple(known)
 
     def freeze(self) -> None:
         """Let no value of a parameter be changed any more."""

@@ -19,8 +19,10 @@ from numpy.typing import ArrayLike
 from clhines.cells.cable import Cable
 from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number
 from clhines.errors import InputError
+from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.network import stored
 from clhines.network.additions import Added, Sources
 from clhines.network.changes import Changes
 from clhines.network.groups import (
@@ -156,6 +158,40 @@ class Network:
         Network
         """
         return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
+
+    def save(self, path: PathLike) -> None:
+        """Write the network to a file, from which `load` makes an equal one without NEURON.
+
+        It has the cells as arrays, the texts of the mechanisms, parameters, sources, connections,
+        events and all else that a simulation needs; a state of a simulation is saved by
+        `Simulation.save`. Cables are not in it: a network that is loaded has no `cables`, and of
+        words for places ``all``, ``soma`` and ``dendrites`` alone.
+
+        Parameters
+        ----------
+        path : path of an ``.npz`` file
+
+        Raises
+        ------
+        InputError
+            It cannot be written; or this network is copies of another one.
+        """
+        stored.save(self, path, self._celsius)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Network:
+        """Return a network that `save` has written; nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        InputError
+            It cannot be read, is no such file, or is damaged; the message names what is wrong.
+        """
+        return stored.load(path, cls)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
@@ -332,12 +368,7 @@ class Network:
         return self._places.per_cell(values)
 
     def parameter(
-        self,
-        mechanism: str,
-        name: str,
-        value: object,
-        nodes: np.ndarray,
-        unit: str | None = None,
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
         """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
         what = f"{mechanism}: {name}"

@@ -23,34 +23,19 @@ _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Trees and membranes of all cells; arrays of some cells are repeated in turn.
+    """Trees and membranes of all cells.
 
-    Attributes
-    ----------
-    forest : Forest
-        Each tree rooted at its soma.
-    soma : (num_cells,) int64
-    cables : tuple of Cable
-        Empty where the network was made from arrays.
-    turns : int
-        How many of the following arrays, taken in turn, make the network.
-    area : list of (n_k,) float64, µm²
-    capacitance : list of (n_k,) float64, nF
-    g_axial : list of (n_k,) float64, µS
-        To the parent.
-    g_total : list of (n_k,) float64, µS
-        Sum of the axial conductances of each node.
-    in_soma : list of (n_k,) bool
+    The lists have arrays of some cells, which taken in turn, `turns` of them, make the network.
     """
 
-    forest: Forest
+    forest: Forest  # each tree rooted at its soma
     soma: np.ndarray
-    cables: tuple[Cable, ...]
+    cables: tuple[Cable, ...]  # empty where the network was made from arrays
     turns: int
-    area: Sequence[np.ndarray]
-    capacitance: Sequence[np.ndarray]
-    g_axial: Sequence[np.ndarray]
-    g_total: Sequence[np.ndarray]
+    area: Sequence[np.ndarray]  # µm²
+    capacitance: Sequence[np.ndarray]  # nF
+    g_axial: Sequence[np.ndarray]  # µS, to the parent
+    g_total: Sequence[np.ndarray]  # µS, sum of the axial conductances of each node
     in_soma: Sequence[np.ndarray]
 
     def whole(self, name: str) -> np.ndarray:

@@ -56,10 +56,7 @@ class RejectedError(InputError):
 
 
 def converted(
-    entry: Entry,
-    pointers: Sequence[str] = (),
-    use_tables: bool = True,
-    secondorder: bool = False,
+    entry: Entry, pointers: Sequence[str] = (), use_tables: bool = True, secondorder: bool = False
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated.
 
@@ -100,7 +97,8 @@ def pointing(text: str, name: str) -> str:
         if not word.search(code):
             continue
         if inside == "NEURON" and re.search(r"\b(RANGE|GLOBAL|POINTER)\b", code):
-            names = re.sub(rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?", _comma, code)
+            found_at = rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?"
+            names = re.sub(found_at, lambda m: ", " if m[1] and m[2] else "", code)
             names = re.sub(r"\b(RANGE|GLOBAL|POINTER)\s*(?=\}|$|[A-Z])", "", names.rstrip())
             lines[k], found = f"{names.removesuffix('}')} POINTER {name}", True
             lines[k] += " }" if code.rstrip().endswith("}") else ""
@@ -113,7 +111,3 @@ def pointing(text: str, name: str) -> str:
     if not re.search(rf"ASSIGNED\s*\{{[^}}]*\b{re.escape(name)}\b", joined):
         joined += f"\nASSIGNED {{ {name} }}\n"
     return joined
-
-
-def _comma(match: re.Match[str]) -> str:
-    return ", " if match.group(1) and match.group(2) else ""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.checks import as_whole_number
-from clhines.errors import InputError, shown
+from clhines.checks import as_number, as_whole_number
+from clhines.errors import InputError
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, take_values
@@ -18,7 +18,6 @@ from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import Kept, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import Model, read_model
-from clhines.quantities import as_numbers
 from clhines.simulate.simulation import Simulation
 
 
@@ -166,12 +165,7 @@ def from_neuron(
 
 
 def _simulation(
-    model: Model,
-    dtype: DTypeLike,
-    device: object,
-    engine: str,
-    copies: int = 1,
-    **options: object,
+    model: Model, dtype: DTypeLike, device: object, engine: str, copies: int = 1, **options: object
 ) -> tuple[Simulation, At]:
     once, h = network_of(model), model.h
     v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
@@ -250,10 +244,7 @@ def run(
 
 def num_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``h.continuerun(tstop)`` takes."""
-    tstop = as_numbers("tstop", tstop, "ms")  # type: ignore[assignment]
-    real = isinstance(tstop, (int, float, np.integer, np.floating))
-    if not real or not math.isfinite(tstop):
-        raise InputError(f"tstop is {shown(tstop)}; expected a time in ms")
+    tstop = as_number("tstop", tstop, "ms")
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together

@@ -25,19 +25,15 @@ from clhines.neuron.read.contents import Instances
 class Imported:
     """A model of NEURON's memory as a network, in `copies` one after another.
 
-    Attributes
-    ----------
-    sources : of each origin of the model's wires
-    connections : (m,) int64, of each connection of the network, in order, the NetCon k, or -1 - k
-        where it is an event of NetCon k that is on its way
-    crossed : sources that are above their threshold at the begin, which NEURON has not yet seen: it
-        looks at the begin of its next step
+    `connections` are of each connection of the network, in order, the NetCon k, or -1 - k where it
+    is an event of NetCon k that is on its way; `crossed` are sources that are above their threshold
+    at the begin, which NEURON has not yet seen: it looks at the begin of its next step.
     """
 
     model: Model
     network: Network
     groups: dict[str, Group]
-    sources: list[tuple[Sources | Group, int]]
+    sources: list[tuple[Sources | Group, int]]  # of each origin of the model's wires
     connections: np.ndarray
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
@@ -150,13 +146,7 @@ def _add_ions(model: Model, network: Network) -> None:
             key: ion.instances.values(name)
             for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
         }
-        network.ion(
-            ion.name,
-            ion.instances.nodes,
-            ion.valence,
-            style=ion.style,
-            **values,
-        )
+        network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
 
 
 def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> None:
@@ -267,7 +257,9 @@ def _connect(
     for one in keys[np.argsort(first)].tolist():
         chosen = some[key == one]
         group = groups[wires.senders.names[one % len(known)]]
-        _check_events(group)
+        if group.mechanism.program.net is None:
+            what = "a NetCon to what takes no events"
+            raise RejectedError([Rejected(group.mechanism.name, what)])
         network.connect(
             [*parts.values()][one // len(known)],
             group,
@@ -309,8 +301,3 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
 
 def _rows(model: Model, chosen: np.ndarray) -> np.ndarray:
     return model.wires.weights[chosen, : model.wires.width[chosen].max()]
-
-
-def _check_events(group: Group) -> None:
-    if group.mechanism.program.net is None:
-        raise RejectedError([Rejected(group.mechanism.name, "a NetCon to what takes no events")])

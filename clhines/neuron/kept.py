@@ -78,14 +78,9 @@ Part = Value | Column
 class Fingerprint:
     """A model as it was read, with the values of when they were last taken.
 
-    Covered are all numbers that a user can change and a simulation has: sections, nodes and what is
-    in them; every variable of each mechanism and ion, GLOBAL ones, styles of ions; point processes,
-    their pointers and RANDOM streams; NetCons with weights and delays, thresholds, events on their
-    way; vectors that record or play, and what is played; `celsius`, `dt`, `t`, `secondorder` and
-    the other settings; and what NEURON calls in each step. Numbers are compared bit by bit, with
-    copies.
-
-    `covers_all` says whether there is no variable of the model that is not compared.
+    Covered are all numbers that a user can change and a simulation has, and what NEURON calls in
+    each step. Numbers are compared bit by bit, with copies. `covers_all` says whether there is no
+    variable of the model that is not compared.
     """
 
     def __init__(self, model: Model) -> None:

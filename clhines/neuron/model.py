@@ -26,14 +26,8 @@ from clhines.neuron.read.wiring import Wires, read_wires
 class Model:
     """What was read from NEURON's memory.
 
-    Attributes
-    ----------
-    watched : of each mechanism with WATCH: instance, condition and whether it is true, of those
-        armed
-    bins : NEURON's bins of events, with ``CVode.queue_mode(1, 0)``
-    hidden : variables that hoc does not see, of the mechanisms that have such states
-    point_names : point processes and artificial cells that NEURON knows
-    lone : the section of a model that has only artificial cells, as long as it is held here
+    `watched` has of each mechanism with WATCH instance, condition and whether it is true, of those
+    armed.
     """
 
     h: Hoc
@@ -53,10 +47,10 @@ class Model:
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
-    bins: Bins | None = None
-    hidden: dict[str, Hidden] = field(default_factory=dict)
-    point_names: tuple[str, ...] = ()
-    lone: Hoc | None = None
+    bins: Bins | None = None  # of events, with ``CVode.queue_mode(1, 0)``
+    hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
+    point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
+    lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     def refresh(self, values: bool) -> None:
         """Read again what changes in a run: vectors, and values where they are not as they were.

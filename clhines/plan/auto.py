@@ -74,23 +74,16 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 
 @dataclass(frozen=True)
 class Statistics:
-    """Properties of a forest that the cost model uses.
-
-    `nodes` counts those of all cells, `shape_nodes` those of the distinct `shapes`: entries of an
-    index table. `largest` is the nodes of the largest cell. `deepest` is the largest number of
-    steps of a cell with a lane per branch, the sum of the longest of each level; `steps` is the
-    same, added over all cells. `padded` has the nodes when the cells of each shape are filled up to
-    whole vectors of `VECTOR_WIDTHS`.
-    """
+    """Properties of a forest that the cost model uses."""
 
     cells: int
-    nodes: int
-    shapes: int
-    shape_nodes: int
-    largest: int
-    deepest: int
-    steps: int
-    padded: tuple[int, ...]
+    nodes: int  # of all cells
+    shapes: int  # distinct cells
+    shape_nodes: int  # of the distinct shapes: entries of an index table
+    largest: int  # nodes of the largest cell
+    deepest: int  # most steps of a cell with a lane per branch: sum of levels' longest
+    steps: int  # the same, added over all cells
+    padded: tuple[int, ...]  # nodes when shapes are filled up to whole vectors of `VECTOR_WIDTHS`
 
 
 _KNOWN: WeakKeyDictionary[Forest, Statistics] = WeakKeyDictionary()

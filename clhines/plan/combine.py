@@ -15,10 +15,7 @@ MOST_PROGRAMS = 4  # of a solver
 
 
 def plan_by_kind(
-    forest: Forest,
-    method: str,
-    kind: np.ndarray,
-    plan: Callable[[Forest, np.ndarray, int], Plan],
+    forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
 ) -> Plan:
     """Plan the cells of each kind by themselves, and put their launches together.
 

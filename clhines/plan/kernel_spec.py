@@ -104,15 +104,11 @@ NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has suc
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel.
-
-    The type is as in OpenCL C, without the address space: ``int``, ``const real *restrict``; the
-    role, of a table, as in `KernelSpec`, or empty.
-    """
+    """One parameter of a kernel."""
 
     name: str
-    type: str
-    role: str = ""
+    type: str  # of OpenCL C without address space: ``int``, ``const real *restrict``
+    role: str = ""  # of a table, as in `KernelSpec`, or empty
 
     def __str__(self) -> str:
         """Return its declaration in OpenCL C: a const number, or a pointer to global memory."""
@@ -166,32 +162,17 @@ class KernelSpec(TemplateSpec):
     """The contract of a kernel ``solve``, which planner, template and launcher share.
 
     A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
-    of what is built.
+    of what is built. The kernel's parameters are `first_argument`, an int, which is the first
+    argument of each launch; ``num_values``, the length of an array; ``first_row``, the first
+    right-hand side; then its tables and arrays.
 
-    Attributes
-    ----------
-    real : ``double`` or ``float``, the type of the values
-    symmetric : ``l`` equals ``u`` and is not passed
-    rhs : right-hand sides solved together
-    work_group : work-items of a work-group
-    first_argument : name of the kernel's first parameter, an int: the first argument of each
-        launch. The next ones are ``num_values``, the length of an array, and ``first_row``, the
-        first right-hand side.
-    tables : index tables that the kernel takes after these, in order: ``NAME``, ``TYPE NAME`` where
-        the type is not ``const int *restrict``, ``NAME:ROLE``, each of them also with
-        ``if CONDITION and ...``, attributes of the spec. The role says how `Part.moved` shifts the
-        table when plans are combined: ``place``: places of the device order; ``place/8``: each
-        eighth entry is one; ``in_order``: an entry for each place; ``cell``: numbers of cells.
-        Tables without a role stay as they are.
-    takes : arrays that the kernel takes after its tables, ``TYPE NAME``, like `tables` without
-        roles
-    needs_factor : the launcher gives it a scratch array in device order for the factors
-    factor_may_be_d : the factors may overwrite `d`: pivots are not read again
-    keeps_factors : it can work out the inverse pivots once and solve with them
-    takes_natural : it can read and write natural order
-    finds_infinite : in natural order it adds `NOT_FINITE` to the status of a cell where x is not
-        finite
-    phase : see `Part.phase`; a field of specs with several phases
+    `tables` are index tables: ``NAME``, ``TYPE NAME`` where the type is not ``const int
+    *restrict``, ``NAME:ROLE``, each of them also with ``if CONDITION and ...``, attributes of the
+    spec. The role says how `Part.moved` shifts the table when plans are combined: ``place``: places
+    of the device order; ``place/8``: each eighth entry is one; ``in_order``: an entry for each
+    place; ``cell``: numbers of cells. Tables without a role stay as they are. `takes` are arrays,
+    ``TYPE NAME``, like `tables` without roles. Specs with several phases have a field `phase`, see
+    `Part.phase`.
     """
 
     first_argument: ClassVar[str] = "num_blocks"
@@ -205,17 +186,17 @@ class KernelSpec(TemplateSpec):
         "real *x",
         "int *status",
     )
-    needs_factor: ClassVar[bool] = True
-    factor_may_be_d: ClassVar[bool] = True
-    keeps_factors: ClassVar[bool] = False
-    takes_natural: ClassVar[bool] = False
-    finds_infinite: ClassVar[bool] = False
+    needs_factor: ClassVar[bool] = True  # scratch in device order for the factors
+    factor_may_be_d: ClassVar[bool] = True  # factors may overwrite `d`: not read again
+    keeps_factors: ClassVar[bool] = False  # it can work out the inverse pivots once and use them
+    takes_natural: ClassVar[bool] = False  # it can read and write natural order
+    finds_infinite: ClassVar[bool] = False  # adds `NOT_FINITE` to a cell's status, in natural order
     not_finite: ClassVar[int] = NOT_FINITE
     phase = "solve"
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
+    real: str  # ``double`` or ``float``
+    symmetric: bool  # ``l`` equals ``u`` and is not passed
+    rhs: int  # right-hand sides solved together
+    work_group: int  # work-items of a work-group
 
     @property
     def variant(self) -> str:

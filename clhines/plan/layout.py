@@ -47,16 +47,11 @@ def natural_order(
     """Tables to read the cells of blocks from natural order, one after another.
 
     Block k has the cells ``cells[bounds[k, 0]:bounds[k, 1]]``, and `size` places of the device
-    order from `start` on; `template` is a number that is the same for blocks of the same trees. The
-    tables are of integers:
-
-    ``order_start``, (num_blocks, 2): begin of each block's values in ``order``, and their number.
-
-    ``order``, for each value of a template, cell after cell: an `ORDER`, the place in the block and
-    the number of the cell in the block.
-
-    ``cell_base``, (num_block_cells,): natural index of a cell's first node, less that node's number
-    among the block's values.
+    order from `start` on; `template` is a number that is the same for blocks of the same trees.
+    ``order_start`` has the begin of each block's values in ``order``, and their number; ``order``,
+    for each value of a template, cell after cell, an `ORDER`: place and number of the cell in the
+    block; ``cell_base``, for each cell of a block, the natural index of its first node, less that
+    node's number among the block's values.
     """
     sizes, natural_start = forest.sizes[cells], forest.cell_offsets[cells]
     before = offsets(sizes)
@@ -87,11 +82,7 @@ def natural_sizes(
     before = offsets(forest.sizes[cells])
     _, model = np.unique(template, return_index=True)
     values = before[bounds[model, 1]] - before[bounds[model, 0]]
-    return {
-        "order_start": 2 * len(bounds),
-        "order": int(values.sum()),
-        "cell_base": len(cells),
-    }
+    return {"order_start": 2 * len(bounds), "order": int(values.sum()), "cell_base": len(cells)}
 
 
 def natural_pieces(
@@ -100,10 +91,9 @@ def natural_pieces(
     """Tables to read pieces of cells from natural order; parameters as of `natural_order`.
 
     ``order_start`` is as there. ``order`` has, for each value of a template, in natural order in
-    its block of the lowest places, the place in the block. ``natural_index`` has, for each value of
-    a block, in that order, from its first place on, the index in natural order.
-
-    What a block has in ``natural_index`` depends on no other templates' blocks, nor on their order.
+    its block of the lowest places, the place in the block; ``natural_index``, for each value of a
+    block, in that order, from its first place on, the index in natural order. It depends on no
+    other templates' blocks.
     """
     ascending = np.argsort(start)
     start, size, template = start[ascending], size[ascending], template[ascending]
@@ -124,21 +114,13 @@ def natural_pieces(
         index[rows + np.arange(values[k])] = gather[rows + mine]
     order_start = np.empty((len(start), 2), np.int64)
     order_start[ascending] = np.stack((begin[kind], values[kind]), axis=1)
-    return {
-        "order_start": order_start.reshape(-1),
-        "order": order,
-        "natural_index": index,
-    }
+    return {"order_start": order_start.reshape(-1), "order": order, "natural_index": index}
 
 
 def natural_piece_sizes(end: int, size: np.ndarray, template: np.ndarray) -> dict[str, int]:
     """Lengths of the tables of `natural_pieces`, known without them; `end` of the last block."""
     _, model = np.unique(template, return_index=True)
-    return {
-        "order_start": 2 * len(template),
-        "order": int(size[model].sum()),
-        "natural_index": end,
-    }
+    return {"order_start": 2 * len(template), "order": int(size[model].sum()), "natural_index": end}
 
 
 def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

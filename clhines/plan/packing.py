@@ -27,24 +27,13 @@ def cells_by_shape(forest: Forest) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Cells grouped into blocks; blocks with the same shapes share a *template*.
+    """Cells grouped into blocks, int64; blocks with the same shapes share a *template*."""
 
-    All arrays are int64.
-
-    Attributes
-    ----------
-    cells : (num_cells,), natural cell numbers, block after block
-    cell_start : (num_blocks + 1,), cells of block k are ``cells[cell_start[k]:cell_start[k + 1]]``
-    template : (num_blocks,), non-decreasing
-    slot_start : (num_templates + 1,), slots of template t are ``slot_start[t]:slot_start[t + 1]``
-    slot_tree : (num_slots,), tree (shape) that each slot holds
-    """
-
-    cells: np.ndarray
-    cell_start: np.ndarray
-    template: np.ndarray
-    slot_start: np.ndarray
-    slot_tree: np.ndarray
+    cells: np.ndarray  # natural cell numbers, block after block
+    cell_start: np.ndarray  # of block k: ``cells[cell_start[k]:cell_start[k + 1]]``
+    template: np.ndarray  # (num_blocks,), non-decreasing
+    slot_start: np.ndarray  # slots of template t: ``slot_start[t]:slot_start[t + 1]``
+    slot_tree: np.ndarray  # (num_slots,), tree (shape) that each slot holds
 
     @property
     def num_blocks(self) -> int:
@@ -102,15 +91,12 @@ def next_fit(
 ) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
-    A cell fits when no level of the block comes to hold more than `lanes` lanes, the size of the
-    work-group. A single cell may be wider: its block then takes several passes a level. Cells of
-    one shape lie side by side, so that whole runs are placed at once and equal blocks share one
-    template. `max_cells` bounds a block so that small batches still occupy the device.
-
-    `widths` are the lanes that each distinct tree takes on each level, see `level_widths`; `order`
-    has the shapes in the order in which they are packed. With `shift` branches may move to deeper
-    levels of the block (`schedule.shifted_levels`): `widths` are then those of `reach_widths`, and
-    have the capacity that `_room` returns.
+    A cell fits when no level of the block comes to hold more than `lanes` lanes. A single cell may
+    be wider: its block then takes several passes a level. Cells of one shape lie side by side, so
+    that whole runs are placed at once and equal blocks share one template. `max_cells` bounds a
+    block so that small batches still occupy the device. `widths` are the lanes that each distinct
+    tree takes on each level, see `level_widths`, or with `shift` `reach_widths` and `_room`;
+    `order` has the shapes in the order in which they are packed.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
     place = np.empty_like(order)
@@ -127,14 +113,9 @@ def next_fit(
 class _Fill:
     """Blocks of `next_fit`: those that are full, and the one that is being filled.
 
-    Attributes
-    ----------
-    full : by template, a tuple of (shape, number of cells): how many blocks, and the cells of each
-        run of them
-    open : (shape, number of cells) of the block that is being filled
-    used : (levels,), its lanes on each level
-    held : number of its cells
-    begin, at : its cells are ``cells[begin:at]``, and those after them are in no block
+    `full` has, by a tuple of (shape, number of cells), how many blocks, and the cells of each run
+    of them. The block that is being filled has `open`, such pairs, `used` lanes on each level, and
+    `held` cells, ``cells[begin:at]``; those after them are in no block.
     """
 
     def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:

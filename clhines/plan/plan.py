@@ -23,39 +23,18 @@ WIDEST_VECTOR = 128  # bytes: 16 doubles are the widest vector of OpenCL
 
 @dataclass(frozen=True)
 class Limits:
-    """Properties of a device that planning depends on; the defaults describe a mid-size GPU.
-
-    Attributes
-    ----------
-    max_work_group : int
-        Work-items.
-    vector_bytes : int
-        Width of the vectors that explicit vector code should use.
-    trusted_bytes : int
-        Width of vectors up to which the device's compiler is known to be right; wider ones are
-        rejected.
-    local_bytes : int
-        Local memory of a work-group.
-    ptx : bool
-        The compiler takes inline PTX (NVIDIA's).
-    bulk : bool
-        And with it bulk copies into local memory, which NVIDIA's devices have from 9.0 on.
-    clang : bool
-        The compiler is known to take Clang's builtin functions: others may end the process.
-    vectorises : bool
-        A CPU's compiler puts the work-items of a group into the lanes of vectors (Intel's does).
-    """
+    """Properties of a device that planning depends on; the defaults describe a mid-size GPU."""
 
     compute_units: int = 64
-    max_work_group: int = 256
+    max_work_group: int = 256  # work-items
     is_cpu: bool = False
-    vector_bytes: int = 16
-    trusted_bytes: int = WIDEST_VECTOR
-    local_bytes: int = 48 << 10
-    ptx: bool = False
-    bulk: bool = False
-    clang: bool = False
-    vectorises: bool = False
+    vector_bytes: int = 16  # width that explicit vector code should use
+    trusted_bytes: int = WIDEST_VECTOR  # width up to which the device's compiler is right
+    local_bytes: int = 48 << 10  # local memory of a work-group
+    ptx: bool = False  # the compiler takes inline PTX (NVIDIA's)
+    bulk: bool = False  # and bulk copies into local memory (NVIDIA's from 9.0 on)
+    clang: bool = False  # and Clang's builtin functions: others may end the process
+    vectorises: bool = False  # puts a group's work-items into lanes of vectors (Intel's)
 
 
 Option = int | str | None  # value of an option
@@ -87,39 +66,22 @@ class Options(TypedDict, total=False):
 class Part:
     """One kernel of a plan, for some or all of its cells, and its launches: mostly one.
 
-    Attributes
-    ----------
-    spec : frozen dataclass
-        One of the planning modules' specs, such as `CellSpec` or `ContractionSpec`;
-        becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
-    tables : dict of name -> (m,) int32
-        Index arrays of the kernel, in the order of its arguments, and its scratch arrays.
-    num_units : int
-        Cells or blocks that the launch works through, idle lanes included.
-    num_groups : int
-        Work-groups of the launch, or of all launches.
-    source, target : int
-        Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
-        that it reduces to or expands from, or, where it solves, takes as scratch.
-    statistics : dict
-        Cost of the plan, known without a device: `dependent_steps`, eliminations and substitutions
-        one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
-        or rounds, cells per block.
-    max_rhs : int
-        Right-hand sides that one launch can take.
-    launches : tuple of (int, int)
-        The kernel's first argument and the work-groups of each of its launches, which follow one
-        another; one of `num_units` and `num_groups` unless given.
+    `source` and `target` are arrays that the launch works on: 0 the batch, k the k-th of
+    `Plan.scratch`; and those that it reduces to or expands from, or, where it solves, takes as
+    scratch. `statistics` are the cost, known without a device: `dependent_steps`, eliminations and
+    substitutions one after another; `idle_lanes`, the share of lane-steps without work; barriers,
+    levels or rounds, cells per block. `launches` are the kernel's first argument and the
+    work-groups of each; one of `num_units` and `num_groups` unless given.
     """
 
-    spec: Any
-    tables: dict[str, np.ndarray]
-    num_units: int
-    num_groups: int
+    spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are those of a plain solve
+    tables: dict[str, np.ndarray]  # int32, in the order of the kernel's arguments
+    num_units: int  # cells or blocks to work through, idle lanes included
+    num_groups: int  # work-groups of all launches
     statistics: dict[str, int | float] = field(default_factory=dict)
     source: int = 0
     target: int = 0
-    max_rhs: int = MAX_RHS
+    max_rhs: int = MAX_RHS  # of one launch
     launches: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:

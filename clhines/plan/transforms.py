@@ -199,11 +199,9 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
     """Cut branches that are longer than the mean of their level (2018 report, section 6).
 
     From the roots on: of every branch longer than the mean, rounded up, only so many nodes stay on
-    a level. The rest is a branch of the next level, where it counts and may be cut again; what
-    hangs from it moves with it.
-
-    With `blocks` the mean is that of a block (the report's outlook, section 8), and cells of one
-    shape are cut alike within blocks of the same template only; otherwise it is that of all cells.
+    a level. The rest is a branch of the next level, where it counts and may be cut again. With
+    `blocks` the mean is that of a block (the report's outlook, section 8), and cells of one shape
+    are cut alike within blocks of the same template only; otherwise it is that of all cells.
     """
     trees = forest.trees
     if blocks is None:

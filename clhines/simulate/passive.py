@@ -72,8 +72,8 @@ class _OnDevice:
         self.before, self.b = (
             cla.zeros(self.v.queue, self.v.shape, self.v.dtype) for _ in range(2)
         )
-        built = program.build(solver.queue.context, PassiveSpec(real_name(solver.dtype)))
-        self.right_hand_side = program.typed_kernel(built, "right_hand_side", "i")
+        spec = PassiveSpec(real_name(solver.dtype))
+        self.right_hand_side = program.kernel_of(solver.queue.context, spec, "right_hand_side")
 
     def step(self) -> None:
         """Enqueue one step."""

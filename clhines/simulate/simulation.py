@@ -436,11 +436,7 @@ class Simulation:
         return found
 
     def take_state(
-        self,
-        step: int,
-        saved: dict[str, np.ndarray],
-        unit: float,
-        spikes: UnderWay | None = None,
+        self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None = None
     ) -> None:
         """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
         self._runner.load(saved, unit)

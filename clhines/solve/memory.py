@@ -52,21 +52,15 @@ class Buffer:
 class Buffers:
     """Device buffers of a list, each allocated when it is first used."""
 
-    def __init__(
-        self,
-        listed: Sequence[Buffer],
-        queue: cl.CommandQueue,
-        allocator: cl.tools.MemoryPool | None = None,
-    ) -> None:
-        self.listed = {one.name: one for one in listed}
-        self.queue, self._allocator = queue, allocator
+    def __init__(self, listed: Sequence[Buffer], queue: cl.CommandQueue) -> None:
+        self.listed, self.queue = {one.name: one for one in listed}, queue
         self._taken: dict[str, cla.Array] = {}
 
     def __getitem__(self, name: str) -> cla.Array:
         """Return the whole buffer, (size,); `KeyError` for one that is not listed."""
         if name not in self._taken:
-            one, more = self.listed[name], {"allocator": self._allocator}
-            self._taken[name] = cla.Array(self.queue, one.size, one.dtype, **more)
+            one = self.listed[name]
+            self._taken[name] = cla.Array(self.queue, one.size, one.dtype)
         return self._taken[name]
 
     def put(self, name: str, values: np.ndarray) -> cla.Array:
@@ -185,14 +179,11 @@ def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
 
 @dataclass(frozen=True)
 class Room:
-    """Memory budget of a batch on a device: `memory` bytes in all, `largest` of one array.
+    """Memory budget of a batch on a device."""
 
-    `device` is its name, for messages.
-    """
-
-    device: str
-    memory: int
-    largest: int
+    device: str  # its name, for messages
+    memory: int  # bytes in all
+    largest: int  # bytes of one array
     dtype: np.dtype
 
     @property
@@ -363,7 +354,9 @@ def plan_slices(
             made[key] = plan(forest if whole else forest.take(np.arange(lo, hi)))
         return made[key]
 
-    edges = _even_cuts(forest, count)
+    targets = forest.num_nodes * np.arange(1, count) / count  # about as many nodes in each slice
+    inner = np.searchsorted(forest.cell_offsets, targets)
+    edges = np.unique(np.concatenate(([0], inner, [forest.num_cells])))
     per_slice = forest.num_cells // count // period * period
     while per_slice:
         if fits(0, plan_of(0, per_slice)):
@@ -384,13 +377,6 @@ def plan_slices(
         half = min(max(half, lo + 1), hi - 1)
         waiting += [(half, hi), (lo, half)]
     return plans, np.array(bounds)
-
-
-def _even_cuts(forest: Forest, count: int) -> np.ndarray:
-    """First cells of at most `count` slices with about as many nodes each, and the end."""
-    targets = forest.num_nodes * np.arange(1, count) / count
-    cuts = np.searchsorted(forest.cell_offsets, targets)
-    return np.unique(np.concatenate(([0], cuts, [forest.num_cells])))
 
 
 def shape_period(shapes: np.ndarray) -> int:

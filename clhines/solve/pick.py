@@ -10,13 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhines.device import trust
-from clhines.errors import (
-    BuildError,
-    DeviceMemoryError,
-    InputError,
-    StoreWarning,
-    warn_caller,
-)
+from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
 from clhines.forest import Forest
 from clhines.plan.combine import with_few_programs
 from clhines.plan.methods import candidate_plans, make_plan

@@ -10,11 +10,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.checks import as_switch, shown
+from clhines.checks import as_choice, as_switch, shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import Array, Given, events_of, unmark
 from clhines.device.guard import check_process, exclusive, lock_of
-from clhines.errors import InputError, meant
+from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
@@ -472,8 +472,6 @@ def _check_devices(devices: object, device: object, queue: object, shares: objec
 
 
 def _check_tune(tune: object, method: object) -> None:
-    if tune not in MODES:
-        near = meant(tune, MODES)
-        raise InputError(f"tune={shown(tune)} is not valid; expected {', '.join(MODES)}{near}")
+    as_choice("tune", tune, MODES)
     if tune != "heuristic" and method != "auto":
         raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")

@@ -101,7 +101,7 @@ typedef struct { int connection, number, left; instant key; } binned_;
 // How many events the source of a connection has sent, as far as its target may know.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 {
-    const int counts = ${e.sending.read("short", "ints[connection_short + c]")} ? event_live : event_count;
+    const int counts = ${e.counts("ints[connection_short + c]")};
     return ints[counts + ints[connection_source + c]];
 }
 

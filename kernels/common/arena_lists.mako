@@ -100,7 +100,7 @@ ${spec.loop.closing(kind)}\
 % endif
 % if not kind.watches:
                 instant due = opens ? look_ahead_${kind.number}(j, clock, ints, regions) : clock[next_due + target_${kind.number} + j];
-                if (due <= SOON) {
+                if (due <= ${e.soon}) {
 % endif
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                          spike_time, mem, clock, ints, regions);
@@ -231,9 +231,9 @@ ${for_each(recorded, of_record)}\
             if (closes) continue;
 % if nets:
             if (${asks(nets)}) {
-<% times = spec.loop.times("t_mid") %>\
+<% times = spec.loop.times("t_begin t_mid") %>\
                 ${times}
-                if (opens || clock[node_due + a] <= SOON${" || " + asks(always) if always else ""}) {
+                if (is_active && (opens || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
                     ${e.v_space} const real *own_v = &V(place);
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\

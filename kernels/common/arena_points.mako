@@ -7,6 +7,7 @@
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end"}
     given = [kind for kind in spec.apart if kind.has("current")]
 %>\
+        ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
 % for kind in spec.apart:
 <%
     k = kind.number
@@ -32,7 +33,7 @@ ${end}\
 % if kind.has_net:
 % if not kind.watches:
             const instant due = step == first_step ? look_ahead_${k}(j, clock, ints, regions) : clock[next_due + target_${k} + j];
-            if (due <= SOON)
+            if (due <= ${e.soon})
 % endif
             events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);

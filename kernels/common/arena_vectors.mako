@@ -160,7 +160,7 @@ static void begin_block(
 <% k = kind.number %>\
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
 % if spec.skips and not kind.watches:
-        if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > t_mid) continue;
+        if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > ${spec.soon}) continue;
 % endif
         events_of_${k}(j, ints[active_${k} + j], t_begin, t_mid, dt, capacity, v, spike_count,
                  spike_source, spike_time, mem, clock, ints, at);

@@ -23,9 +23,6 @@
 % endif
 
 % if spec.arena:
-// Until when an event is looked for in a step: a bin ends at about its middle.
-#define SOON (t_mid + ${"0.01 * half_dt" if spec.arena.bins else "0"})
-
 // All lanes of a cell meet, and see what the others have written to global memory.
 % if spec.ptx:
 #define MEET_ALL() MEET()

@@ -38,6 +38,7 @@ ${at_target(" " * 16)}\
         barrier(CLK_GLOBAL_MEM_FENCE);
         for (int r = mem_first[num_active] + first; r < num_mem; r += stride)
             mem_rows[(long)(record_row + step) * num_mem + mem_column[r]] = mem[mem_index[r]];
+        barrier(CLK_GLOBAL_MEM_FENCE);
     }
 }
 % else:

@@ -108,7 +108,7 @@ static __attribute__((noinline)) void block_events(
         if (target >= target_${k} && target < target_${k} + count_${k}) {
             const int j = target - target_${k};
 % if not kind.watches:
-            if (!ints[stale + target] && clock[next_due + target] > t_mid) continue;
+            if (!ints[stale + target] && clock[next_due + target] > ${spec.soon}) continue;
 % endif
             events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, ${events}
         }
@@ -146,7 +146,7 @@ ${each(kind)}
 <% k = kind.number %>\
 ${each(kind)}
 % if spec.skips and not kind.watches:
-        if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > t_mid) continue;
+        if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > ${spec.soon}) continue;
 % endif
         events_of_${k}(j, a, t_begin, t_mid, ${events}
     }
@@ -411,6 +411,11 @@ ${restart("i")}
         finish_block(block, first, end, sums, ahead, t_begin, half_dt, first_step + s, row, dt, capacity,
                      num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
                      ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
+% if spec.played:
+        for (int p = ints[first_played + num_active]; p < num_played; p++)
+            if (ints[played_block + p - ints[first_played + num_active]] == block)
+                play(p, ints[played_continuous + p] ? t_mid + half_dt : t_mid, mem, clock, ints, at);
+% endif
         for (int e = ints[block_emitter + block]; e < ints[block_emitter + block + 1]; e++) {
             const int source = ints[block_emitters + e];
             if (ints[event_count + source] == ints[event_live + source]) continue;

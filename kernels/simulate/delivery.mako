@@ -42,7 +42,7 @@ __kernel void flag(${signature(spec, "flag")})
 }
 
 // A work-item is a target and fetches what its sources sent, in the order of its connections.
-__kernel void deliver(${signature(spec, "pull")})
+__kernel void pull(${signature(spec, "pull")})
 {
     for (int target = get_global_id(0); target < num_targets; target += get_global_size(0))
         for (int i = first[target]; i < first[target + 1]; ++i) {

@@ -27,7 +27,7 @@ ${kind.call(block, values, 12)}\
 </%def>\
 <%def name="due(kind, target)">\
 % if spec.skips and not kind.watches:
- && (ints[stale + ${target}] || clock[next_due + ${target}] <= t_mid)\
+ && (ints[stale + ${target}] || clock[next_due + ${target}] <= ${spec.soon})\
 % endif
 </%def>\
 <%def name="at_target(kinds, target, indent)">\

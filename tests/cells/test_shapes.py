@@ -85,7 +85,7 @@ def test_complete_binary_trees(levels):
 @pytest.mark.parametrize("shape", [chain, star, caterpillar])
 @pytest.mark.parametrize("bad", [0, -1, 2.5, "3", None])
 def test_shapes_refuse_bad_sizes(shape, bad):
-    with pytest.raises(InputError, match="expected a whole number from 1"):
+    with pytest.raises(InputError, match="expected a whole number, 1 or more"):
         shape(bad)
 
 
@@ -140,7 +140,7 @@ def test_lengths_and_depths_vary():
 
 @pytest.mark.parametrize("arguments", [(0, 1, 0), (5, 0, 0), (5, 3, 0, 0), (5.0, 3, 0)])
 def test_random_binary_tree_refuses(arguments):
-    with pytest.raises(InputError, match="expected a whole number from 1"):
+    with pytest.raises(InputError, match="expected a whole number, 1 or more"):
         random_binary_tree(*arguments)
 
 

@@ -106,8 +106,7 @@ def test_each_kernel_is_watched_once(fast_queue, monkeypatch):
     assert all(n.startswith("the compilation of ") for n in names), names
     own = f"by_cell/{solver.plan.parts[0].spec.template.split('/')[1]}, kernel solve, for"
     assert any(own in n for n in names) == compiles_late, names
-    kernel = program.typed_kernel(program.build(fast_queue.context, FloorSpec("float", 1)),
-                                  "floor_copy", "l")  # fmt: skip
+    kernel = program.kernel_of(fast_queue.context, FloorSpec("float", 1), "floor_copy")
     arrays = [cla.zeros(fast_queue, 8, np.float32) for _ in range(4)]
     before = len(names)
     for _ in range(2):

@@ -319,11 +319,16 @@ def exact_case(queue, dtype):
 
 
 def exact_epochs_case(queue, dtype):
-    """The same kinds of things by epochs of whole cells, which take no pointers and no senders."""
-    net, groups = exact_cells.network()
-    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu")
-    number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
-    found = sim.run(0.3)
+    """The same kinds of things by epochs of whole cells, which take no pointers.
+
+    Artificial cells are `together` where they are recorded, and otherwise one by one.
+    """
+    net, groups = exact_cells.with_artificial()
+    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", secondorder=2)
+    number = [sim.record("v", net.soma), sim.record("n", groups["ext_table"])]
+    sim.run(0.2)
+    number += [sim.record("g", groups["several"]), sim.record("m", groups["ext_fire"])]
+    found = sim.run(0.2)
     assert all(np.isfinite(found[k]).all() for k in number)
 
 

@@ -40,6 +40,7 @@ from clhines.simulate.events import grid_run, plasticity
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.gpu import plan as epoch_plan
 from clhines.simulate.gpu.arena_lists import with_blocks
+from clhines.simulate.gpu.artificial import ArtificialSpec
 from clhines.simulate.kinds import spec as kinds
 from clhines.simulate.kinds.layouts import filled_arenas, spec_of
 from clhines.simulate.records.features import FeaturesSpec
@@ -166,13 +167,15 @@ def exact_specs(dtype):
 
 def arena_epoch_specs(dtype, limits):
     """Specs of epochs of a network with exact times."""
-    net = exact_cells.network()[0]
-    for secondorder in (0, 1):
-        model = compile(net, 0.025, secondorder=secondorder, seed=7)
+    builds = [exact_cells.network] * 2 + [exact_cells.with_artificial]
+    for secondorder, build in enumerate(builds):
+        model = compile(build()[0], 0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, wires_of(model))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d)
         functions = spec_of(variables, tables, real_name(dtype))[0]
+        for together in (False, True) if secondorder == 2 else ():
+            yield ArtificialSpec.of(functions, together)
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
             for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)

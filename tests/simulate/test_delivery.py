@@ -98,7 +98,7 @@ def test_sorting_keys_that_do_not_fit_one_integer():
         (([0], [9], 1.0, 1, 1, 9), "target of connection 0 is 9; expected 0 to 8"),
         (([0.5], [0]), "source has dtype float64; expected integers"),
         (([0], [0], 1.0, 0), "delay of connection 0 is 0; expected at least 1"),
-        (([0, 0], [0, 1], [1.0, np.nan]), "weight of connection 1 is nan; expected finite"),
+        (([0, 0], [0, 1], [1.0, np.nan]), r"weight\[1\] is nan; expected a finite number"),
         (([0, 0], [0, 1], [1.0, 2.0, 3.0]), r"weight has shape \(3,\)"),
         (([0], [2**31]), "target of connection 0 is 2147483648"),
     ],

@@ -117,7 +117,6 @@ OTHERS = ("begins", "no_cells", "ranks", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     **dict.fromkeys(("pointers", "instant_events", "read_currents"), ("steps", CPU)),
-    **dict.fromkeys(("bins", "played_artificial"), (GPU, "steps")),
 }
 
 

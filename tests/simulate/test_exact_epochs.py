@@ -8,11 +8,12 @@ import mod_files
 import numpy as np
 import pyopencl as cl
 import pytest
-from exact_cells import CELLS, NODES, network
+from exact_cells import CELLS, NODES, network, with_artificial
 
-from clhines import BuildError, DeviceError, InputError, Simulation
+from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.simulate.gpu import arena_epochs
+from clhines.simulate.gpu.artificial import epoch_of
 
 ENGINE = "epochs-gpu"  # of any device
 DT, STOP = 0.05, 20.0  # ms
@@ -90,26 +91,6 @@ def test_goes_on_from_what_steps_saved(fast_queue, needs, tmp_path):
         np.testing.assert_allclose(runs[1][number], runs[0][number], 0, EPS * scale)
 
 
-def with_artificial(between=None):
-    """The network with artificial cells and several synapses at a node; groups by name.
-
-    `between`: delay of what the artificial cells send each other, ms; none where it is None.
-    """
-    net, groups = network()
-    nmda = net.add(
-        mod_files.ours("ext_nmda"), np.repeat([3, 9, 15], [1, 5, 2]), tau=np.arange(2, 10)
-    )
-    groups |= {"ext_fire": (fire := net.add_artificial(mod_files.ours("ext_fire"), 3))}
-    rng, m = np.random.default_rng(3), 24
-    weights = np.stack([rng.uniform(1e-3, 4e-3, m), np.ones(m)], axis=1)
-    which = {"source_index": rng.integers(0, 3, m)}
-    net.connect(fire, nmda, np.tile(np.arange(8), 3), weights, rng.choice([0, 0.02, 3], m), **which)
-    net.connect(net.detector([0], -20.0), fire, [1], 1.2, 0.7)
-    if between is not None:
-        net.connect(fire, fire, [1, 2], [[1.2], [1.2]], between, source_index=[0, 1])
-    return net, groups | {"several": nmda}
-
-
 CASES = {
     "ahead": (lambda: with_artificial(), {}),
     "later": (lambda: with_artificial(3.0), {}),
@@ -124,13 +105,14 @@ def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
     """Voltages, ions, states of all instances, also recorded, and events, as the reference's."""
     needs(fast_queue, "float64")
     runs, (build, given) = [], CASES[case]
-    for engine in ("reference", ENGINE, ENGINE):
+    of_cpus = ["epochs-cpu"] if devices.is_cpu(fast_queue.device) else []
+    for engine in ("reference", ENGINE, ENGINE, *of_cpus):
         net, groups = build()
         if binned:
             net.bin_events()
         sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130, **given)
         numbers = recorded(sim, groups)
-        if len(runs) < 2:  # the last one records neither states of instances nor artificial cells
+        if len(runs) != 2:  # the third records neither states of instances nor artificial cells
             numbers |= {x: sim.record(x, groups["several"]) for x in ("g", "open")}
             numbers |= {x: sim.record(x, groups["ext_fire"]) for x in ("m", "fired")}
         runs.append((sim.run(STOP), sim.arrays(), numbers))
@@ -168,6 +150,70 @@ def test_rings_of_artificial_cells_are_those_of_steps_when_saved(fast_queue, nee
         assert np.array_equal(found.spike_cell, expected.spike_cell)
         np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
         np.testing.assert_allclose(own, v, 0, EPS * np.abs(v).max())
+
+
+SENDS = """
+NEURON { POINT_PROCESS sends RANGE first, every NONSPECIFIC_CURRENT i }
+PARAMETER { first = 0.05 (ms) every = 0.1 (ms) }
+ASSIGNED { v (mV) i (nA) }
+INITIAL { net_send(first, 1) }
+BREAKPOINT { i = 0 }
+NET_RECEIVE(w) { if (flag == 1) { net_event(t) net_send(every, 1) } }
+"""
+TAKES = """
+NEURON { POINT_PROCESS takes RANGE g NONSPECIFIC_CURRENT i }
+STATE { g (uS) }
+ASSIGNED { v (mV) i (nA) }
+INITIAL { g = 0 }
+BREAKPOINT { SOLVE s METHOD cnexp i = g*v }
+DERIVATIVE s { g' = -g/2 }
+NET_RECEIVE(w (uS)) { g = g + w }
+"""
+
+
+def small():
+    """One cell: hh, and a node with nothing but `pas` in a list with one that has a synapse."""
+    net = Network.from_arrays([-1, 0, 0], [0, 3], [500.0] * 3, [0, 0.1, 0.1], [0.005] * 3)
+    net.insert("hh", [0])
+    net.insert("pas", [1, 2], g=1e-4, e=-70.0)
+    return net, net.add(Mechanism.from_nmodl(TAKES), [1])
+
+
+def voltages(net, engine, dt, queue):
+    sim = Simulation(net, dt, queue=queue, engine=engine)
+    number = sim.record("v", np.arange(3))
+    return sim, sim.run(200 * dt)[number]
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5])
+@pytest.mark.parametrize("dt", [0.1, 0.025, 0.07])
+def test_events_at_the_middle_of_a_step(fast_queue, needs, dt, steps):
+    """An instance sends in the middle of each step: what is due in one to rounding is not late."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net, takes = small()
+        sends = net.add(Mechanism.from_nmodl(SENDS), [0], first=dt / 2, every=dt)
+        net.connect(sends, takes, [0], 1e-5, steps * dt)
+        found.append(voltages(net, engine, dt, fast_queue)[1])
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+    assert np.ptp(found[0]) > 1
+
+
+def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(fast_queue, needs):
+    """Each is delivered in its step: those that send within a step are in one work-group."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net, takes = small()
+        fire = net.add_artificial(mod_files.ours("ext_fire"), 70)
+        net.connect(fire, fire, np.arange(1, 70), 1.2, 0.0, source_index=np.arange(69))
+        net.connect(fire, takes, [0], 3e-3, 0.0, source_index=[69])
+        net.connect(net.detector([0], -20.0), fire, [5], 1.2, DT)
+        sim, v = voltages(net, engine, DT, fast_queue)
+        found.append(v)
+    assert epoch_of(sim.model) == (1, True)
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
 
 
 def test_what_epochs_do_not_take(fast_queue):

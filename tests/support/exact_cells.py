@@ -34,3 +34,23 @@ def network(like=False):
     net.connect(spikes, groups["ext_nmda"], rng.integers(0, CELLS, 2 * CELLS), weights, delays)
     net.connect(net.trains([[1.0, 2.0, 5.0]]), groups["ext_nmda"], [0], [[0.003, 1.0]], 0.1)
     return net, groups
+
+
+def with_artificial(between=None):
+    """The network with artificial cells and several synapses at a node; groups by name.
+
+    `between`: delay of what the artificial cells send each other, ms; none where it is None.
+    """
+    net, groups = network()
+    nmda = net.add(
+        mod_files.ours("ext_nmda"), np.repeat([3, 9, 15], [1, 5, 2]), tau=np.arange(2, 10)
+    )
+    groups |= {"ext_fire": (fire := net.add_artificial(mod_files.ours("ext_fire"), 3))}
+    rng, m = np.random.default_rng(3), 24
+    weights = np.stack([rng.uniform(1e-3, 4e-3, m), np.ones(m)], axis=1)
+    which = {"source_index": rng.integers(0, 3, m)}
+    net.connect(fire, nmda, np.tile(np.arange(8), 3), weights, rng.choice([0, 0.02, 3], m), **which)
+    net.connect(net.detector([0], -20.0), fire, [1], 1.2, 0.7)
+    if between is not None:
+        net.connect(fire, fire, [1, 2], [[1.2], [1.2]], between, source_index=[0, 1])
+    return net, groups | {"several": nmda}

@@ -207,8 +207,9 @@ class Printer:
             return "-" + self.show(positive, 1)
         above, below = [], []
         for f in positive.args if positive.op == "mul" else (positive,):
-            if f.op == "pow" and f not in self.names and _is_below(f):
-                below.append(f.graph.power(f.args[0], f.graph.number(-f.args[1].value)))
+            power = f.args[1] if f.op == "pow" and f not in self.names else None
+            if power is not None and power.is_number and power.value < 0:
+                below.append(f.graph.power(f.args[0], f.graph.number(-power.value)))
             else:
                 above.append(f)
         text = " * ".join(self.show(a, 2) for a in above) or self.number(1)
@@ -256,10 +257,6 @@ class Printer:
         if e.op in ("bernoulli", "bernoulli_slope", "weight") or e.op.startswith("random_"):
             return f"{self.prefix}_{e.op}_({', '.join(arguments)})"
         return self.call("fabs" if e.op == "abs" else e.op, *arguments)
-
-
-def _is_below(f: Node) -> bool:
-    return f.args[1].is_number and f.args[1].value < 0
 
 
 def folded(line: str, width: int = 100) -> str:

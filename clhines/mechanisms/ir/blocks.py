@@ -60,14 +60,10 @@ def operands(node: Node) -> list[Node]:
 
 @dataclass
 class Block:
-    """Assignments in an order that works, and results in terms of them.
+    """Assignments in an order that works, and results in terms of them."""
 
-    `names` has the local variables of expressions, `steps` the expressions that have one, by phase,
-    in order.
-    """
-
-    names: dict[Node, str]
-    steps: list[list[Node]]
+    names: dict[Node, str]  # local variables of expressions
+    steps: list[list[Node]]  # expressions that have one, by phase, in order
     results: list[Node]
 
 

@@ -30,25 +30,15 @@ BOUNDS = {
 
 @dataclass
 class Loop:
-    """An iteration inside a block: ``names = values`` again while `go_on`.
+    """An iteration inside a block: ``names = values`` again while `go_on`."""
 
-    Attributes
-    ----------
-    names, ends : symbols of a variable inside, and after it
-    starts, values : before the first turn, and after a turn
-    go_on : whether there is another turn, at `values`; None where there are `most` turns
-    most : turns after which an iteration with `go_on` has failed: results are NaN
-    entered : whether there is a first turn; there is where it is None
-    inner : iterations in each turn
-    """
-
-    names: list[str]
-    ends: list[str]
-    starts: list[Node]
-    values: list[Node] = field(default_factory=list)
-    go_on: Node | None = None
-    most: int = 0
-    entered: Node | None = None
+    names: list[str]  # symbols inside
+    ends: list[str]  # and after it
+    starts: list[Node]  # before the first turn
+    values: list[Node] = field(default_factory=list)  # after a turn
+    go_on: Node | None = None  # None where there are `most` turns
+    most: int = 0  # turns after which one with `go_on` has failed: results are NaN
+    entered: Node | None = None  # whether there is a first turn; None: there is
     inner: list[Loop] = field(default_factory=list)
 
     def decides(self) -> list[Node]:
@@ -88,22 +78,13 @@ class Loop:
 
 @dataclass
 class Body:
-    """What a block gives.
+    """What a block gives."""
 
-    Attributes
-    ----------
-    results : role, name and value of what is always given
-    writes : variables that it sets, by their name in functions, in the order of its statements
-    loops : in order: each may use the ends of those before
-    comment : above the function, where it is not the usual one of the block
-    suffix : end of the function's name, where it is not the block's
-    """
-
-    results: list[tuple[str, str, Node]] = field(default_factory=list)
-    writes: dict[str, Node] = field(default_factory=dict)
-    loops: list[Loop] = field(default_factory=list)
-    comment: str = ""
-    suffix: str = ""
+    results: list[tuple[str, str, Node]] = field(default_factory=list)  # role, name, value
+    writes: dict[str, Node] = field(default_factory=dict)  # by name, in order
+    loops: list[Loop] = field(default_factory=list)  # each may use the ends of those before
+    comment: str = ""  # above the function, where it is not the usual one
+    suffix: str = ""  # end of the function's name, where it is not the block's
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
         """Return all expressions of the results, of these variables, and of loops for them."""
@@ -143,23 +124,14 @@ class Body:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """What there is to a mechanism, whatever language it was written in.
-
-    Attributes
-    ----------
-    about : lines that describe it
-    shown : blocks whose statements belong to the description
-    constant : whether i may be summed once for all steps: it is linear in v, of parameters alone
-    pointers : symbol of each pointer
-    printed : what `once` keeps
-    """
+    """What there is to a mechanism, whatever language it was written in."""
 
     program: Program
     bodies: Mapping[str, Body]
-    about: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
-    constant: bool = False
-    pointers: Mapping[str, str] = field(default_factory=dict)
+    about: tuple[str, ...] = ()  # lines that describe it
+    shown: tuple[str, ...] = ()  # blocks whose statements belong to the description
+    constant: bool = False  # i is linear in v, of parameters alone: summed once for all steps
+    pointers: Mapping[str, str] = field(default_factory=dict)  # symbol of each pointer
     printed: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False)
 
     def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:

@@ -130,12 +130,8 @@ def _circular(x: Fraction, first: int) -> Fraction:
             term = -term * value * value / ((k + 1) * (k + 2))
             result += term
             k += 2
-    return _rounded(Fraction(result))
-
-
-def _rounded(x: Fraction) -> Fraction:
-    """Return 0 for what rounding leaves of a zero of a trigonometric function."""
-    return Fraction(0) if abs(x) < _SAME else bounded(x)
+    exact = Fraction(result)
+    return Fraction(0) if abs(exact) < _SAME else bounded(exact)  # 0 for what rounding leaves of it
 
 
 def sin(x: Fraction) -> Fraction:

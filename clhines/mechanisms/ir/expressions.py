@@ -28,18 +28,13 @@ CONDITIONS = frozenset(("less", "lessequal", "both"))
 class Node:
     """An expression.
 
-    Attributes
-    ----------
-    op : ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
-        ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``; without
-        a derivative here: ``place`` in a table, ``lookup`` of its value there, functions of C,
-        ``random_count`` and functions of `random123`
-    args : of a product the number, if there is one, is first; of a sum last; of a local its
-        definition
-    name : of a symbol or a local
-    value : of a number, else 0
-    index : number of the node in its graph; children come before their parents
-    mask : one bit for each symbol that the expression depends on; see `Graph.bits`
+    `op` is ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
+    ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight``; without a
+    derivative here: ``place`` in a table, ``lookup`` of its value there, functions of C,
+    ``random_count`` and functions of `random123`. Of `args` the number of a product is first, that
+    of a sum last; a local has its definition. `index` is the number of the node in its graph, after
+    those of its children; `mask` has a bit for each symbol that the expression depends on, see
+    `Graph.bits`.
     """
 
     __slots__ = ("args", "graph", "index", "mask", "name", "op", "value")
@@ -120,11 +115,7 @@ class Graph:
         self.zero, self.one = self.number(0), self.number(1)
 
     def _make(
-        self,
-        op: str,
-        args: tuple[Node, ...] = (),
-        name: str = "",
-        value: Fraction = _NOTHING,
+        self, op: str, args: tuple[Node, ...] = (), name: str = "", value: Fraction = _NOTHING
     ) -> Node:
         indices = [a.index for a in args]
         if op in ("add", "mul", "both"):

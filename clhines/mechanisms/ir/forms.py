@@ -53,7 +53,8 @@ def _polynomial(
     if op == "local":
         return list(known[0])
     if op == "add":
-        return _plus(graph, known)
+        longest = max(len(p) for p in known)
+        return [graph.add(p[k] for p in known if k < len(p)) for k in range(longest)]
     if op == "where":
         length = max(len(p) for p in known[1:])
         a, b = ([*p, *[graph.zero] * (length - len(p))] for p in known[1:])
@@ -70,11 +71,6 @@ def _polynomial(
 def _whole(exponent: Node, most: int) -> bool:
     value = exponent.value
     return exponent.is_number and value.denominator == 1 and 1 <= value <= most
-
-
-def _plus(graph: Graph, parts: Sequence[list[Node]]) -> list[Node]:
-    length = max(len(p) for p in parts)
-    return [graph.add(p[k] for p in parts if k < len(p)) for k in range(length)]
 
 
 def _times(a: list[Node], b: list[Node], degree: int) -> list[Node] | None:

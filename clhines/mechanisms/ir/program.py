@@ -51,48 +51,32 @@ HIDDEN = "v__before"  # state that holds the voltage of the last currents; no te
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of a block's function; see the module.
-
-    `direction` is ``in``, ``out`` or ``inout``; `symbol` is its name in functions, where it is not
-    the one that goes with the role.
-    """
+    """One argument of a block's function; see the module."""
 
     role: str
     name: str
-    direction: str = "in"
-    symbol: str = ""
+    direction: str = "in"  # ``in``, ``out`` or ``inout``
+    symbol: str = ""  # name in functions, where it is not the one of the role
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A parameter or a state: its name, its unit, and its value in it where none is given.
+    """A parameter or a state: its name, its unit, and its value in it where none is given."""
 
-    Attributes
-    ----------
-    name : in functions
-    is_global : whether all instances have the same value
-    public : name for users, where it is another: ``m[1]``
-    is_given : of a state: whether users may give its value before INITIAL, as it is a PARAMETER or
-        an ASSIGNED variable of an NMODL file
-    """
-
-    name: str
+    name: str  # in functions
     unit: str
     default: float = 0.0
-    is_global: bool = False
-    public: str = ""
-    is_given: bool = False
+    is_global: bool = False  # all instances have the same value
+    public: str = ""  # name for users, where it is another: ``m[1]``
+    is_given: bool = False  # state whose value before INITIAL users may give
 
 
 @dataclass(frozen=True)
 class IonUse:
-    """What a mechanism does with an ion, as ``ca``, and with its variables, as ``cai``, ``eca``.
-
-    `valence` is what the file says, if it does.
-    """
+    """What a mechanism does with an ion, as ``ca``, and with its variables, as ``cai``, ``eca``."""
 
     name: str
-    valence: float | None = None
+    valence: float | None = None  # what the file says, if it does
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
 
@@ -103,14 +87,13 @@ class Table:
 
     The block ``table_NAME`` gives the columns at x; grid and borders are expressions of parameters,
     so they are results of the block ``grid_NAME``: lo, hi. The rows' x are added up from lo, as
-    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``. `depends` are parameters that it is filled
-    from; one that is not global must be alike in all instances.
+    NEURON does: ``x += dx`` with ``dx = (hi - lo)/n``.
     """
 
     name: str
     columns: tuple[str, ...]
     n: int
-    depends: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()  # parameters that it is filled from, alike in all instances
 
 
 @dataclass(frozen=True)
@@ -124,26 +107,20 @@ class Send:
 class Net:
     """What a mechanism does with events.
 
-    Attributes
-    ----------
-    weights : arguments of NET_RECEIVE
-    summed : whether events of one step may act once, with the sum of their weights
-    sends : in the order of the text; those of ``initial`` and ``receive`` have numbers of their own
-    watch_flags : flag of the event of each WATCH
-    for_netcons : number of blocks ``for_netcons0`` ...: called once a connection of the instance,
-        with its weights as ``other_weight``, before ``receive`` and with the same other arguments.
-        The event's own weights are those of before all these calls in both; of them only those that
-        are ``out`` or ``inout`` of ``receive`` are written back after it.
-    queue : self events that may be under way at once
+    `sends` are in the order of the text; those of ``initial`` and ``receive`` have numbers of their
+    own. `for_netcons` is the number of blocks ``for_netcons0`` ...: called once a connection of the
+    instance, with its weights as ``other_weight``, before ``receive`` and with the same other
+    arguments. The event's own weights are those of before all these calls in both; of them only
+    those that are ``out`` or ``inout`` of ``receive`` are written back after it.
     """
 
-    weights: tuple[str, ...]
-    summed: bool = False
+    weights: tuple[str, ...]  # arguments of NET_RECEIVE
+    summed: bool = False  # events of one step may act once, with the sum of their weights
     sends: tuple[Send, ...] = ()
     watches: int = 0
-    watch_flags: tuple[float, ...] = ()
+    watch_flags: tuple[float, ...] = ()  # of the event of each WATCH
     for_netcons: int = 0
-    queue: int = 8
+    queue: int = 8  # self events that may be under way at once
 
     @property
     def emits(self) -> bool:
@@ -155,33 +132,24 @@ class Net:
 class Program:
     """A mechanism as engines see it.
 
-    Attributes
-    ----------
-    kind : ``density``, ``point`` or ``artificial``
-    parameters : what blocks read and nothing of the mechanism writes; ``celsius``, ``diam`` and
-        ``area`` are among them by these names, where `built_in` lists them
-    states : what an instance keeps from one block to the next, with values before ``initial``
-    outputs : what blocks work out for users to record
-    random : names of RANDOM variables
-    blocks : those that exist, with their arguments
-    electrode : whether its current is one of an electrode; `i` is outward all the same
-    electrode_currents : variables that have currents of electrodes, into the cell
+    `parameters` are what blocks read and nothing of the mechanism writes; ``celsius``, ``diam`` and
+    ``area`` are among them by these names, where `built_in` lists them.
     """
 
     name: str
-    kind: str
+    kind: str  # ``density``, ``point`` or ``artificial``
     parameters: tuple[Quantity, ...]
-    states: tuple[Quantity, ...]
-    outputs: tuple[Quantity, ...] = ()
+    states: tuple[Quantity, ...]  # kept from block to block, with values before ``initial``
+    outputs: tuple[Quantity, ...] = ()  # worked out for users to record
     ions: tuple[IonUse, ...] = ()
     pointers: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     net: Net | None = None
-    random: tuple[str, ...] = ()
+    random: tuple[str, ...] = ()  # names of RANDOM variables
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
-    electrode: bool = False
-    electrode_currents: tuple[str, ...] = ()
+    electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
+    electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
 
     @property
     def defaults(self) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
+from itertools import combinations
 
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.expressions import CONDITIONS, FUNCTIONS, Graph, Node, postorder
@@ -226,13 +227,10 @@ class _Pairs:
         self.where: dict[tuple[Item, Item], dict[Node, None]] = {}
         self.made: list[tuple[Item, Item]] = []
         for node, args in self.args.items():
-            self._enter(node, [(a, b) for k, a in enumerate(args) for b in args[k + 1 :]])
+            for a, b in combinations(args, 2):
+                self.where.setdefault((min(a, b), max(a, b)), {})[node] = None
         self.heap = [(-len(n), p) for p, n in self.where.items() if len(n) > 1]
         heapify(self.heap)
-
-    def _enter(self, node: Node, pairs: Iterable[tuple[Item, Item]]) -> None:
-        for a, b in pairs:
-            self.where.setdefault((min(a, b), max(a, b)), {})[node] = None
 
     def take(self) -> bool:
         """Put the most frequent pair in the place of its arguments, if any is frequent."""

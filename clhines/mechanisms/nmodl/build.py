@@ -342,20 +342,12 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Nmodl:
-    """What there is to an NMODL mechanism beside its text.
+    """What there is to an NMODL mechanism beside its text."""
 
-    Attributes
-    ----------
-    path : what messages call the file
-    includes : names and texts of the files that it includes
-    use_tables : value of usetable: whether TABLE statements count
-    secondorder : whether NEURON's secondorder is not 0
-    """
-
-    path: str = ""
-    includes: tuple[tuple[str, str], ...] = ()
-    use_tables: bool = True
-    secondorder: bool = False
+    path: str = ""  # what messages call the file
+    includes: tuple[tuple[str, str], ...] = ()  # names and texts of the files that it includes
+    use_tables: bool = True  # value of usetable: whether TABLE statements count
+    secondorder: bool = False  # whether NEURON's secondorder is not 0
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""

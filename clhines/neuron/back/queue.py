@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,15 +13,29 @@ from clhines.errors import warn_caller
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
-from clhines.neuron.memory.raw import Queued, is_address, words_at
+from clhines.neuron.memory.raw import Queued, gather, is_address, words_at
 from clhines.neuron.read.wiring import Sender, Wires
 
+_WORDS_OF_ITEM, _WORDS_OF_EVENT = 6, 5
 _BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
 _WORDS = 16
 _EVENTS = "net_cvode_instance", "nrn_threads"  # of NEURON's library
 _ROOM = (ctypes.c_uint64 * 8)()  # for events that no instance keeps; NEURON writes there
 _SEARCHED = 6  # words of NEURON's queue, and of its bins
 _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
+
+
+class Columns(NamedTuple):
+    """Events on their way: `Queued` as columns."""
+
+    what: np.ndarray
+    time: np.ndarray
+    address: np.ndarray
+    item: np.ndarray
+    flag: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    bin_order: np.ndarray
 
 
 class EventQueue:
@@ -41,32 +56,37 @@ class EventQueue:
         at = self.address
         return words_at(at, _WORDS) if at else []
 
-    def events(self) -> list[Queued]:
-        """Return the events on their way, by time."""
-        found: list[Queued] = []
-
-        def take(item: int, _: int) -> None:
-            data, _ = words_at(item, 2)
-            time = ctypes.c_double.from_address(item + 8).value
-            words = words_at(data, 5)
-            what = self._memory.kinds.get(words[0], "other")
-            flag = ctypes.c_double.from_address(data + 8).value
-            in_bin = ctypes.c_int.from_address(item + _BIN_OF_ITEM).value >= 0
-            order = len(found) if in_bin else -1
-            found.append(Queued(what, time, data, item, flag, words[2], words[3], order))
-
+    def columns(self) -> Columns:
+        """Return the events on their way as columns, by time."""
+        items = list[int]()
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
         each = self._memory.function(name, None, ctypes.c_void_p, kind)
         at = self.address
         if at:
-            each(at, kind(take))
-        return sorted(found, key=lambda event: event.time)
+            each(at, kind(lambda item, _: items.append(item)))
+        item = np.array(items, np.int64)
+        entry = gather(item, _WORDS_OF_ITEM)
+        event = gather(entry[:, 0], _WORDS_OF_EVENT)
+        tables, which = np.unique(event[:, 0], return_inverse=True)
+        what = np.array([self._memory.kinds.get(int(t), "other") for t in tables] or [""])[which]
+        bin_number = entry[:, _BIN_OF_ITEM // 8].astype(np.uint32).view(np.int32)
+        bin_order = np.where(bin_number >= 0, np.arange(len(item)), -1)
+        time, flag = (np.ascontiguousarray(a[:, 1]).view(np.float64) for a in (entry, event))
+        columns = what, time, entry[:, 0], item, flag, event[:, 2], event[:, 3], bin_order
+        order = np.argsort(time, kind="stable")
+        return Columns(*(column[order] for column in columns))
 
-    def remove(self, item: int) -> None:
-        """Take an event out of the queue; `item` as in `Queued`."""
+    def events(self) -> list[Queued]:
+        """Return the events on their way, by time."""
+        return [Queued(*event) for event in zip(*(a.tolist() for a in self.columns()), strict=True)]
+
+    def remove(self, *items: int) -> None:
+        """Take events out of the queue; `items` as in `Queued`."""
         name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
-        self._memory.function(name, None, pointer, pointer)(self.address, item)
+        remove, at = self._memory.function(name, None, pointer, pointer), self.address
+        for item in items:
+            remove(at, item)
 
     def move(self, item: int, time: float) -> None:
         """Let an event in the queue come at another time."""
@@ -74,25 +94,28 @@ class EventQueue:
         move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
         move(self.address, item, time)
 
-    def send(self, netcon: int, time: float) -> None:
-        """Put an event of a NetCon into the queue, by its address, as ``NetCon.event(time)``."""
+    def send(self, netcons: np.ndarray, times: np.ndarray) -> None:
+        """Put events of NetCons into the queue, by their addresses, as ``NetCon.event(time)``."""
         name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
         send = self._memory.function(name, None, pointer, ctypes.c_double, pointer, pointer)
         events, threads = map(self._memory.variable, _EVENTS)
-        send(events, time, netcon, threads)
+        for netcon, time in zip(netcons.tolist(), times.tolist(), strict=True):
+            send(events, time, netcon, threads)
 
-    def send_self(
-        self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
-    ) -> None:
-        """Put a self event for a point process, by its address, into the queue; times are in ms.
+    def send_selves(self, *columns: np.ndarray) -> None:
+        """Put self events into the queue.
 
-        `weight` is the address of the weights that it comes with; `movable` is where the instance
-        keeps its event for net_move, 0 where it is not known.
+        `columns` are addresses of point processes, times, ms, flags, addresses of the weights that
+        they come with, or 0, and where the instances keep them for net_move, 0 where it is not
+        known.
         """
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
-        pointers = [ctypes.c_void_p] * 3
+        pointers, room = [ctypes.c_void_p] * 3, ctypes.addressof(_ROOM)
         send = self._memory.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
-        send(movable or ctypes.addressof(_ROOM), weight, point, time, flag)
+        for point, time, flag, weight, movable in zip(
+            *map(np.ndarray.tolist, columns), strict=True
+        ):
+            send(movable or room, weight, point, time, flag)
 
     def deliver_until(self, t: float) -> None:
         """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
@@ -114,10 +137,9 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class Pending:
-    """All events on their way, with times of arrival, ms: `netcons` are connections.
+    """All events on their way, with times of arrival, ms; `netcons` and `binned` are connections.
 
-    `binned` are those of them that are in NEURON's bins of a step, the last to be delivered in one
-    first. All else is by time.
+    The latter are in NEURON's bins of a step, the last to be delivered in one first.
     """
 
     netcons: list[tuple[int, float]] = field(default_factory=list)
@@ -206,11 +228,13 @@ class Bins:
         """Let the first bin begin at a time; all are empty."""
         self._begin.value = t
 
-    def put(self, netcon: int, time: float) -> None:
-        """Put an event of a connection, by its address, into the bin of a time."""
+    def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
+        """Put events of connections, by their addresses, into the bins of times."""
         name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
         put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
-        put(self._queue.address, max(time, self._begin.value), netcon)
+        at, times = self._queue.address, np.maximum(times, self._begin.value)
+        for netcon, time in zip(netcons.tolist(), times.tolist(), strict=True):
+            put(at, time, netcon)
 
 
 def check_bins(

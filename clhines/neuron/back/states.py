@@ -199,14 +199,9 @@ def _take_streams(
             known = abs(stream.uniform(0, 1) - x) < 1e-15
             stream.set_seq(seq)
             if not known:
-                _refuse_stale(group.mechanism.name, name)
-
-
-def _refuse_stale(mechanism: str, name: str) -> None:
-    """Refuse a stream of which NEURON still holds words of other numbers."""
-    construct = f"RANDOM {name} has words of before its last set_ids()"
-    way_out = "call set_seq() after set_ids(), then h.finitialize()"
-    raise RejectedError([Rejected(mechanism, construct, "", 0, way_out)])
+                construct = f"RANDOM {name} has words of before its last set_ids()"
+                way_out = "call set_seq() after set_ids(), then h.finitialize()"
+                raise RejectedError([Rejected(group.mechanism.name, construct, "", 0, way_out)])
 
 
 def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
@@ -238,11 +233,7 @@ def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
 
 
 def _queue_event(
-    queue: Arrays,
-    name: str,
-    at: np.ndarray,
-    event: tuple[float, float],
-    connection: np.ndarray,
+    queue: Arrays, name: str, at: np.ndarray, event: tuple[float, float], connection: np.ndarray
 ) -> None:
     """Put one self event into the queue of an instance, in each copy."""
     size, room = queue["size"], len(queue["time"])
@@ -279,7 +270,8 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     ions = (ion.instances for ion in model.contents.ions.values())
     for instances in (*model.every.values(), *ions):
         instances.columns.refresh()
-    _put_voltages(imported, arrays["v"].astype(np.float64))
+    values, rows, numbers = _voltages(model)
+    values[rows] = arrays["v"].astype(np.float64)[numbers]
     for name, group in imported.groups.items():
         instances = model.every[name]
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
@@ -305,11 +297,6 @@ def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> Non
         chosen = number[some[changed]]
         wires.weights[chosen, place] = now[changed]
         put_numbers(wires.read.weight[chosen] + 8 * place, wires.weights[chosen, place])
-
-
-def _put_voltages(imported: Imported, v: np.ndarray) -> None:
-    values, rows, numbers = _voltages(imported.model)
-    values[rows] = v[numbers]
 
 
 def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhines.arrays import ranges
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
 from clhines.neuron.back.states import Arrays, rings_of
@@ -234,19 +235,17 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
     movable = _movable(imported)
+    events, senders = queue.columns(), model.wires.senders
+    selves = events.what == "SelfEvent"
+    number = np.where(selves, senders.of_points(events.target), -1)
+    of_trains = np.array([name in model.trains.names for name in (*senders.names, "")], bool)
+    of_trains = of_trains[np.append(senders.name, -1)[number]]
+    gone = (number >= 0) & ~of_trains | np.isin(events.what, ("NetCon", "PreSyn"))
     # in the order of NEURON's bins, in which the first is found at once
-    events = sorted(queue.events(), key=lambda event: event.bin_order)
-    senders = model.wires.senders
-    points = senders.of_points(np.array([event.target for event in events], np.uint64))
-    stims = {}
-    for event, number in zip(events, points.tolist(), strict=True):
-        if event.what == "SelfEvent" and number >= 0:
-            if senders[number][0] in model.trains.names:
-                stims[senders[number]] = event.item
-                continue
-            queue.remove(event.item)
-        elif event.what in ("NetCon", "PreSyn"):
-            queue.remove(event.item)
+    order = np.argsort(events.bin_order, kind="stable")
+    queue.remove(*events.item[order][gone[order]].tolist())
+    of_stims = zip(number[of_trains].tolist(), events.item[of_trains].tolist(), strict=True)
+    stims = {senders[k]: item for k, item in of_stims}
     model.h.t = min(last, t)  # NEURON takes no event of the past, and has delivered up to here
     _put_netcons(sim, imported, arrays, last, unseen)
     _put_selves(sim, imported, arrays, movable)
@@ -255,8 +254,8 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     _put_watches(sim, imported, arrays)
     above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["above"], strict=True))
     for address, sources in imported.detectors().items():
-        number = int(sources[0])
-        model.sources.set_above(address, bool(above[number]) and number not in unseen)
+        one = int(sources[0])
+        model.sources.set_above(address, bool(above[one]) and one not in unseen)
     if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
         queue.deliver_until(t)
 
@@ -299,30 +298,23 @@ def _put_netcons(
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim)
-    trains = _train_numbers(imported)
-    rank = connection_ranks(sim.model) if model.bins is not None else None
-    crossed = {*sim.model.sources.detector_source.tolist()}
-    binned: list[tuple[float, int, int, float, int]] = []
-    waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
-    for c in waiting.tolist():
-        source, number = int(netcons.source[c]), int(imported.connections[c])
-        for event in range(int(arrays["cursor"][c]), int(arrays["count"][source])):
-            sent = float(arrays["ring"][first[source] + event % size[source]])
-            if sent > last and source in trains:
-                break  # still to come
-            if source in unseen and event + 1 == int(arrays["count"][source]):
-                break
-            number = number if number >= 0 else -1 - number
-            time = sent + float(netcons.delay[c])
-            if rank is None:
-                model.queue.send(int(model.wires.read.address[number]), max(time, t))
-                continue
-            key = sent if source in crossed else sent + SPIKE_LATE
-            binned.append((key, int(rank[c]), event, time, int(model.wires.read.address[number])))
-    if model.bins is not None:
-        model.bins.begin_at(last)
-        for *_, time, address in sorted(binned):
-            model.bins.put(address, time)
+    counts = arrays["count"][netcons.source] - arrays["cursor"]
+    c = np.repeat(np.arange(len(counts)), counts)
+    source, event = netcons.source[c], ranges(arrays["cursor"], counts)
+    sent = arrays["ring"][first[source] + event % size[source]]
+    to_come = np.isin(source, [*_train_numbers(imported)]) & (sent > last)
+    to_be_seen = np.isin(source, [*unseen]) & (event + 1 == arrays["count"][source])
+    c, source, event, sent = (a[~(to_come | to_be_seen)] for a in (c, source, event, sent))
+    number = imported.connections[c]
+    address = model.wires.read.address[np.where(number >= 0, number, -1 - number)]
+    time = sent + netcons.delay[c]
+    if model.bins is None:
+        model.queue.send(address, np.maximum(time, t))
+        return
+    key = np.where(np.isin(source, sim.model.sources.detector_source), sent, sent + SPIKE_LATE)
+    model.bins.begin_at(last)
+    order = np.lexsort((event, connection_ranks(sim.model)[c], key))
+    model.bins.put(address[order], time[order])
 
 
 def _train_numbers(imported: Imported) -> set[int]:
@@ -346,18 +338,12 @@ def _put_selves(
             continue
         points, size = model.wires.senders.points_of(name), queue["size"][place]
         places = movable.get(name, np.zeros(len(points), np.int64))
-        for instance in np.flatnonzero(size).tolist():
-            point = int(points[instance])
-            for slot in range(int(size[instance])):
-                at = slot, int(place[instance])
-                connection = int(queue["connection"][at])
-                number = int(imported.connections[connection]) if connection >= 0 else -1
-                weight = 0
-                if number >= 0:
-                    weight = int(model.wires.read.weight[number])
-                time = max(float(queue["time"][at]), t)
-                flag = float(queue["flag"][at])
-                model.queue.send_self(point, time, flag, weight, int(places[instance]))
+        instance = np.repeat(np.arange(len(size)), size)
+        at = ranges(np.zeros_like(size), size), place[instance]
+        number = np.append(imported.connections, -1)[queue["connection"][at]]
+        weight = np.append(model.wires.read.weight, 0)[np.where(number >= 0, number, -1)]
+        time, flag = np.maximum(queue["time"][at], t), queue["flag"][at].astype(np.float64)
+        model.queue.send_selves(points[instance], time, flag, weight, places[instance])
 
 
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:

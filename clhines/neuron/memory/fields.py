@@ -144,17 +144,13 @@ class Fields:
 
 
 class Data(NamedTuple):
-    """Data of mechanisms (Prop) in nodes; mechanism after mechanism, of each node after node.
+    """Data of mechanisms (Prop) in nodes; mechanism after mechanism, of each node after node."""
 
-    All are (d,) int64: which of the nodes, where in its order (`depth`), the number of the
-    mechanism, and the addresses of its row and of what is no variable.
-    """
-
-    node: np.ndarray
-    depth: np.ndarray
-    type_: np.ndarray
-    row: np.ndarray
-    places: np.ndarray
+    node: np.ndarray  # which of the nodes
+    depth: np.ndarray  # where in the node's order
+    type_: np.ndarray  # number of the mechanism
+    row: np.ndarray  # address of its row
+    places: np.ndarray  # address of what is no variable
 
     def of(self, type_: int) -> Data:
         """Return those of a mechanism."""

@@ -113,11 +113,6 @@ class Memory(Objects):
         """Address of the first weight of a NetCon."""
         return self.place(ref(netcon, "weight", 2)).column
 
-    @property
-    def time_address(self) -> int:
-        """Address of NEURON's t."""
-        return self.place(ref(self._h, "t")).column
-
     def _calibrate(self) -> None:
         """Find where a wrapped reference and a recorder keep the place of a variable."""
         h = self._h

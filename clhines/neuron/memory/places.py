@@ -21,14 +21,13 @@ class Variable:
     """A variable of a model, by its owner and its name, as ``v``, ``i_membrane``, ``m`` or ``cai``.
 
     `owner` is the name of its mechanism; of an ion with `ION` behind it, as a mechanism may be
-    called like an ion; empty for the voltage of a node and its membrane's current. `number` is that
-    of the node, or of the instance of the mechanism; `place` is that in an array.
+    called like an ion; empty for the voltage of a node and its membrane's current.
     """
 
     owner: str
     name: str
-    number: int
-    place: int | None = None
+    number: int  # of the node, or of the instance of the mechanism
+    place: int | None = None  # in an array
 
 
 class Places:

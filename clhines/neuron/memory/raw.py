@@ -32,63 +32,40 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Played:
-    """One entry of NEURON's list of what records or plays; its class is as ``YvecRecord``.
+    """One entry of NEURON's list of what records or plays."""
 
-    `words` are what follows in the object: vectors, times, ...; `is_called` says whether
-    `Vector.play` calls a statement.
-    """
-
-    what: str
+    what: str  # its class, as ``YvecRecord``
     place: Place
-    words: tuple[int, ...]
-    is_called: bool
+    words: tuple[int, ...]  # what follows in the object: vectors, times, ...
+    is_called: bool  # `Vector.play` calls a statement
 
 
 @dataclass(frozen=True)
 class Source:
-    """A source of events (PreSyn): a variable's place, or None of an object that sends events.
-
-    Attributes
-    ----------
-    sender : address of that hoc object
-    times, numbers : addresses of the vectors that record, 0 for none
-    record_as : what is appended to `numbers`
-    gid : -1 for none
-    is_called : whether `NetCon.record` has given it a statement or a function
-    """
+    """A source of events (PreSyn): a variable's place, or None of an object that sends events."""
 
     address: int
     place: Place | None
-    sender: int
-    times: int
-    numbers: int
-    record_as: int
-    gid: int
-    is_called: bool
+    sender: int  # address of that hoc object
+    times: int  # address of the vector that records, 0 for none
+    numbers: int  # likewise
+    record_as: int  # what is appended to `numbers`
+    gid: int  # -1 for none
+    is_called: bool  # `NetCon.record` has given it a statement or a function
 
 
 @dataclass(frozen=True)
 class Queued:
-    """An event on its way.
+    """An event on its way."""
 
-    Attributes
-    ----------
-    what : ``NetCon``, ``SelfEvent``, ``PreSyn``, ``PlayRecordEvent``, ``NetParEvent`` or ``other``
-    time : in ms
-    address, item : of the event, for a NetCon that of the NetCon, and of its entry in the queue
-    flag : of a self event
-    target, weight : of a self event: address of the point process, and of its first weight or 0
-    bin_order : where it is in NEURON's bins of a step, see `back.queue`; -1 where it is in none
-    """
-
-    what: str
-    time: float
-    address: int
-    item: int
-    flag: float
-    target: int
-    weight: int
-    bin_order: int
+    what: str  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent or other
+    time: float  # ms
+    address: int  # of the event, for a NetCon that of the NetCon
+    item: int  # address of its entry in the queue
+    flag: float  # of a self event
+    target: int  # address of a self event's point process
+    weight: int  # address of a self event's first weight, or 0
+    bin_order: int  # place in NEURON's bins, see `back.queue`; -1 for none
 
     @property
     def has_statement(self) -> bool:

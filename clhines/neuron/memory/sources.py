@@ -19,18 +19,14 @@ _SAMPLES = 20  # of what is read at once, so many are compared with what hoc say
 
 
 class NetConColumns(NamedTuple):
-    """What NetCons are told by their memory, (m,) each.
-
-    `source` and `target` are addresses of the source (PreSyn) and of the point process, 0 for none;
-    `delay` is in ms; `weight` is the address of the first weight, 0 of a NetCon without one.
-    """
+    """What NetCons are told by their memory, (m,) each."""
 
     address: np.ndarray
-    source: np.ndarray
-    target: np.ndarray
+    source: np.ndarray  # address of the source (PreSyn), 0 for none
+    target: np.ndarray  # address of the point process, 0 for none
     active: np.ndarray
-    delay: np.ndarray
-    weight: np.ndarray
+    delay: np.ndarray  # ms
+    weight: np.ndarray  # address of the first weight, 0 of a NetCon without one
 
 
 class EventSources:

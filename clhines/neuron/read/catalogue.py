@@ -21,24 +21,16 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A mechanism that NEURON knows, with NEURON's number of its type.
-
-    Attributes
-    ----------
-    kind : ``density``, ``point``, ``artificial`` or ``ion``
-    text : as NMODL; empty where NEURON has none
-    ranges : RANGE variables without the suffix, and how many numbers each has
-    globals_ : GLOBAL variables, likewise
-    """
+    """A mechanism that NEURON knows, with NEURON's number of its type."""
 
     name: str
     number: int
-    kind: str
-    text: str
+    kind: str  # ``density``, ``point``, ``artificial`` or ``ion``
+    text: str  # NMODL; empty where NEURON has none
     file: str
-    ranges: dict[str, int]
+    ranges: dict[str, int]  # RANGE variables without the suffix: how many numbers each has
     states: tuple[str, ...]
-    globals_: dict[str, int]
+    globals_: dict[str, int]  # GLOBAL variables, likewise
 
 
 class Catalogue:

@@ -56,19 +56,14 @@ class Things(Sequence[Hoc]):
 class Instances:
     """All instances of one mechanism.
 
-    Attributes
-    ----------
-    nodes : (k,) int64, -1 for artificial cells
-    columns : where their variables can be read all at once
-    places : (k,) int64, addresses of what is no variable
-    objects : (k,) int64, addresses of hoc objects, of point processes and artificial cells
+    `objects` are addresses of hoc objects, of point processes and artificial cells.
     """
 
     entry: Entry
     things: Things
-    nodes: np.ndarray
-    columns: Columns
-    places: np.ndarray
+    nodes: np.ndarray  # (k,) int64, -1 for artificial cells
+    columns: Columns  # where their variables can be read all at once
+    places: np.ndarray  # (k,) int64, addresses of what is no variable
     objects: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
@@ -96,35 +91,23 @@ class Instances:
 
 @dataclass(eq=False)
 class Ion:
-    """An ion, as ``ca``, where it is.
-
-    `style` has NEURON's bits: how concentrations and reversal potentials go, in each segment.
-    """
+    """An ion, as ``ca``, where it is."""
 
     name: str
     valence: float
     instances: Instances
-    style: list[int] = field(default_factory=list)
+    style: list[int] = field(default_factory=list)  # NEURON's bits, in each segment
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a model has besides its tree.
-
-    Attributes
-    ----------
-    points : point processes and artificial cells
-    ions : by NEURON's name, as ``ca_ion``
-    structural : mechanisms without NMODL, as ``extracellular``, and a section where each is; empty
-        for point processes
-    adrift : point processes that are at no segment
-    """
+    """What a model has besides its tree."""
 
     density: dict[str, Instances]
-    points: dict[str, Instances]
-    ions: dict[str, Ion]
-    structural: dict[str, str]
-    adrift: list[str]
+    points: dict[str, Instances]  # and artificial cells
+    ions: dict[str, Ion]  # by NEURON's name, as ``ca_ion``
+    structural: dict[str, str]  # without NMODL, and a section of each, or empty
+    adrift: list[str]  # point processes that are at no segment
 
 
 def read_contents(

@@ -28,14 +28,11 @@ def is_pattern(text: str) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """What a PatternStim has not sent: times in ms, ascending, and their gids.
-
-    `index` is the address of how many it has sent.
-    """
+    """What a PatternStim has not sent: times in ms, ascending, and their gids."""
 
     t: np.ndarray
     gid: np.ndarray
-    index: int
+    index: int  # address of how many it has sent
 
     def go_on(self, past: int) -> None:
         """Let it have sent `past` more."""

@@ -50,22 +50,14 @@ def name_of(h: Hoc, memory: Memory, place: Place) -> str:
 
 @dataclass(eq=False)
 class Recorder:
-    """A vector that records a variable, or the time where that is None.
-
-    Attributes
-    ----------
-    interval : in ms, 0 for each step
-    times : where it records at given times, (k,) float64, ms
-    event : address of the event by which it records; 0 of one that records in each step
-    now : present value of what it records
-    """
+    """A vector that records a variable, or the time where that is None."""
 
     vector: Hoc
     variable: Variable | None
-    interval: float = 0.0
-    times: np.ndarray | None = None
-    event: int = 0
-    now: float = 0.0
+    interval: float = 0.0  # ms, 0 for each step
+    times: np.ndarray | None = None  # (k,) float64, ms, where it records at given times
+    event: int = 0  # address of that by which it records; 0: in each step
+    now: float = 0.0  # present value of what it records
     place: Place | None = None
 
 
@@ -93,7 +85,7 @@ class PlayReader:
     def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:
         self._h, self._memory, self._places = h, memory, places
         self.vectors = {memory.inside(v): v for v in h.List("Vector")}
-        self._time = memory.time_address
+        self._time = memory.place(ref(h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
         self.rejected: list[Rejected] = []
@@ -165,15 +157,12 @@ class PlayReader:
 
 @dataclass(frozen=True)
 class Gap:
-    """A variable that is set to a voltage in every step.
-
-    `node` is -1 where what it gets is no voltage of the model.
-    """
+    """A variable that is set to a voltage in every step."""
 
     owner: str
     name: str
     instance: int
-    node: int
+    node: int  # -1 where what it gets is no voltage of the model
 
 
 def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> list[Gap]:

@@ -47,13 +47,9 @@ def is_train(text: str) -> bool:
 class Trains:
     """Sources of given times; instances are (mechanism, number).
 
-    Attributes
-    ----------
-    names : mechanisms that are trains
-    times : events that have not been sent, of each instance, (k,) float64, ms
-    fields : addresses of index and etime, of each instance that will send
-    patterns : instances of PatternStim
-    given : the elements of the Vector that `times` comes from, which differ by rounding
+    `times` are of the events that have not been sent, ms; `given` are the elements of the Vector
+    that they come from, which differ by rounding; `fields` are the addresses of index and etime of
+    each instance that will send; `patterns` are instances of PatternStim.
     """
 
     names: tuple[str, ...] = ()

@@ -30,37 +30,27 @@ CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 class Tree:
     """All nodes of a model, cell after cell; arrays have an entry a section, or a node.
 
-    Attributes
-    ----------
-    order : which of ``h.allsec()`` a section is
-    sections : parents before children, cell after cell; listed again after `forget`
-    turned : whether its end 1 is at the parent
-    begin, end : node at which the section starts, one of its parent's or the root; node of its
-        other end
-    area, g_axial, capacitance, diam : (n,) float64, µm², µS, nF, µm
-    inner : (k,) int64, addresses of NEURON's nodes with membrane: segments in the order of
-        sections, each from its end 0 to its end 1
-    inner_numbers : (k,) int64, the nodes that these are here
-    v : address of NEURON's column of voltages
-    addresses, numbers : (m,) int64, all of NEURON's nodes, ascending, and the nodes that have their
-        voltages here
+    The sections, parents before children, are listed again after `forget`. `inner` are addresses of
+    NEURON's nodes with membrane: segments in the order of sections, each from its end 0 to its end
+    1. `addresses` are all of NEURON's nodes, ascending, and `numbers` the nodes that have their
+    voltages here.
     """
 
     h: Hoc
-    order: np.ndarray
+    order: np.ndarray  # which of ``h.allsec()`` a section is
     nseg: np.ndarray
-    turned: np.ndarray
-    begin: np.ndarray
-    end: np.ndarray
+    turned: np.ndarray  # whether its end 1 is at the parent
+    begin: np.ndarray  # node at which the section starts: its parent's or the root
+    end: np.ndarray  # node of its other end
     parent: np.ndarray
     cell_offsets: np.ndarray
-    area: np.ndarray
-    g_axial: np.ndarray
-    capacitance: np.ndarray
-    diam: np.ndarray
+    area: np.ndarray  # µm²
+    g_axial: np.ndarray  # µS
+    capacitance: np.ndarray  # nF
+    diam: np.ndarray  # µm
     inner: np.ndarray
-    inner_numbers: np.ndarray
-    v: int
+    inner_numbers: np.ndarray  # the nodes that `inner` are here
+    v: int  # address of NEURON's column of voltages
     addresses: np.ndarray
     numbers: np.ndarray
 

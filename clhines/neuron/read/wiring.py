@@ -24,22 +24,17 @@ Sender = tuple[str, int]  # a point process or artificial cell: its name, and wh
 
 @dataclass(eq=False)
 class Origin:
-    """A source of events; `node` is whose voltage is compared, -1 where it is a sender.
+    """A source of events."""
 
-    `threshold` is in mV, `times` and `numbers` are addresses of the vectors that record it, 0 for
-    none, `address` is that of NEURON's object, and `number` is that of the sender among `Senders`,
-    -1 of others.
-    """
-
-    node: int
-    threshold: float
+    node: int  # whose voltage is compared, -1 where it is a sender
+    threshold: float  # mV
     sender: Sender | None
-    times: int = 0
-    numbers: int = 0
+    times: int = 0  # address of the vector that records it, 0 for none
+    numbers: int = 0  # likewise
     record_as: int = -1
     gid: int = -1
-    address: int = 0
-    number: int = -1
+    address: int = 0  # of NEURON's object
+    number: int = -1  # of the sender among `Senders`, -1 of others
 
 
 class Senders:
@@ -77,26 +72,16 @@ class Senders:
 
 @dataclass(eq=False)
 class Wires:
-    """Sources and connections of a model.
-
-    Attributes
-    ----------
-    every : addresses of all NetCons
-    read : those that are active and have a target
-    origin : (m,) int64, -1 of one without a source
-    target : (m,) int64, number among `senders`
-    width : (m,) int64, how many weights each has
-    weights : (m, most) float64, as they are now; zeros behind them
-    """
+    """Sources and connections of a model."""
 
     senders: Senders
     origins: list[Origin]
-    every: np.ndarray
-    read: NetConColumns
-    origin: np.ndarray
-    target: np.ndarray
-    width: np.ndarray
-    weights: np.ndarray = field(init=False)
+    every: np.ndarray  # addresses of all NetCons
+    read: NetConColumns  # those that are active and have a target
+    origin: np.ndarray  # (m,) int64, -1 of one without a source
+    target: np.ndarray  # (m,) int64, number among `senders`
+    width: np.ndarray  # (m,) int64, how many weights each has
+    weights: np.ndarray = field(init=False)  # (m, most) now; zeros behind them
 
     def __post_init__(self) -> None:
         self.refresh()

@@ -36,22 +36,13 @@ CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2
 
 @dataclass(frozen=True)
 class Level:
-    """What all blocks of a kernel have in common at one level.
+    """What all blocks of a kernel have in common at one level."""
 
-    Attributes
-    ----------
-    width : branches in each block; 0 where blocks differ
-    offset : values of the levels before it in each block; -1 where blocks differ
-    length : nodes of each branch; 0 where branches differ
-    passes : some block has more branches than work-items
-    everywhere : each block has this level
-    """
-
-    width: int
-    offset: int
-    length: int
-    passes: bool
-    everywhere: bool
+    width: int  # branches in each block; 0 where blocks differ
+    offset: int  # values of the levels before it in each block; -1 where blocks differ
+    length: int  # nodes of each branch; 0 where branches differ
+    passes: bool  # some block has more branches than work-items
+    everywhere: bool  # each block has this level
 
 
 @dataclass(frozen=True)
@@ -59,9 +50,7 @@ class FineSpec(KernelSpec):
     """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
 
     `capacity` is the values of the largest block, for which local memory holds the factors and the
-    intermediate solution; 0 leaves them in global memory. `ahead` nodes of a branch are read at
-    once, with one right-hand side. `levels` are those of the blocks with the most levels, the
-    roots' first; empty for a kernel that loops over any number of levels.
+    intermediate solution; 0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "by_branch/fine"
@@ -81,8 +70,8 @@ class FineSpec(KernelSpec):
         "branch_rank",
     )
     capacity: int
-    ahead: int
-    levels: tuple[Level, ...]
+    ahead: int  # nodes of a branch read at once, with one right-hand side
+    levels: tuple[Level, ...]  # of the blocks with most, the roots' first; empty: a loop
 
     @property
     def variant(self) -> str:
@@ -204,16 +193,12 @@ def _common_levels(
 
 @dataclass(frozen=True, eq=False)
 class _Shaped:
-    """Cells in blocks, as the options of `fine` make them.
+    """Cells in blocks, as the options of `fine` make them."""
 
-    `forest` has the branches that are solved: those of `split`, if any. `shift`: branches may have
-    to move to deeper levels.
-    """
-
-    forest: Forest
+    forest: Forest  # with the branches that are solved: those of `split`, if any
     split: transforms.Split | None
     blocks: packing.Blocks
-    shift: bool
+    shift: bool  # branches may have to move to deeper levels
 
     def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
         """Return the arguments of the schedules."""

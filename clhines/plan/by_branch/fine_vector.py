@@ -42,19 +42,8 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
     """Plan `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
 
     On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
-    or an option that shapes levels (split, level_shift) is requested. Options:
-
-    split : ``mean``, ``block`` or None
-        Cut branches longer than the mean of their level: of all cells, or of their block in a
-        first packing (`transforms.split_branches`).
-    packing : ``next_fit``, ``sorted`` or ``best_fit``
-        How cells share blocks (`packing.pack_cells`).
-    level_shift : bool
-        Fill a block as long as its branches can be moved to levels with lanes left
-        (`schedule.shifted_levels`).
-    local : bool or None
-        Keep factors and intermediate solution in local memory, where a block's fit; cells that do
-        not fit alone are solved in global memory. Default: only one work-item per block does so.
+    or an option that shapes levels (`split`, `level_shift`) is requested. By default only one
+    work-item per block keeps factors and intermediate solution in local memory (`local`).
     """
     width, group = options["vector_width"], options["work_group"]
     found = {"split": options["split"], "level_shift": options["level_shift"]}
@@ -82,20 +71,10 @@ _SHORT = 64  # nodes of a branch: eight lines of memory
 class FineVectorSpec(KernelSpec):
     """Numbers and switches of ``fine_vector.mako``: one work-item per block, a branch per lane.
 
-    The work-group is 1: work-items share nothing.
-
-    Attributes
-    ----------
-    vector_width : branches per vector
-    capacity : values of the largest block, for which local memory holds the factors and the
-        intermediate solution of one right-hand side; 0 leaves them in global memory, as do several
-        right-hand sides
-    slots : lanes of the largest block: values exchanged between branches, in local memory
-    streaming : the solution is stored past the caches, where the compiler can
-    prefetch : values are prefetched by ``builtin``, Clang's function, or ``standard``, that of
-        OpenCL C, which often does nothing; or not at all (empty)
-    natural : d, u, l, b and x are in natural order; the factors are not
-    short : branches are short: in natural order the processor does not see what will be read next
+    The work-group is 1: work-items share nothing. `capacity` is values of the largest block, for
+    which local memory holds the factors and the intermediate solution of one right-hand side; 0
+    leaves them in global memory, as do several. `prefetch` is ``builtin``, Clang's function,
+    ``standard``, that of OpenCL C, which often does nothing, or empty.
     """
 
     template: ClassVar[str] = "by_branch/fine_vector"
@@ -123,13 +102,13 @@ class FineVectorSpec(KernelSpec):
     finds_infinite: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False
     line_bytes: ClassVar[int] = 64
-    vector_width: int
+    vector_width: int  # branches per vector
     capacity: int
-    slots: int
-    streaming: bool
+    slots: int  # lanes of the largest block: values exchanged between branches
+    streaming: bool  # the solution is stored past the caches, where the compiler can
     prefetch: str
-    natural: bool = False
-    short: bool = False
+    natural: bool = False  # d, u, l, b and x are in natural order; the factors are not
+    short: bool = False  # branches: the processor does not see what will be read next
 
     @property
     def reads_cells(self) -> bool:
@@ -160,12 +139,7 @@ def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options
 
 
 def _plan_blocks(
-    forest: Forest,
-    method: str,
-    real: str,
-    limits: Limits,
-    options: Options,
-    budget: int,
+    forest: Forest, method: str, real: str, limits: Limits, options: Options, budget: int
 ) -> Plan:
     """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""
     itemsize = 8 if real == "double" else 4
@@ -190,6 +164,7 @@ def _plan_blocks(
     if capacity:
         capacity = coarse(capacity, (room // 2 - slots) // width * width, SMALL)
     slots = coarse(slots, (room // 2 - capacity) // width * width, SMALL)
+    branches = np.diff(forest.trees.branch_offsets)[forest.shape_of_cell].sum()
     spec = FineVectorSpec(
         real=real,
         symmetric=True,
@@ -199,7 +174,7 @@ def _plan_blocks(
         capacity=capacity,
         slots=slots,
         streaming=places.size * itemsize > STREAM_BYTES and width * itemsize >= 16,
-        short=_mean_branch(forest) < _SHORT,
+        short=bool(forest.num_nodes < _SHORT * branches),
         prefetch=("builtin" if limits.clang else "standard") if limits.is_cpu else "",
     )
     part = Part(
@@ -213,20 +188,8 @@ def _plan_blocks(
     return Plan(forest, method, places.gather(forest), (part,))
 
 
-def _mean_branch(forest: Forest) -> float:
-    """Nodes per branch, over all cells."""
-    branches = np.diff(forest.trees.branch_offsets)[forest.shape_of_cell].sum()
-    return float(forest.num_nodes / branches)
-
-
 def _fit_vectors(
-    forest: Forest,
-    how: str,
-    weight: np.ndarray,
-    max_cells: int,
-    budget: int,
-    room: int,
-    width: int,
+    forest: Forest, how: str, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
 

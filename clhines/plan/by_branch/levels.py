@@ -26,10 +26,8 @@ AHEAD_CPU = 1  # ... while a CPU prefetches
 class LevelSpec(KernelSpec):
     """Numbers and switches of ``levels.mako``: a launch per level, one work-item per branch.
 
-    With `computes_padding` all work-items of a level take as many steps as its longest branch.
-    `ahead` nodes of a branch are read at once, with one right-hand side. `phase` is ``backward``,
-    the elimination, with the forward sweep of the roots' level; or ``forward``, the forward sweep
-    of the others, for which `symmetric` does not matter.
+    `phase` is ``backward``, the elimination, with the forward sweep of the roots' level; or
+    ``forward``, the forward sweep of the others, for which `symmetric` does not matter.
     """
 
     template: ClassVar[str] = "by_branch/levels"
@@ -58,8 +56,8 @@ class LevelSpec(KernelSpec):
         "real *x",
         "int *restrict status if backward",
     )
-    computes_padding: bool
-    ahead: int
+    computes_padding: bool  # all work-items take as many steps as the longest branch
+    ahead: int  # nodes of a branch read at once, with one right-hand side
     phase: str
 
     @property
@@ -140,9 +138,7 @@ def _computes_padding(asked: Option, limits: Limits) -> bool:
     return limits.vectorises if asked is None else asked == "compute"
 
 
-def _cut_long_levels(
-    levels: schedule.BranchLevels,
-) -> tuple[schedule.BranchLevels, np.ndarray]:
+def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:
     """Cut levels of one template that would be mostly padding; branches keep their order.
 
     Returns the levels, one for each stretch, and how many branches lie between those of each level

@@ -20,26 +20,16 @@ class BranchLevels:
 
     A *template* is a sequence of trees that share a work-group; its *slots* are its cells. All
     levels of all templates are numbered consecutively, and so are all branches.
-
-    Attributes
-    ----------
-    level_start : levels of template t are ``level_start[t]:level_start[t + 1]``, the roots' first
-    branch_start : branches of level v are ``branch_start[v]:branch_start[v + 1]``
-    length : nodes
-    parent : index of the parent branch, or -1
-    slot : in the template, counted over all templates
-    tree_branch : the same branch in `Trees`
-    child_start, child : CSR of each branch's children, in increasing branch number
     """
 
-    level_start: np.ndarray
-    branch_start: np.ndarray
-    length: np.ndarray
-    parent: np.ndarray
-    slot: np.ndarray
-    tree_branch: np.ndarray
-    child_start: np.ndarray
-    child: np.ndarray
+    level_start: np.ndarray  # of template t, roots first: ``level_start[t]:level_start[t + 1]``
+    branch_start: np.ndarray  # of level v: ``branch_start[v]:branch_start[v + 1]``
+    length: np.ndarray  # nodes
+    parent: np.ndarray  # index of the parent branch, or -1
+    slot: np.ndarray  # in the template, counted over all templates
+    tree_branch: np.ndarray  # the same branch in `Trees`
+    child_start: np.ndarray  # CSR of each branch's children
+    child: np.ndarray  # in increasing branch number
 
     @property
     def width(self) -> np.ndarray:
@@ -53,10 +43,7 @@ class BranchLevels:
 
 
 def branch_levels(
-    trees: Trees,
-    slot_template: np.ndarray,
-    slot_tree: np.ndarray,
-    level: np.ndarray | None = None,
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, level: np.ndarray | None = None
 ) -> BranchLevels:
     """Order the branches of every template by level, longest first (2018 report, section 4).
 

@@ -36,18 +36,9 @@ WRITTEN = ("interleaved", "block_interleaved")
 class CellSpec(KernelSpec):
     """Numbers and switches of ``cell.mako``: one work-item per cell, or a vector of cells.
 
-    Attributes
-    ----------
-    stride : distance between a cell's values; 0 reads it from the table
-    vector_width : cells per work-item
-    same_shape : the cells of a work-item have one shape: vector types, one step code for all
-    codes_in_order : step codes lie in device order (all shapes different), not shape after shape
-    rhs_local : values of a right-hand side that a work-group (one block) holds in local memory; 0
-        leaves them in global memory
-    ahead : nodes of a cell that are read at once, where a work-item has one cell and one right-hand
-        side
-    rows : nodes of each cell; 0 where cells differ
-    chains : each node is the only child of the one before it: there are no step codes
+    `same_shape`: the cells of a work-item have one shape: vector types, one step code for all.
+    `rhs_local` is values of a right-hand side that a work-group (one block) holds in local memory;
+    0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "by_cell/cell"
@@ -63,14 +54,14 @@ class CellSpec(KernelSpec):
         "codes if codes_by_shape",
     )
     takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
-    stride: int
-    vector_width: int
+    stride: int  # distance between a cell's values; 0 reads it from the table
+    vector_width: int  # cells per work-item
     same_shape: bool
-    codes_in_order: bool
+    codes_in_order: bool  # step codes lie in device order, not shape after shape
     rhs_local: int
-    ahead: int
-    rows: int
-    chains: bool
+    ahead: int  # nodes read at once, with one cell and one right-hand side
+    rows: int  # nodes of each cell; 0 where cells differ
+    chains: bool  # each node is the only child of the one before: no step codes
 
     @property
     def variant(self) -> str:

@@ -21,19 +21,11 @@ class Columns:
     """Cells side by side, one per lane: every method with one work-item per cell.
 
     Element j of a cell lies ``j * width`` after its first, where `width` is that of its block.
-
-    Attributes
-    ----------
-    cells : (num_lanes,), natural cell of each lane, largest first; -1 where a lane only pads its
-        block
-    block_lane : (num_blocks + 1,), lanes of block k are ``block_lane[k]:block_lane[k + 1]``
-    block_start : (num_blocks + 1,), place of each block in device order, and the length of that
-        order
     """
 
-    cells: np.ndarray
-    block_lane: np.ndarray
-    block_start: np.ndarray
+    cells: np.ndarray  # natural cell of each lane, largest first; -1 only pads its block
+    block_lane: np.ndarray  # lanes of block k: ``block_lane[k]:block_lane[k + 1]``
+    block_start: np.ndarray  # place of each block in device order, and the length of that
 
     @property
     def size(self) -> int:

@@ -21,32 +21,22 @@ from clhines.plan.by_segment.schedule import (
 class SegmentLanes:
     """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
 
-    Arrays have an entry for each lane, but the first and the last two for each template.
-
-    Attributes
-    ----------
-    template_start : lanes of template t are ``template_start[t]:template_start[t + 1]``
-    slot : counted over all templates
-    segment : index in `Segments`
-    first : place of the first node in `Trees.order`
-    length : nodes
-    links : (num_lanes, 2) int32, a `schedule.LINK` and, of inner lanes, an
-        `schedule.AT_ELIMINATION`; of kept ones, instead of the parent, their number among the kept
-        of the template. `longest` is the longest segment of those 32 lanes; the children of a lane
-        have successive mailboxes. `NO_LANE` for none.
-    children : int32, of inner lanes the mailboxes of their children, a `schedule.FAMILY`
-    inner : lanes that hold no leaf of the contracted tree; they come first
+    Arrays have an entry for each lane, but the first and the last two for each template. `links`,
+    (num_lanes, 2) int32, are a `schedule.LINK` and, of inner lanes, an `schedule.AT_ELIMINATION`;
+    of kept ones, instead of the parent, their number among the kept of the template. `longest` is
+    the longest segment of those 32 lanes; the children of a lane have successive mailboxes.
+    `NO_LANE` for none.
     """
 
-    template_start: np.ndarray
+    template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
     template: np.ndarray
-    slot: np.ndarray
-    segment: np.ndarray
-    first: np.ndarray
-    length: np.ndarray
+    slot: np.ndarray  # counted over all templates
+    segment: np.ndarray  # index in `Segments`
+    first: np.ndarray  # place of the first node in `Trees.order`
+    length: np.ndarray  # nodes
     links: np.ndarray
-    children: np.ndarray
-    inner: np.ndarray
+    children: np.ndarray  # a `schedule.FAMILY`: mailboxes of an inner lane's children
+    inner: np.ndarray  # lanes that hold no leaf of the contracted tree: the first
     rounds: np.ndarray
 
 

@@ -28,39 +28,19 @@ from clhines.plan.by_segment.room import (
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
-from clhines.plan.plan import (
-    COARSE,
-    Limits,
-    Options,
-    Part,
-    Plan,
-    aligned,
-    as_int32,
-    local_size,
-)
+from clhines.plan.plan import COARSE, Limits, Options, Part, Plan, aligned, as_int32, local_size
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Cells cut into connected pieces, each a cell of its own in a new forest.
+    """Cells cut into connected pieces, each a cell of its own in a new forest."""
 
-    Attributes
-    ----------
-    forest : the pieces, those of a cell one after another
-    natural : (n,), index in the old forest of each node of the new one
-    cell : (num_pieces,), old cell of each piece
-    above : (num_pieces,), node of the new forest that each hangs from, -1 for the roots of the
-        cells
-    ends : of each node of ``forest.trees``: first of a piece, or one that another piece hangs from
-    rank : of each node of ``forest.trees``: place in the elimination order of its old tree
-    """
-
-    forest: Forest
-    natural: np.ndarray
-    cell: np.ndarray
-    above: np.ndarray
-    ends: np.ndarray
-    rank: np.ndarray
+    forest: Forest  # the pieces, those of a cell one after another
+    natural: np.ndarray  # (n,) index in the old forest of each node
+    cell: np.ndarray  # (num_pieces,) old cell of each piece
+    above: np.ndarray  # (num_pieces,) node that each hangs from, -1 for roots of cells
+    ends: np.ndarray  # of ``forest.trees``: first of a piece, or with a piece below
+    rank: np.ndarray  # of ``forest.trees``: place in the elimination of its old tree
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
@@ -136,12 +116,6 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     return rest, place
 
 
-def tree_nodes(forest: Forest) -> np.ndarray:
-    """(num_nodes,) int64: index in `forest.trees` of each node."""
-    shape = forest.shape_of_cell
-    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])
-
-
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_classes`
 
@@ -150,24 +124,11 @@ ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_class
 class ContractionSpec(KernelSpec):
     """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
-    Attributes
-    ----------
-    capacity : values of the largest block: the part of each array that a work-group holds in local
-        memory
-    tree_places : values of `u` and of the tree of segments, which lies where `u` of the leaves was
-        and may reach beyond it; 0 where that is within `capacity`
-    segment : most nodes of a segment
-    ptx : the compiler takes inline PTX
-    bulk : with it bulk copies into local memory
-    fused : multiplications and additions may be fused
-    phase : ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
-        ``expand`` the solution of these to all nodes, and solve blocks of whole cells, if any
-    shared : several work-groups, or launches, share a cell
-    derived : the system is reduced from a larger one: a bad value may come from any of its nodes
-    factor : ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
-        empty: solve from d, u and b
-    natural : d, u, l, b and x are in natural order
-    direct : values go from global memory into registers, not into local memory
+    `tree_places` is the values of `u` and of the tree of segments, which lies where `u` of the
+    leaves was and may reach beyond it. `phase` is ``solve``; or ``reduce`` pieces of cells to the
+    trees of their kept nodes, and ``expand`` the solution of these to all nodes, and solve blocks
+    of whole cells, if any. `factor` is ``make``: write the inverse pivots, of d and u alone;
+    ``use``: take these for `d`; or empty: solve from d, u and b.
     """
 
     template: ClassVar[str] = "by_segment/contraction"
@@ -210,18 +171,18 @@ class ContractionSpec(KernelSpec):
     )
     needs_factor: ClassVar[bool] = False
     takes_natural: ClassVar[bool] = True
-    capacity: int
-    segment: int
-    ptx: bool
-    fused: bool
+    capacity: int  # values of the largest block in local memory, of each array
+    segment: int  # most nodes of a segment
+    ptx: bool  # the compiler takes inline PTX
+    fused: bool  # multiplications and additions may be fused
     phase: str = "solve"
-    shared: bool = False
-    derived: bool = False
+    shared: bool = False  # several work-groups, or launches, share a cell
+    derived: bool = False  # reduced: a bad value may come from any node of the larger system
     factor: str = ""
-    natural: bool = False
-    tree_places: int = 0
-    direct: bool = False
-    bulk: bool = False
+    natural: bool = False  # d, u, l, b and x are in natural order
+    tree_places: int = 0  # 0 where that is within `capacity`
+    direct: bool = False  # values go into registers, not into local memory
+    bulk: bool = False  # with it bulk copies into local memory
 
     @property
     def keeps_factors(self) -> bool:  # type: ignore[override]
@@ -372,11 +333,7 @@ class _Contraction:
         return replace(plan, parts=joined(plan.parts)) if joins else plan
 
     def small(
-        self,
-        forest: Forest,
-        ranks: np.ndarray | None,
-        cut: Cut | None = None,
-        pieces: bool = False,
+        self, forest: Forest, ranks: np.ndarray | None, cut: Cut | None = None, pieces: bool = False
     ) -> Plan:
         """Cells that fit into local memory; `cut`, of their trees, where it is known.
 
@@ -425,7 +382,9 @@ class _Contraction:
             if ranks is not None:
                 raise InputError("a cell is too wide for contraction; use fine")
             return self._with_stars(forest, stars)
-        node = pieces.rank[tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
+        trees, shape = pieces.forest.trees, pieces.forest.shape_of_cell
+        of_trees = ranges(trees.offsets[shape], trees.sizes[shape])
+        node = pieces.rank[of_trees] if ranks is None else ranks[pieces.natural]
         group = self._group(pieces.forest, cut, True)
         blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
         gather = places.gather(pieces.forest)

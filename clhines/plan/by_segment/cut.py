@@ -85,16 +85,15 @@ def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
 class Cut:
     """Trees cut into segments, and how these are contracted.
 
-    For each tree `lanes` is its segments and `places` the local memory that it takes: its nodes,
-    mostly, as five values an inner segment lie where `u` of the leaf segments was. `kept` is the
-    number of each boundary segment among those of its tree, otherwise -1.
+    `places` is the local memory that each tree takes: its nodes, mostly, as five values an inner
+    segment lie where `u` of the leaf segments was.
     """
 
     segments: schedule.Segments
     contraction: schedule.Contraction
-    lanes: np.ndarray
+    lanes: np.ndarray  # segments of each tree
     places: np.ndarray
-    kept: np.ndarray
+    kept: np.ndarray  # number of each boundary segment among those of its tree, or -1
 
 
 def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:

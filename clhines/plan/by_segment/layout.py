@@ -16,12 +16,9 @@ class SegmentRows:
 
     Row j holds node j of every inner segment that has one. After all of these come the rows of the
     leaf segments, where row j holds the node j before the last: in both, nodes lie in the order of
-    their elimination. Rows get shorter, as the longest segments come first. There is no padding but
-    the alignment of the blocks.
-
-    `rows`, (num_templates, 2, most), is the place of each row in its block: inner segments, leaf
-    segments. `template_size` is the values of a block, padding included; `size` the length of the
-    device order.
+    their elimination. Rows get shorter, as the longest segments come first. `rows`, (num_templates,
+    2, most), is the place of each row in its block: inner segments, leaf segments. `template_size`
+    is the values of a block, its alignment included; `size` the length of the device order.
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
@@ -57,10 +54,7 @@ class SegmentRows:
 
 
 def tables(
-    trees: Trees,
-    blocks: Blocks,
-    lanes: SegmentLanes,
-    places: SegmentRows,
+    trees: Trees, blocks: Blocks, lanes: SegmentLanes, places: SegmentRows
 ) -> dict[str, np.ndarray]:
     """Tables that every form of the kernel takes."""
     kind, counts = blocks.template, np.diff(lanes.template_start)

@@ -28,15 +28,12 @@ class Segments:
     All nodes of a segment but its last (the one farthest from the root) have one child, so they can
     be eliminated at once, from the root outwards, without waiting for any other segment. The result
     is a tree with one node per segment, the input of `contract`.
-
-    Segments of tree s are ``offsets[s]:offsets[s + 1]``; `first` is the place in `Trees.order` of
-    the node nearest the root, `parent` the segment that each one hangs from, -1 at the roots.
     """
 
-    offsets: np.ndarray
-    first: np.ndarray
+    offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
+    first: np.ndarray  # place in `Trees.order` of the node nearest the root
     length: np.ndarray
-    parent: np.ndarray
+    parent: np.ndarray  # segment that each one hangs from, -1 at the roots
 
 
 def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
@@ -124,17 +121,13 @@ class Contraction:
     few children: a node is chosen only if neither its parent nor its child nor another child of its
     parent is, so that every survivor receives at most one update from below and one from above in a
     round. Pinned nodes and roots are never chosen.
-
-    `round` is `LEAF`, the round from 0, or `KEPT`. `parent` and `child` are the neighbours that
-    each node has when it is eliminated, -1 for none; a node that is kept has the parent that
-    remains.
     """
 
     LEAF: ClassVar[int] = -1
     KEPT: ClassVar[int] = NO_LANE
-    round: np.ndarray
-    parent: np.ndarray
-    child: np.ndarray
+    round: np.ndarray  # `LEAF`, the round from 0, or `KEPT`
+    parent: np.ndarray  # when it is eliminated, or in the end; -1 for none
+    child: np.ndarray  # when it is eliminated, -1 for none
 
 
 def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:

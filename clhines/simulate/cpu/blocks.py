@@ -131,9 +131,10 @@ class CellBlocksSpec(ArenaSpec):
         wide = kind.wide if isinstance(kind, GroupedKind) else ""
         return "\n".join(text for text in (super().functions(kind), wide) if text)
 
-    def counts(self, short: str) -> str:
+    def counts(self, word: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""
-        return f"{short} == 2 ? event_shown : {super().counts(short)}"
+        apart = self.sending.read("apart", word) if self.bins else f"{word} == 2"
+        return f"{apart} ? event_shown : {super().counts(word)}"
 
 
 def make(job: Job) -> ArenaRun:

@@ -27,30 +27,20 @@ _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows of cells of one shape in blocks, and nodes in the order of elimination.
+    """Rows of cells of one shape in blocks, and nodes in the order of elimination, int64.
 
     Nodes of several rows follow each other by turns, so that few of them wait for the one before.
-    All are int64, and `parent` is the parent's slot. Of each block `pattern` is the number of the
-    shapes of its rows; of each pattern `first` is the first entry in `order`, and `constant` how
-    many slots have constant pivots.
-
-    Attributes
-    ----------
-    cells : (num_rows, lanes), -1 where a lane has no cell
-    first_row : (num_blocks + 1,)
-    order, row, parent : (slots of all patterns,): node in its shape, row of the block; roots last
-    first, sizes, constant : (num_patterns,)
     """
 
-    cells: np.ndarray
-    first_row: np.ndarray
-    pattern: np.ndarray
-    order: np.ndarray
-    row: np.ndarray
-    parent: np.ndarray
-    first: np.ndarray
+    cells: np.ndarray  # (num_rows, lanes), -1 where a lane has no cell
+    first_row: np.ndarray  # (num_blocks + 1,)
+    pattern: np.ndarray  # of each block: number of the shapes of its rows
+    order: np.ndarray  # (slots of all patterns,): node in its shape
+    row: np.ndarray  # row of the block; roots last
+    parent: np.ndarray  # the parent's slot
+    first: np.ndarray  # of each pattern: first entry in `order`
     sizes: np.ndarray
-    constant: np.ndarray
+    constant: np.ndarray  # of each pattern: how many slots have constant pivots
 
     @property
     def count(self) -> int:

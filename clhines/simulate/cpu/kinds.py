@@ -13,16 +13,12 @@ from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, result_of
 
 @dataclass(frozen=True)
 class GroupedKind(KindBlocks):
-    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group.
-
-    `constants` are what ``NAME_constants`` works out, `level` the variables of ions that are one
-    number everywhere, and that nothing changes.
-    """
+    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group."""
 
     width: int = 1
     wide: str = ""
-    constants: tuple[str, ...] = ()
-    level: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()  # what ``NAME_constants`` works out
+    level: tuple[str, ...] = ()  # ions' variables that are one number, which nothing changes
 
     @classmethod
     def of(
@@ -189,15 +185,10 @@ class GroupedKind(KindBlocks):
 
         No event or played value changes states, no other kind the ions.
         """
-        vectors = dict(self.vectors)
-        if set(self.has_blocks) != {"current", "advance"} or len(vectors) < 2 or self.has_net:
+        blocks = {name for name, _, _ in self.blocks if self.has(name)}
+        if blocks != {"current", "advance"} or len(dict(self.vectors)) < 2 or self.has_net:
             return False
         arguments = self.arguments("current")
         currents = [f"i{ion}" for ion in self.ions if ion not in always]
         ions = [a for a in arguments if a.role == "ion" and a.name not in currents]
         return not self.asks("current", "t") and all(a.name in self.level for a in ions)
-
-    @property
-    def has_blocks(self) -> list[str]:
-        """Blocks that set anything."""
-        return [name for name, _, _ in self.blocks if self.has(name)]

@@ -11,7 +11,7 @@ from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Model
 from clhines.simulate.cpu.groups import choose_lanes
-from clhines.simulate.events.sources import Wires
+from clhines.simulate.events.sources import Wires, steps_between
 from clhines.simulate.kinds.layouts import in_vectors, is_artificial
 
 LANES = 8  # cells of one shape that are kept together, at most
@@ -29,20 +29,14 @@ TIED = (np.inf, 16.0, 1.0)
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Blocks of cells, one after another.
+    """Blocks of cells, one after another."""
 
-    Cells follow in `order`, block after block, where those of each begin at `cells`, (blocks + 1,).
-    `target` is the block of each target of events, and `crossing` has the connections to another
-    block. A launch has `epoch` steps, in which no event of it is due in another block; `work` is
-    what a step of the block that takes longest is predicted to take, ns.
-    """
-
-    order: np.ndarray
-    cells: np.ndarray
-    target: np.ndarray
-    crossing: np.ndarray
-    epoch: int
-    work: float
+    order: np.ndarray  # of the cells, block after block
+    cells: np.ndarray  # (blocks + 1,): where the cells of each begin
+    target: np.ndarray  # block of each target of events
+    crossing: np.ndarray  # connections to another block
+    epoch: int  # steps of a launch: no event of it is due in another block
+    work: float  # ns: predicted for a step of the block that takes longest
 
     @property
     def count(self) -> int:
@@ -153,12 +147,10 @@ def blocks_of(
     block_of = np.where(block_of < 0, np.arange(len(group)) % count, block_of)
     at, sent = block_of[group], sender[netcons.source]
     crossing = (sent >= 0) & (at[sent] != at[own[target]])
-    epoch = MOST_STEPS
-    if crossing.any():
-        least = netcons.delay[crossing].min() / model.dt
-        epoch = int(np.clip(np.floor(least + 1e-9), 0, MOST_STEPS))
-    if not epoch:
+    between = steps_between(model, crossing)
+    if between == 0:
         return None
+    epoch = MOST_STEPS if between is None else min(between, MOST_STEPS)
     longest = float(np.add.reduceat(work, cells[:-1]).max())
     return Blocks(order, cells, at[own], crossing, epoch, longest)
 

@@ -12,6 +12,7 @@ from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.cpu.tiles import BlockLayout
 from clhines.simulate.engines.variables import Variables
+from clhines.simulate.events.bins import SENDING
 from clhines.simulate.kinds.layouts import add_cells, is_artificial, loose_targets
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.arena import Arena
@@ -49,7 +50,12 @@ class BlockTables:
             emitters.append(np.stack((sources[some], of)))
         self._add_lists(ints, "emitter", *np.concatenate(emitters, axis=1))
         crosses = crossing[wires.order]  # connections that come from other blocks
-        ints.set("connection_short", np.where(crosses, 2, ints.get("connection_short")))
+        word = ints.get("connection_short")
+        apart = word | SENDING.pack(short=0, crossed=0, apart=1) if model.bins else 2
+        ints.set("connection_short", np.where(crosses, apart, word))
+        loose = [p for p in model.played if is_artificial(model.kinds[p.kind])]
+        of_played = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
+        ints.add("played_block", np.array(of_played, np.int64))
 
     def _add_tiles(self, ints: Arena) -> None:
         tiles = self.layout.tiles

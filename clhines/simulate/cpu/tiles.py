@@ -28,23 +28,17 @@ from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """Tiles block after block, and the places of nodes in them.
+    """Tiles block after block, and the places of nodes in them."""
 
-    `node`, (n,), is at each place; `block_place`, (blocks + 1,), the first place of each block.
-    From `block` to `parents` all are by tile: `width` is its number of lanes, `place` its first
-    place, `slots` and `roots` are counts, and `parents` is where its entries of `parent` begin,
-    which are slots, -1 of roots.
-    """
-
-    node: np.ndarray
-    block_place: np.ndarray
-    block: np.ndarray
-    width: np.ndarray
-    place: np.ndarray
+    node: np.ndarray  # (n,), at each place
+    block_place: np.ndarray  # (blocks + 1,), first place of each block
+    block: np.ndarray  # this and the next are by tile
+    width: np.ndarray  # lanes
+    place: np.ndarray  # first place
     slots: np.ndarray
     roots: np.ndarray
-    parents: np.ndarray
-    parent: np.ndarray
+    parents: np.ndarray  # where its entries of `parent` begin
+    parent: np.ndarray  # slots, -1 of roots
 
     @property
     def widths(self) -> list[int]:

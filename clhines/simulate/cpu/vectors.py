@@ -36,12 +36,7 @@ from clhines.simulate.cpu.groups import (
     make_blocks,
     takes_twice,
 )
-from clhines.simulate.cpu.pivots import (
-    ConstantPivots,
-    node_classes,
-    nodes_in_part,
-    variable_nodes,
-)
+from clhines.simulate.cpu.pivots import ConstantPivots, node_classes, nodes_in_part, variable_nodes
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
@@ -115,17 +110,13 @@ def make(job: Job, lanes: int | None = None) -> CellsRun:
 
 @dataclass(frozen=True, eq=False)
 class VectorPlan:
-    """Which cells share vectors and blocks, and which instances `groups`, one a kind.
-
-    `variable`, (num_nodes of all shapes,), are the nodes whose pivots change; `spec` is that of the
-    kernel where no states or currents are recorded.
-    """
+    """Which cells share vectors and blocks, and which instances `groups`, one a kind."""
 
     blocks: Blocks
     nodes: SlotNodes
-    variable: np.ndarray
+    variable: np.ndarray  # nodes of all shapes: whose pivots change
     groups: list[Groups]
-    spec: CellEpochSpec
+    spec: CellEpochSpec  # where no states or currents are recorded
 
 
 def plan_vectors(

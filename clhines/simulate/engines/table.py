@@ -84,7 +84,10 @@ ENGINES = (
         "epochs-cpu",
         "cpu",
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
-        (Kernels("cpu.vectors:make", _STEPS), Kernels("cpu.blocks:make", _TIMES | _CELLS)),
+        (
+            Kernels("cpu.vectors:make", _STEPS),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | {"bins", "played_artificial"}),
+        ),
     ),
     Engine(
         "steps",

@@ -15,8 +15,8 @@ from clhines.model.model import Model
 from clhines.plan.kernel_spec import Word
 
 # Of a connection: its target sees events of the step that sends them; its source is the crossing of
-# a threshold.
-SENDING = Word(short=1, crossed=1)
+# a threshold; it comes from another block of cells, see `cpu.blocks`.
+SENDING = Word(short=1, crossed=1, apart=1)
 TOLERANCE = 1e-10  # steps by which NEURON moves what is due at the end of a bin into the next one
 _SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together
 

@@ -92,11 +92,7 @@ class Tables:
     """The arrays of connections on the device, made when an algorithm first asks for them."""
 
     def __init__(
-        self,
-        queue: cl.CommandQueue,
-        connections: Connections,
-        num_targets: int,
-        weight: np.ndarray,
+        self, queue: cl.CommandQueue, connections: Connections, num_targets: int, weight: np.ndarray
     ) -> None:
         self.queue, self.connections, self.num_targets = queue, connections, num_targets
         self.weight = to_device(queue, weight[connections.order], np.int64)
@@ -211,7 +207,6 @@ _log = logging.getLogger(__name__)
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
-_LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
 
 
 class Delivery:
@@ -470,15 +465,12 @@ class _Launcher:
     ) -> None:
         self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
         self.events: list[cl.Event] = []  # of the kernels of the last launch
-        built = program.build(queue.context, spec)
-        c = tables.connections
-        self._groups = devices.limits(queue.device).compute_units * (
-            2 if devices.is_cpu(queue.device) else 16
-        )
-        if spec.algorithm == "pull":
-            self._flag = program.typed_kernel(built, "flag", _LIST + "iiib")
-            self._clear = program.typed_kernel(built, "clear", "ib")
-            types = "iii" + "b" * 7
+        c, context = tables.connections, queue.context
+        per_unit = 2 if devices.is_cpu(queue.device) else 16
+        self._groups = devices.limits(queue.device).compute_units * per_unit
+        if spec.pulled:
+            self._flag = program.kernel_of(context, spec, "flag")
+            self._clear = program.kernel_of(context, spec, "clear")
             self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
             self._arguments = [a.data for a in tables.pulled]
         elif spec.algorithm == "vpo":
@@ -486,14 +478,13 @@ class _Launcher:
             across = max(1, min(self._groups, -(-longest // spec.work_group)))
             self._grid = across, max(1, self._groups // across), 1
             self._arguments = [tables.row.data, tables.offset.data]
-            types = _LIST + "iiiii" + "bbbb"
         else:
             columns = spec.columns
             self._grid = -(-c.num_targets // columns), 1, len(c.delays)
             chunks = to_device(queue, tables.chunks(columns), np.int32)
             self._arguments = [chunks.data, tables.delays.data, tables.target.data]
-            types = _LIST + "iiiii" + "bbbbb"
-        self._deliver_kernel = program.typed_kernel(built, "deliver", types)
+        name = "pull" if spec.pulled else "deliver"
+        self._deliver_kernel = program.kernel_of(context, spec, name)
 
     def __call__(
         self,
@@ -508,7 +499,7 @@ class _Launcher:
         """Deliver; `turn` is the marks, which of them is read, and the step to mark or -1."""
         marks, parity, last_step = turn
         lists = [*(a.data for a in found), capacity, marks.data, parity]
-        if self.spec.algorithm == "pull":
+        if self.spec.pulled:
             return self._pull(lists, incoming, first_step, steps, last_step, wait_for)
         group = self.spec.work_group
         across, along, deep = self._grid

@@ -70,7 +70,12 @@ class Grid:
                 "shorter delays"
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
-        self._put_events()
+        step, target, weight = summed_events(model, self.scale)
+        self._event_steps = step
+        if len(step):
+            self._add = program.kernel_of(queue.context, EventsSpec(), "add_events")
+            arrays = step.astype(np.int32), target.astype(np.int32), weight
+            self._events = [cla.to_device(queue, a) for a in arrays]
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
         self.weight = model.connections.weight
@@ -95,15 +100,6 @@ class Grid:
         if given.rule is not None:
             cells = model.cell_of_target()
             self.plasticity = Plasticity(self.delivery, given.rule, model.dt, cells, given.plastic)
-
-    def _put_events(self) -> None:
-        step, target, weight = summed_events(self.model, self.scale)
-        self._event_steps = step
-        if len(step):
-            built = program.build(self.queue.context, EventsSpec())
-            self._add = program.typed_kernel(built, "add_events", "iiii")
-            arrays = step.astype(np.int32), target.astype(np.int32), weight
-            self._events = [cla.to_device(self.queue, a) for a in arrays]
 
     def add_events(self, first: int, count: int) -> None:
         """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""

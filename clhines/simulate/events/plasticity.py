@@ -33,6 +33,7 @@ _SPIKES = (  # first parameters of both kernels
     "const double *restrict decay, const double *restrict own_decay, int own_length",
     "const int *restrict first",
 )
+_CHANGES = "spike_source", "spike_step", "spike_count", "capacity", "turn", "step"
 _CONNECTIONS = (  # and their last ones
     "const double *restrict other, const int *restrict other_step, double *restrict own",
     "int *restrict own_step, double *restrict weight, long *restrict integer",
@@ -75,7 +76,6 @@ class Plasticity:
         cells, mask = _checked(delivery, rule, cell_of_target, plastic)
         self.delivery, self.rule, self.connections = delivery, rule, connections
         self._weight = to_device(queue, connections.weight[connections.order], np.float64)
-        self._tables(cells, mask)
         self._decay = {
             name: to_device(queue, STDP.decay(tau, dt), np.float64)
             for name, tau in (("pre", rule.tau_plus), ("post", rule.tau_minus))
@@ -83,30 +83,51 @@ class Plasticity:
         sources = connections.num_sources
         self._trace = {k: to_device(queue, np.zeros(sources), np.float64) for k in self._decay}
         self._last = {k: to_device(queue, np.zeros(sources), np.int32) for k in self._decay}
-        self._build()
-
-    def _tables(self, cells: np.ndarray, mask: np.ndarray) -> None:
-        """Postsynaptic cells along the forward rows, and the backward rows."""
-        queue, c = self.delivery.queue, self.connections
+        on_cpu = devices.is_cpu(queue.device)
+        self._spec = PlasticSpec(min(16 if on_cpu else 256, queue.device.max_work_group_size))
+        self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
+        # postsynaptic cells along the forward rows, and the backward rows
+        c = connections
         cell = np.where(mask, cells[c.target], -1)[c.order]
         indices = np.flatnonzero(cell >= 0)
         indices = indices[np.argsort(cell[indices], kind="stable")]
-        row, first = c.row, offsets_of(cell[indices], c.num_sources)
-        self._longest = [int(np.max(np.diff(r), initial=1)) for r in (row, first)]
-        self._forward = [to_device(queue, a, np.int32) for a in (row, cell)]
-        source = c.source[c.order][indices]
-        self._backward = [to_device(queue, a, np.int32) for a in (first, source, indices)]
+        first, source = offsets_of(cell[indices], sources), c.source[c.order][indices]
+        self._pre = self._bound("pre", "post", rule.a_minus, first=c.row, cell=cell)
+        tables = {"first": first, "source": source, "place": indices}
+        self._post = self._bound("post", "pre", rule.a_plus, **tables)
 
-    def _build(self) -> None:
-        device = self.delivery.queue.device
-        on_cpu = devices.is_cpu(device)
-        spec = PlasticSpec(min(16 if on_cpu else 256, device.max_work_group_size))
-        built = program.build(self.delivery.queue.context, spec)
-        head, tail = "bbbibii" + "dddd" + "ibbi", "b" * 6
-        self._pre = program.typed_kernel(built, "pre", head + "bb" + tail)
-        self._post = program.typed_kernel(built, "post", head + "bbb" + tail)
-        self._group = spec.work_group
-        self._groups = device.max_compute_units * (2 if on_cpu else 16)
+    def _bound(
+        self, own: str, other: str, amount: float, **tables: np.ndarray
+    ) -> tuple[program.BoundKernel, int]:
+        """Return the kernel of one end's spikes, and the work-groups along a row."""
+        delivery, rule, queue = self.delivery, self.rule, self.delivery.queue
+        numbers = {
+            "amount": amount,
+            "least": rule.w_min,
+            "most": rule.w_max,
+            "inverse_scale": 1 / delivery.incoming_scale,
+        }
+        given = {
+            **{name: np.float64(number) for name, number in numbers.items()},
+            **{name: to_device(queue, a, np.int32) for name, a in tables.items()},
+            **dict.fromkeys(_CHANGES, np.int32(0)),
+            **dict.fromkeys(_CHANGES[:3], delivery.marks[0]),
+            "marks": delivery.marks[0],
+            "decay_length": np.int32(len(self._decay[other])),
+            "decay": self._decay[other],
+            "own_decay": self._decay[own],
+            "own_length": np.int32(len(self._decay[own])),
+            "other": self._trace[other],
+            "other_step": self._last[other],
+            "own": self._trace[own],
+            "own_step": self._last[own],
+            "weight": self._weight,
+            "integer": delivery.weights,
+        }
+        built = program.build(queue.context, self._spec)
+        longest = int(np.max(np.diff(tables["first"]), initial=1))
+        across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
+        return program.bind(built, self._spec, own, given, _CHANGES), across
 
     def enqueue(
         self,
@@ -136,44 +157,16 @@ class Plasticity:
 
     def _launch(
         self,
-        kernel: cl.Kernel,
+        bound: tuple[program.BoundKernel, int],
         found: tuple[cla.Array, ...],
         step: int,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        rule, delivery = self.rule, self.delivery
-        forward = kernel is self._pre
-        own, other = ("pre", "post") if forward else ("post", "pre")
-        tables = self._forward if forward else self._backward
-        longest = self._longest[0 if forward else 1]
-        across = max(1, min(self._groups, -(-longest // self._group)))
-        marks, turn = delivery.marks
-        return kernel(
-            delivery.queue,
-            (across * self._group, max(1, self._groups // across)),
-            (self._group, 1),
-            *(a.data for a in found),
-            delivery.capacity,
-            marks.data,
-            turn,
-            step,
-            rule.a_minus if forward else rule.a_plus,
-            rule.w_min,
-            rule.w_max,
-            1 / delivery.incoming_scale,
-            len(self._decay[other]),
-            self._decay[other].data,
-            self._decay[own].data,
-            len(self._decay[own]),
-            *(a.data for a in tables),
-            self._trace[other].data,
-            self._last[other].data,
-            self._trace[own].data,
-            self._last[own].data,
-            self._weight.data,
-            delivery.weights.data,
-            wait_for=wait_for,
-        )
+        kernel, across = bound
+        numbers = self.delivery.capacity, self.delivery.marks[1], step
+        kernel.change(*found, *(np.int32(n) for n in numbers))
+        group, along = self._spec.work_group, max(1, self._groups // across)
+        return kernel.launch(self.delivery.queue, across * group, group, wait_for, along)
 
     # -- state
 

@@ -17,6 +17,7 @@ from clhines.model.model import Model
 from clhines.model.needs import artificial_sources
 
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
+NEAR = 1e-6  # steps
 EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay
 
 
@@ -50,6 +51,21 @@ class Wires:
         if not steps:
             return self.ring_size
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
+
+
+def steps_between(model: Model, chosen: np.ndarray) -> int | None:
+    """Count steps of a launch in which nothing is due that chosen connections send in it; or None.
+
+    None where nothing limits them, 0 where something is due within the step that sends it. What an
+    instance sends just after the middle of a step may be due, by rounding, at the middle of one.
+    """
+    if not chosen.any():
+        return None
+    steps = model.netcons.delay[chosen] / model.dt
+    whole = np.floor(steps + 1e-9)
+    by_instances = model.sources.is_emitted[model.netcons.source[chosen]]
+    rounded = by_instances & (np.abs(steps - whole) < NEAR) & (whole > 1)
+    return int((whole - rounded).min())
 
 
 def moved_rings(

@@ -7,7 +7,7 @@ recorded or have values played into them, one work-group takes all of them, step
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from clhines.device.arrays import to_device
 from clhines.model.model import Model
 from clhines.model.needs import artificial_sources
 from clhines.simulate.engines.arena_run import ArenaRun
+from clhines.simulate.events.sources import steps_between
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import is_artificial, loose_targets, num_active
 from clhines.simulate.state.decisions import MAX_EPOCH
@@ -45,6 +46,13 @@ class ArtificialSpec(ArenaSpec):
     }
     together: bool = False
 
+    @classmethod
+    def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
+        """Return what artificial cells take where cells take the functions of `spec`."""
+        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
+        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
+        return cls(**{**given, "kinds": kinds, "grid": False, "noise": ""}, together=together)
+
 
 def epoch_of(model: Model) -> tuple[int, bool]:
     """Return the steps of a launch, and whether artificial cells are `together` in it.
@@ -54,23 +62,17 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     loose = artificial_sources(model)
     sends = model.sources.is_emitted | loose
     sends[model.sources.detector_source] = True
-    source, delay = model.netcons.source, model.netcons.delay
-    between = loose[source] & _to_artificial(model)
-    of_cells = steps_within(delay[sends[source] & ~loose[source]], model.dt)
-    of_loose = steps_within(delay[between], model.dt)
-    recorded = any(is_artificial(model.kinds[p.kind]) for p in model.played)
-    if of_loose >= of_cells:
-        return of_cells, recorded
+    source = model.netcons.source
+    of_cells = steps_between(model, sends[source] & ~loose[source])
+    of_loose = steps_between(model, loose[source] & _to_artificial(model))
+    epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
+    played = any(is_artificial(model.kinds[p.kind]) for p in model.played)
+    if of_loose is None or of_loose >= epoch:
+        return epoch, played
     total = sum(kind.count for kind in model.kinds if is_artificial(kind))
-    together = total <= MOST_TOGETHER or bool((delay[between] < model.dt).any())
-    return (of_cells, True) if together else (of_loose, recorded)
-
-
-def steps_within(delays: np.ndarray, dt: float) -> int:
-    """Count the steps in which no event with one of these delays is due, `MAX_EPOCH` at most."""
-    if not len(delays):
-        return MAX_EPOCH
-    return int(np.clip(np.floor(delays.min() / dt + 1e-9), 1, MAX_EPOCH))
+    if total > MOST_TOGETHER and of_loose:
+        return of_loose, played
+    return epoch, True
 
 
 def _to_artificial(model: Model) -> np.ndarray:
@@ -102,10 +104,8 @@ class Artificial:
         }  # fmt: skip
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Say what the functions of `spec` are printed for, and where regions begin."""
-        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
-        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
-        self._spec = ArtificialSpec(**{**given, "kinds": kinds, "grid": False, "noise": ""})
+        """Take the functions of `spec`, and where regions begin."""
+        self._spec = spec
         self._given["at"] = to_device(self._run.queue, at, np.int32)
         self._kernels = dict[bool, program.BoundKernel]()
 
@@ -121,7 +121,7 @@ class Artificial:
         """Enqueue steps, of which the first is recorded in `row`."""
         queue, together = self._run.queue, self._now
         if together not in self._kernels:
-            spec = replace(self._spec, together=together)
+            spec = ArtificialSpec.of(self._spec, together)
             built = program.build(queue.context, spec)
             changes = ("num_steps", "first_time", "record_row")
             self._kernels[together] = program.bind(built, spec, "artificial", self._known, changes)

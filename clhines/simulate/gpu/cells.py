@@ -102,11 +102,7 @@ class PlannedCells:
         return result
 
     def _equal(
-        self,
-        cells: np.ndarray,
-        first: int,
-        arrays: list[np.ndarray],
-        kinds: list[KindInstances],
+        self, cells: np.ndarray, first: int, arrays: list[np.ndarray], kinds: list[KindInstances]
     ) -> np.ndarray:
         """(m,) bool: whether cells of one shape are equal to the first of them."""
         forest = self.forest

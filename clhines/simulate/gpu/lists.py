@@ -32,14 +32,11 @@ _MOST = 2**31 - 1  # positions on the device
 class LaneNodes:
     """The node of each lane of each list, in one cell of each sort, of which there are `num_cells`.
 
-    Attributes
-    ----------
-    natural, row, lane : (k,) int64, number, list and lane of each node of these cells
-    instances : of each kind in these cells: place among the nodes, number, and number in its cell
-    first_list : (num_cells + 1,) int64
-    cell, bits : (num_lists,) int64, cell of each list, and its class: a bit for each density kind
-    counts : for each kind (num_lists,) int64: how often it comes in a list
-    nodes, places : (num_lists, WARP) int64, natural number, and place in the cell's values, or -1
+    `natural`, `row` and `lane`, (k,), are number, list and lane of each node of these cells.
+    `instances` are of each kind place among the nodes, number, and number in its cell. Of each
+    list: `cell`, its class `bits`, a bit for each density kind, and how often each kind comes,
+    `counts`; `nodes` and `places`, (num_lists, WARP), are natural number, and place in the cell's
+    values, or -1.
     """
 
     def __init__(
@@ -128,14 +125,11 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 class LaneNumbers:
     """What lanes read: numbers of their nodes and of the instances there.
 
-    Attributes
-    ----------
-    uniform : for each kind, parameters that are one number in each list
-    scalars : (num_lists, ...) float64, these numbers, of one kind after another
-    values, members : (lines, WARP) float64 and int64
-    value_line, member_line : (num_lists + 1,) int64, first line of each list
-    places_of_nodes : place in `values` and natural number of each node; its diagonal is `WARP`
-        after that place, its constant conductance and current ``2 * WARP`` and ``3 * WARP``
+    `uniform` are for each kind the parameters that are one number in each list, `scalars` these
+    numbers, of one kind after another. `values` and `members` are (lines, WARP), where each list
+    begins at `value_line` and `member_line`. `places_of_nodes` are place in `values` and natural
+    number of each node; its diagonal is `WARP` after that place, its constant conductance and
+    current ``2 * WARP`` and ``3 * WARP``.
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
@@ -198,16 +192,11 @@ class NodeLists:
     lists take nodes as they are numbered: neighbours, whose voltages are close and look up the same
     rows of tables, not places side by side. `apart` are kinds by number.
 
-    Attributes
-    ----------
-    rows : (num_lists, LIST_HEAD + number of point kinds) int64, bits of the density kinds, first
-        line of values, of states (in the cell) in global and in local memory, of members; then how
-        often each point kind comes
-    homes : (num_units, 8) int64, of each unit: first place and first lane of a unit with the same
-        ties, first and end of its lists, its first line of states
-    instances : (num_units, num_kinds) int64, first instance of each kind
-    of_own_cells : whether each cell has lists of its own
-    state_lines, local_lines : of all units in global memory, of a unit in local memory
+    `rows` have of each list the bits of the density kinds, first line of values, of states (in the
+    cell) in global and in local memory, of members; then how often each point kind comes. `homes`
+    have of each unit first place and first lane of a unit with the same ties, first and end of its
+    lists, its first line of states; `instances` its first instance of each kind. `state_lines` are
+    of all units in global memory, `local_lines` of a unit in local memory.
     """
 
     def __init__(

@@ -233,7 +233,7 @@ class EpochPlan:
         for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
             sites = InstanceSites(self.cells, table, count, constant)
             found = [
-                self._kind_spec(kind, each, not constant, self._factor(kind))
+                self._kind_spec(kind, each, not constant, self._factor_of_capacitance(kind))
                 for kind, each in zip(model.kinds, sites.most, strict=True)
             ]
             for local in (True, False):
@@ -301,8 +301,16 @@ class EpochPlan:
         number = np.arange(trees.num_trees)
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
-    def _factor(self, kind: Kind) -> str:
-        return _factor_of_capacitance(self._decisions.network, kind, self._dtype)
+    def _factor_of_capacitance(self, kind: Kind) -> str:
+        """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+        network = self._decisions.network
+        kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
+        if kind.mechanism.kind != "density":
+            return ""
+        ratio = kind.factor / (network.of_nodes.at("capacitance", kind.node) / network.solved_dt)
+        if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
+            return ""
+        return _literal(float(ratio[0]), self._dtype)
 
     def _kind_spec(self, kind: Kind, most: int, quick: bool, factor: str = "") -> MechanismSpec:
         """Return what the template needs to know; `quick`: rates of lanes side by side."""
@@ -355,15 +363,13 @@ def plan_epochs(
     decisions: Decisions | None = None,
     by_node: bool | None = None,
 ) -> list[EpochPlan]:
-    """Plan all cells, the largest first.
+    """Plan all cells, the largest first; an InputError where one is too large.
 
-    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough
-    cells to fill the device: a work-group gives all its cells the lanes and the local memory of
-    the largest.
-
+    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough to
+    fill the device: a work-group gives all its cells the lanes and the local memory of the largest.
     `segment` and `units`: most nodes of a segment, cells of a work-group; chosen where not given.
     `decisions`: of the whole network, where `model` is a part of it. `by_node`: lanes take nodes;
-    by default where a cell is too large otherwise. Raises InputError where one is too large.
+    by default where a cell is too large otherwise.
     """
     decisions = decisions or Decisions.of(model)
     forest, busy = decisions.network.forest, _is_busy(decisions, limits)
@@ -467,17 +473,6 @@ def _choose_segments(
         if lanes.max() <= room:
             break
     return most, lanes
-
-
-def _factor_of_capacitance(network: Model, kind: Kind, dtype: np.dtype) -> str:
-    """Literal of factor / (capacitance / dt), where that is one number to rounding."""
-    kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
-    if kind.mechanism.kind != "density":
-        return ""
-    ratio = kind.factor / (network.of_nodes.at("capacitance", kind.node) / network.solved_dt)
-    if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
-        return ""
-    return _literal(float(ratio[0]), dtype)
 
 
 def _literal(value: float, dtype: np.dtype) -> str:

@@ -39,10 +39,9 @@ def side_by_side(source: str, prefix: str, quick: bool) -> str:
     `quick`: divide by `node_inverse_`.
     """
     functions = re.split(r"(?<=\n}\n)\n", source)
-    kept = [f for f in functions if not _defines(f, prefix)]
-    text = "\n".join(kept)
-    names = "|".join(_HELPERS)
-    own = re.escape(prefix)
+    names, own = "|".join(_HELPERS), re.escape(prefix)
+    helper = re.compile(rf"(?m)^static \w+ {own}_({names})_\(")
+    text = "\n".join(f for f in functions if not helper.search(f))
     text = re.sub(r"(?m)^//.*\n", "", text)
     text = re.sub(rf"(?m)^(static [\w ]+\b{own}_\w+)\(", r"\1(const node_series_ series__, ", text)
     text = text.replace("(const node_series_ series__, void)", "(const node_series_ series__)")
@@ -61,12 +60,6 @@ def _relaxed(found: re.Match[str]) -> str:
     if not before[declared:].startswith(f" {rate} = -{inverse};"):
         return found[0]
     return f"{x} + node_grown_(series__, {rate} * dt) * ({x} - {y})"
-
-
-def _defines(function: str, prefix: str) -> bool:
-    """Whether a function is one of the helpers."""
-    names = "|".join(_HELPERS)
-    return re.search(rf"(?m)^static \w+ {re.escape(prefix)}_({names})_\(", function) is not None
 
 
 def with_inverses(source: str) -> str:

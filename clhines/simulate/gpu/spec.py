@@ -384,11 +384,6 @@ class EpochSpec(TemplateSpec):
         return self.advances and self.constant
 
     @property
-    def has_kinds(self) -> bool:
-        """Whether there are mechanisms."""
-        return bool(self.kinds)
-
-    @property
     def takes_series(self) -> bool:
         """Whether the rate functions take the numbers of their series."""
         return self.advances and (self.by_node or self.side_by_side)
@@ -401,7 +396,7 @@ class EpochSpec(TemplateSpec):
     @property
     def has_slots(self) -> bool:
         """Whether instances leave their sums in slots."""
-        return self.has_kinds and not self.by_node
+        return bool(self.kinds) and not self.by_node
 
     @property
     def by_place(self) -> bool:

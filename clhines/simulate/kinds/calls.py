@@ -356,15 +356,21 @@ class ArenaSpec(TemplateSpec):
     @property
     def skips(self) -> bool:
         """Whether targets are passed by where no event of theirs is due."""
-        return self.wide and not self.bins
+        return self.wide
+
+    @property
+    def soon(self) -> str:
+        """Until when an event is looked for in a step: a bin ends at about its middle."""
+        return "t_mid + (instant)0.01 * (t_mid - t_begin)" if self.bins else "t_mid"
 
     @property
     def looks_ahead(self) -> bool:
         """Whether it is known when a target has to be looked after next."""
         return self.skips or self.by_cell
 
-    def counts(self, short: str) -> str:
+    def counts(self, word: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""
+        short = self.sending.read("short", word) if self.bins else word
         return f"{short} ? event_live : event_count"
 
     @property

@@ -289,7 +289,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
     if model.bins:
         ints.add("connection_rank", bins.connection_ranks(model)[order])
         clock.add("bin_dt", np.array([variables.model.dt]))
-        short = bins.SENDING.pack(short=short, crossed=bins.detected(model))
+        short = bins.SENDING.pack(short=short, crossed=bins.detected(model), apart=0)
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.exact.cursor[order])
     target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike
 
-from clhines.analysis.extract import FEATURES
+from clhines.analysis.extract import FEATURES, known_features
 from clhines.analysis.features import Features
 from clhines.analysis.spikes import Lists, lists_of
 from clhines.checks import (
@@ -49,40 +49,32 @@ from clhines.simulate.simulation import Simulation
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """All that batches of a population have in common, of one cell, `model`.
-
-    `names` are those of the parameters' mechanisms: `Simulation.set` takes them. `stops`, (P,), are
-    in steps; `stimuli` have of each clamp of a cell its values by name, (P,). The voltage of `node`
-    is recorded, or `features` instead.
-    """
+    """All that batches of a population have in common, of one cell, `model`."""
 
     model: Network
     compiled: Model
     pieces: Pieces
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the parameters' mechanisms: `Simulation.set` takes them
     protocols: tuple[str, ...]
-    stops: np.ndarray
-    stimuli: list[dict[str, np.ndarray]]
-    node: int
-    features: tuple[str, ...]
+    stops: np.ndarray  # (P,), in steps
+    stimuli: list[dict[str, np.ndarray]]  # of each clamp its values by name, (P,)
+    node: int  # whose voltage is recorded
+    features: tuple[str, ...]  # to record instead
     dt: float
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a batch gives for sets from `first` on, under the protocols of `columns`.
-
-    `v` is (sets, protocols, T) in mV; `features` are by set and protocol, (sets * protocols,).
-    """
+    """What a batch gives for sets from `first` on, under the protocols of `columns`."""
 
     first: int
     columns: np.ndarray
     t: np.ndarray
-    v: np.ndarray
+    v: np.ndarray  # (sets, protocols, T), mV
     spike_set: np.ndarray
     spike_protocol: np.ndarray
     spike_time: np.ndarray
-    features: Mapping[str, np.ndarray | Lists]
+    features: Mapping[str, np.ndarray | Lists]  # by set and protocol
 
 
 class Batch:
@@ -517,13 +509,7 @@ def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) ->
     """Check the names of features, and that all protocols have a stimulus."""
     if names is None:
         return ()
-    wanted = (names,) if isinstance(names, str) else tuple(names)
-    for name in wanted:
-        if name not in FEATURES:
-            raise InputError(
-                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
-                f"{meant(name, FEATURES)}"
-            )
+    wanted = tuple(known_features(names))
     if not wanted:
         raise InputError(f"features is empty; expected some of {', '.join(FEATURES)}")
     for name, given in protocols.items():

@@ -25,15 +25,11 @@ Protocol = Mapping[str, float | Sequence[Stimulus]]
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """The groups of a model, divided so that each parameter has pieces of its own.
-
-    `instances` of each piece are by their numbers in its group of the model; `of_parameter` are the
-    pieces of each parameter.
-    """
+    """The groups of a model, divided so that each parameter has pieces of its own."""
 
     groups: list[Group]
-    instances: list[np.ndarray]
-    of_parameter: list[list[int]]
+    instances: list[np.ndarray]  # of each piece, by their numbers in its group
+    of_parameter: list[list[int]]  # pieces of each
 
 
 def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:

@@ -23,15 +23,11 @@ Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
 
 @dataclass
 class SpikeList:
-    """Spikes found on a device, in any order, up to a capacity.
+    """Spikes found on a device, in any order, up to a capacity: int32."""
 
-    `source` and `step`, (capacity,) int32, are appended to by `atomic_inc` of `count`, (1,) int32,
-    which counts those beyond the capacity too.
-    """
-
-    source: cla.Array
-    step: cla.Array
-    count: cla.Array
+    source: cla.Array  # (capacity,)
+    step: cla.Array  # (capacity,)
+    count: cla.Array  # (1,), counts those beyond the capacity too
 
     @classmethod
     def on(cls, queue: cl.CommandQueue, capacity: int) -> SpikeList:

@@ -62,14 +62,9 @@ def world() -> MPI.Comm:
 class Ranks:
     """A communicator: one collective an epoch, and errors that all ranks hear of.
 
-    `comm` is duplicated, so that nothing else gets in between.
-
-    Attributes
-    ----------
-    local_rank, local_size : among the ranks of this machine
-    seconds : spent in exchanges, waiting for other ranks included
-    received : bytes that this rank has got in exchanges
-    spin : for which it looks again and again before it sleeps between two looks, s
+    `comm` is duplicated, so that nothing else gets in between. `local_rank` and `local_size` are
+    among the ranks of this machine; `seconds` are spent in exchanges, waiting for others included,
+    in which this rank got `received` bytes; for `spin` s it looks again and again before it sleeps.
     """
 
     def __init__(self, comm: MPI.Comm) -> None:

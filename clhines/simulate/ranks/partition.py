@@ -150,15 +150,11 @@ Places = slice | np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Which things of a network a rank has.
+    """Which things of a network a rank has."""
 
-    Its `kinds` are in the order of its own, `instances` those of each kind of the network. `things`
-    are all others, by `Field.per`; every rank has all of what is not named.
-    """
-
-    kinds: Sequence[int]
-    instances: Sequence[slice]
-    things: dict[str, Places]
+    kinds: Sequence[int]  # in the order of its own
+    instances: Sequence[slice]  # of each kind of the network
+    things: dict[str, Places]  # others, by `Field.per`; it has all of what is not named
 
     def places(self, field: Field) -> Places:
         """Where the entries of its array are in that of the network."""

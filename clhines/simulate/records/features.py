@@ -17,7 +17,7 @@ from clhines.device.arrays import to_device
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 
-_LINE = 8
+_LINE = 8  # columns in one line of the cache
 _ROOM = 16  # segments of a column in a chunk at first; more where a chunk has more
 
 FeatureValues = dict[str, "np.ndarray | Lists"]
@@ -49,17 +49,12 @@ class FeaturesSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Features that a record asks for, in a run.
-
-    `begin` and `end`, (windows, width), are of each window of each column numbers of samples: 0 is
-    the first of the run. `first` is the steps that were taken before the first sample: 0 for the
-    values at t = 0.
-    """
+    """Features that a record asks for, in a run."""
 
     features: Features
-    begin: np.ndarray
-    end: np.ndarray
-    first: int
+    begin: np.ndarray  # (windows, width) numbers of samples: 0 is the first of the run
+    end: np.ndarray  # likewise
+    first: int  # steps before the first sample: 0 for the values at t = 0
 
     @classmethod
     def of(cls, features: Features, width: int, begin: int, steps: int, dt: float) -> Asked:
@@ -132,13 +127,9 @@ class DeviceFeatures:
         ]
 
     def _launch(self, name: str, rows: int, arguments: list[object]) -> None:
-        (_,), (most,) = devices.small_groups(self._queue.device, self._width)
-        if devices.is_cpu(self._queue.device):
-            most = _LINE  # columns in one line of the cache
-        group = min(most, 1 << (self._width - 1).bit_length())
-        items = -(-self._width // group) * group
         kernel = program.BoundKernel(self._built, name, arguments)
-        kernel.launch(self._queue, items, group, rows=rows)
+        most = _LINE if devices.is_cpu(self._queue.device) else devices.SMALL_GROUP
+        kernel.launch_columns(self._queue, self._width, rows, most)
 
     def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:
         """Take rows, the first of values after `first` steps; wait, and return what is kept.

@@ -23,30 +23,21 @@ ELECTRODES = ("iclamp", "inoise")  # built-in mechanisms whose currents are no m
 
 @dataclass(frozen=True, eq=False)
 class Clamps:
-    """Electrodes of a kind.
-
-    `output` is the mechanism's variable that has the current into the cell; if it is empty, that is
-    computed here.
-    """
+    """Electrodes of a kind."""
 
     kind: int
     instance: np.ndarray
-    output: str
+    output: str  # variable that has the current into the cell; empty: computed here
 
 
 class Membrane:
     """Nodes whose membrane currents, nA and outward, are worked out of rows of voltages.
 
     An electrode whose current depends on the voltage, or is not known otherwise, is an InputError.
-
-    Attributes
-    ----------
-    sampled : (r,) int64, natural nodes whose voltages are needed
-    begin : (m + 1,) int64: the neighbours of node j are entries ``begin[j]`` to ``begin[j + 1]``
-    other, own : (k,) int64, columns of the neighbour and of the node itself in `sampled`
-    g : (k,) float64, µS, axial conductance between them
-    clamp_begin, clamp : (m + 1,) and (c,) int64, columns of the electrodes of node j, numbered
-        through all `clamps`
+    Neighbours of node j are the entries ``begin[j]:begin[j + 1]``, with columns of the neighbour
+    and of the node itself in `sampled` as `other` and `own`, and the axial conductance `g`, µS.
+    Electrodes of node j, numbered through all `clamps`, are ``clamp[clamp_begin[j]:clamp_begin[j +
+    1]]``.
     """
 
     def __init__(self, model: Model, nodes: np.ndarray) -> None:

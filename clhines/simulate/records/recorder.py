@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device.arrays import within_reach
+from clhines.device.arrays import to_device, within_reach
 from clhines.simulate.records.reduced import View
 
 
@@ -39,22 +39,19 @@ class Recorder:
         }
         self._views = [View(room[source], begin) for source, begin in columns]
         order = np.argsort(owner, kind="stable")
-        first = np.searchsorted(owner[order], np.arange(last + 1)) if len(owner) else None
+        given = {
+            "v_index": index["v"],
+            "mem_first": np.searchsorted(owner[order], np.arange(last + 1)),
+            "mem_column": order,
+            "mem_index": index["mem"][order],
+        }
         return {
             "num_v": np.int32(len(index["v"])),
             "num_mem": np.int32(len(index["mem"])),
-            "v_index": self._put(index["v"]),
             "v_rows": room["v"],
-            "mem_first": self._put(first)
-            if first is not None
-            else cla.zeros(self._queue, last + 2, np.int32),
-            "mem_column": self._put(order),
-            "mem_index": self._put(index["mem"][order]),
             "mem_rows": room["mem"],
+            **{name: to_device(self._queue, a, np.int32) for name, a in given.items()},
         }
-
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self._queue, np.append(a, 0).astype(np.int32))
 
     def views(self) -> list[View]:
         """Where the rows of each record are on the device."""

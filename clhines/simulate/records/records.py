@@ -11,15 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.analysis.features import Features
-from clhines.checks import (
-    as_array,
-    as_choice,
-    as_indices,
-    as_number,
-    as_real,
-    check_room,
-    shown,
-)
+from clhines.checks import as_array, as_choice, as_indices, as_number, as_real, check_room, shown
 from clhines.errors import InputError, meant
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import IonNodes
@@ -42,32 +34,18 @@ FEATURES = "features"
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A request to record: a variable at places, and what is kept of its values.
+    """A request to record: a variable at places, and what is kept of its values."""
 
-    Attributes
-    ----------
-    name : of the variable
-    kind : number of the kind that has it; -1 for voltages, -2 for variables of ions, -3 for
-        currents of membranes
-    index : (r,) int64, natural nodes, or instances of the kind
-    every : steps from one recorded row to the next
-    reduce : one of `REDUCTIONS`, ``features``, or empty: rows are kept
-    threshold : of ``count`` and ``crossings``
-    matrix : (k, r) float64: the values of a row are its products with the variable's
-    asked : the `features` in a run
-    stream : where its rows go
-    """
-
-    name: str
-    kind: int
-    index: np.ndarray
-    every: int = 1
-    reduce: str = ""
-    threshold: float = 0.0
-    matrix: np.ndarray | None = None
+    name: str  # of the variable
+    kind: int  # of the variable; -1 for voltages, -2 for ions, -3 for currents of membranes
+    index: np.ndarray  # (r,) int64, natural nodes, or instances of the kind
+    every: int = 1  # steps from one recorded row to the next
+    reduce: str = ""  # one of `REDUCTIONS`, ``features``, or empty: rows are kept
+    threshold: float = 0.0  # of ``count`` and ``crossings``
+    matrix: np.ndarray | None = None  # (k, r): a row is its products with the variable's
     features: Features | None = None
-    asked: Asked | None = None
-    stream: Stream | None = None
+    asked: Asked | None = None  # the `features` in a run
+    stream: Stream | None = None  # where its rows go
 
     @property
     def width(self) -> int:
@@ -215,11 +193,7 @@ def kept_of(
 
 
 def find_record(
-    network: Network,
-    model: Model,
-    what: object,
-    where: ArrayLike | Group,
-    index: ArrayLike | None,
+    network: Network, model: Model, what: object, where: ArrayLike | Group, index: ArrayLike | None
 ) -> Record:
     """Check the arguments of `Simulation.record` and return the record."""
     if isinstance(what, str) and "=" in what:

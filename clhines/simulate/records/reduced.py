@@ -18,7 +18,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.arrays import ranges
-from clhines.device import devices, program
+from clhines.device import program
 from clhines.device.arrays import set_zero, to_device
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
@@ -50,10 +50,7 @@ class ReducedSpec(TemplateSpec):
             "int terms, const real *restrict values, const real *restrict matrix",
             "real *restrict kept",
         ),
-        "extreme": (
-            _OF_COLUMNS,
-            "int largest, const real *restrict values, real *restrict kept",
-        ),
+        "extreme": (_OF_COLUMNS, "int largest, const real *restrict values, real *restrict kept"),
         "total": (_OF_COLUMNS, "const real *restrict values, real *restrict kept"),
         "crossings": (
             _OF_COLUMNS,
@@ -229,10 +226,7 @@ class DeviceReducer(Reducer):
         """
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = self.width if name != "membrane" else len(self.record.index)
-        (_,), (most,) = devices.small_groups(self._queue.device, width)
-        group = min(most, 1 << (width - 1).bit_length())
-        items = -(-width // group) * group
-        program.BoundKernel(self._built, name, given).launch(self._queue, items, group, rows=rows)
+        program.BoundKernel(self._built, name, given).launch_columns(self._queue, width, rows)
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step; see `Reducer`."""

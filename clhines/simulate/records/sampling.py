@@ -48,16 +48,12 @@ Owners: TypeAlias = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A state or the current of some instances.
-
-    `what` is the number of the state, or the number of states for the current, and `column` the
-    first of its columns, one an instance, among all samples.
-    """
+    """A state or the current of some instances."""
 
     kind: int
-    what: int
+    what: int  # number of the state, or the number of states for the current
     instance: np.ndarray
-    column: int
+    column: int  # first of its columns, one an instance, among all samples
 
 
 def lists(

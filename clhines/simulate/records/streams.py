@@ -60,9 +60,6 @@ class Stream:
         """Absolute path as it was given."""
         return self._path.absolute()
 
-    def _part(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.stem}-{number:05d}.npz")
-
     def append(self, t: np.ndarray, values: np.ndarray) -> None:
         """Write rows.
 
@@ -74,7 +71,7 @@ class Stream:
         if not len(t):
             return
         if self._path.suffix == ".npz":
-            path = self._part(len(self.paths))
+            path = self._path.with_name(f"{self._path.stem}-{len(self.paths):05d}.npz")
             _check_new(path)  # another simulation may have written it since
             write_npz(path, {"t": t, "values": values})
             self.paths.append(path)

@@ -12,23 +12,13 @@ from clhines.network.times import ends_of
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Results of a chunk of steps; events of all sources, by time, then source.
+    """Results of a chunk of steps; events of all sources, by time, then source."""
 
-    Attributes
-    ----------
-    spike_step : (k,) int64, step that each event is in, -1 at the start
-    spike_cell : (k,) int64, its source; the first sources are the cells
-    failed : (num_cells,) integer, 1 + the step after which the soma's voltage was first not finite,
-        0 where it never was
-    values : one array per record, see `DeviceReducer.chunk`
-    spike_time : (k,) float64, ms
-    """
-
-    spike_step: np.ndarray
-    spike_cell: np.ndarray
-    failed: np.ndarray
-    values: list[np.ndarray]
-    spike_time: np.ndarray
+    spike_step: np.ndarray  # step that each event is in, -1 at the start
+    spike_cell: np.ndarray  # its source; the first sources are the cells
+    failed: np.ndarray  # 1 + the step after which the soma's voltage was first not finite, or 0
+    values: list[np.ndarray]  # one array per record, see `DeviceReducer.chunk`
+    spike_time: np.ndarray  # ms
 
     @classmethod
     def of(

@@ -17,28 +17,18 @@ class Decisions:
 
     A network gives the same bits in one process and in any number of parts. So whatever is chosen
     by looking at more than one cell is chosen for the whole network, here, and handed to the parts.
-
-    Attributes
-    ----------
-    network : model of the whole network. What depends on the device too is chosen from it by the
-        engines: lanes of a vector, most nodes of a segment, method of the solver
-    split : whether the network is simulated in parts, which exchange their spikes
-    overlap : whether the spikes of an epoch are exchanged during the next one
-    epoch : steps whose events are known before the first of them
-    slots : of the ring of incoming events: those due at step s are in row ``s % slots``
-    scale : unit of the integer weights, a power of two; their sums fit in int64
-    constant_factors : whether only the conductances at the roots change
-    inflow : whether there are constant mechanisms, or may be
+    What depends on the device too is chosen from `network` by the engines: lanes of a vector, most
+    nodes of a segment, method of the solver.
     """
 
-    network: Model
-    split: bool
-    overlap: bool
-    epoch: int
-    slots: int
-    scale: float
-    constant_factors: bool
-    inflow: bool
+    network: Model  # model of the whole network
+    split: bool  # it is simulated in parts, which exchange their spikes
+    overlap: bool  # spikes of an epoch are exchanged during the next one
+    epoch: int  # steps whose events are known before the first of them
+    slots: int  # of the ring of events: those due at step s are in row ``s % slots``
+    scale: float  # unit of the integer weights, a power of two; sums fit in int64
+    constant_factors: bool  # only the conductances at the roots change
+    inflow: bool  # there are constant mechanisms, or may be
 
     @classmethod
     def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:

@@ -206,12 +206,7 @@ def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, st
     _check_rings(where, arrays, model, least)
 
 
-def _check_rings(
-    where: str,
-    arrays: Mapping[str, np.ndarray],
-    model: Model,
-    least: float,
-) -> None:
+def _check_rings(where: str, arrays: Mapping[str, np.ndarray], model: Model, least: float) -> None:
     """Raise InputError for cursors that are not within their rings, or events due before."""
     netcons, size = model.netcons, ring_sizes(model)
     source, cursor = netcons.source, arrays["cursor"]

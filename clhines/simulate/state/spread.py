@@ -30,7 +30,7 @@ class SpreadSpec(TemplateSpec):
         "spread": (
             "int count, int offset, int single, const int *restrict at",
             "const int *restrict source, const real *restrict values, real *restrict target",
-        ),
+        )
     }
     real: str
 
@@ -61,8 +61,8 @@ class Spread:
 
     def __init__(self, queue: cl.CommandQueue, dtype: np.dtype, model: Model) -> None:
         self.queue, self.dtype, self._model = queue, np.dtype(dtype), model
-        built = program.build(queue.context, SpreadSpec(real_name(self.dtype)))
-        self._kernel = program.typed_kernel(built, "spread", "iii")
+        spec = SpreadSpec(real_name(self.dtype))
+        self._kernel = program.kernel_of(queue.context, spec, "spread")
         self._tables: dict[Hashable, cla.Array] = {}
         self._written: cl.Event | None = None
 

@@ -61,13 +61,11 @@ class Tiler:
         self.queue, self.dtype, self.copies = queue, np.dtype(dtype), copies
         self._gather = cla.to_device(queue, np.ascontiguousarray(gather, np.int32))
         self._sizes = devices.wide_groups(queue.device, len(gather))
-        built = program.build(queue.context, TiledSpec(real_name(dtype)))
-        self._values = program.typed_kernel(built, "tile_values", "iil")
-        self._pack = program.typed_kernel(built, "pack_values", "ii")
-        self._numbers = program.typed_kernel(built, "tile_numbers", "iili")
-        self._invert = program.typed_kernel(built, "invert_places", "i")
-        self._others = program.typed_kernel(built, "place_others", "ii")
-        self._places = program.typed_kernel(built, "find_places", "iiil")
+        spec = TiledSpec(real_name(dtype))
+        of_name = {name: program.kernel_of(queue.context, spec, name) for name in spec.kernels}
+        self._values, self._numbers = of_name["tile_values"], of_name["tile_numbers"]
+        self._pack, self._invert = of_name["pack_values"], of_name["invert_places"]
+        self._others, self._places = of_name["place_others"], of_name["find_places"]
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
     def tile(self, once: np.ndarray, whole: cla.Array, begin: int, step: int) -> None:

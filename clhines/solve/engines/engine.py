@@ -72,15 +72,10 @@ class Eliminated(Protocol):
 class Engine:
     """A way to solve one batch; `Solver` has one and asks nothing else of it.
 
-    Attributes
-    ----------
-    plan : of the whole batch, or of its first part
-    queue : the first
-    num_slices : parts in which the batch is solved one after another
-    kernel_events : of the last solve
-    found_finite : whether the last solve found that all values of b and x are finite; then nobody
-        needs to look at them again
-    takes_device_order : whether `device_order` returns
+    `plan` is that of the whole batch, or of its first part; `num_slices` is the parts in which the
+    batch is solved one after another. `found_finite`: the last solve found that all values of b and
+    x are finite; then nobody needs to look at them again. `takes_device_order`: `device_order`
+    returns.
     """
 
     plan: Plan

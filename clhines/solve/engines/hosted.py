@@ -272,13 +272,11 @@ class Shared:
 class Hosted:
     """Solves in kept buffers, or in place in the host's arrays where the device can use these.
 
-    The buffers `taken` are those of `memory.value_buffers`. Operands in `names` come from the host:
-    d, u, (l), b, or b alone with a matrix. That is `packed`, factors in device order as of
-    `Resident.make_factors`, or `natural`, d, u, (l) in natural order; the status `factored`,
-    (num_cells,) int32, goes with either.
-
-    With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite, and so where
-    those of b are not: no method drops a value of b, and its pivots are finite.
+    Operands in `names` come from the host: d, u, (l), b, or b alone with a matrix. That is
+    `packed`, factors in device order as of `Resident.make_factors`, or `natural`, d, u, (l) in
+    natural order; the status `factored` goes with either. With `finds_infinite` the status has
+    `NOT_FINITE` where values of x are not finite, and so where those of b are not: no method drops
+    a value of b.
     """
 
     def __init__(

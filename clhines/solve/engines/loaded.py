@@ -139,10 +139,9 @@ class Launch:
         key = symmetric, rhs, factor, natural
         if key not in self._kernels:
             spec = self.part.solve_spec(symmetric, rhs, factor, natural)
-            built = program.build(self.queue.context, spec)
             tables = self.tables | (self.natural_tables if natural else {})
             self._kernels[key] = _Bound(
-                program.typed_kernel(built, "solve", "iii"),
+                program.kernel_of(self.queue.context, spec, "solve"),
                 self.plan.forest.num_nodes if natural else self.plan.packed_size,
                 [tables[name].data for name in spec.roles()],
                 spec.arrays(),
@@ -185,14 +184,16 @@ class Resident:
         self.launches = [Launch(part, plan, k, self.taken) for k, part in enumerate(plan.parts)]
         for launch in self.launches:
             if launch.part.phase == "reduce" and not launch.part.source:
-                launch.expands = next(x for x in self.launches if _expands(x.part))
+                launch.expands = next(
+                    x for x in self.launches if x.part.phase == "expand" and not x.part.source
+                )
         self.takes_natural = plan.takes_natural
         self.status = self.taken.put("status", np.zeros(plan.forest.num_cells, np.int32))
         self._factor: cla.Array | None = None
         self._filled: set[str] = set()
-        permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
+        spec = PermuteSpec(plan.parts[0].spec.real)
         self._pack, self._pack_three, self._unpack = (
-            program.typed_kernel(permute, name, "ii") for name in PermuteSpec.kernels
+            program.kernel_of(queue.context, spec, name) for name in spec.kernels
         )
         self._groups = devices.wide_groups(queue.device, plan.packed_size)
 
@@ -385,10 +386,6 @@ class Resident:
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
         return cells, np.array(nodes, np.int64)
-
-
-def _expands(part: Part) -> bool:
-    return part.phase == "expand" and not part.source
 
 
 def _names(symmetric: bool) -> list[str]:

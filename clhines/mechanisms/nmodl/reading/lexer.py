@@ -27,16 +27,12 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """One token: ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``.
+    """One token."""
 
-    `line` is of the file that was given: what an INCLUDE brings stands on its line. `start` and
-    `end` are its place in the whole text.
-    """
-
-    sort: str
+    sort: str  # ``name``, ``number``, ``sign``, ``text``, ``verbatim`` or ``end``
     text: str
-    line: int
-    start: int
+    line: int  # of the file that was given: what an INCLUDE brings stands on its line
+    start: int  # in the whole text
     end: int
 
 

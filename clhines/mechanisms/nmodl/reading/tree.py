@@ -94,15 +94,12 @@ class Block:
 
 @dataclass
 class Variable:
-    """A declared variable, with its value as declared; `length` is 0 of what is no array.
-
-    `sort` is ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``.
-    """
+    """A declared variable, with its value as declared."""
 
     name: str
-    sort: str
+    sort: str  # ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``
     line: int
-    length: int = 0
+    length: int = 0  # 0 of what is no array
     value: Fraction | None = None
     unit: str = ""
 

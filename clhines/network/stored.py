@@ -1,0 +1,240 @@
+"""Networks in files: what a network was given, and the calls that give it to a new one.
+
+A file is an ``.npz`` of plain numbers, and of one text, ``network``: strict JSON in which
+``{"array": 3}`` is the member ``a3``. It is read by the methods that users call, so that all it
+holds is checked as what users give is; mechanisms are texts, which are read again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from clhines.checks import as_indices
+from clhines.errors import InputError
+from clhines.files import Member, Npz, PathLike, parse_json, write_npz
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.build import Nmodl
+from clhines.network.additions import Sources
+from clhines.network.changes import Changes
+from clhines.network.groups import Group
+from clhines.network.plasticity import STDP
+from clhines.network.structure import Structure, of_arrays
+
+FORMAT = 1
+_WHAT = "a file that Network.save() has written"
+_NODES = "area", "g_axial", "capacitance", "g_total", "in_soma"
+_NEAR = 1e-12  # relative: how far sums of conductances are from those of a file, by their order
+_ADD: dict[str, Callable[..., Group]] = {
+    "density": lambda net, mechanism, nodes, given: net.insert(mechanism, nodes, **given),
+    "point": lambda net, mechanism, nodes, given: net.add(mechanism, nodes, **given),
+    "artificial": lambda net, mechanism, nodes, given: net.add_artificial(
+        mechanism, len(nodes), **given
+    ),
+}
+
+
+def save(network: Any, path: PathLike, celsius: float | None) -> None:
+    """Write a network to a file; see `Network.save`. `celsius` is None where it was not set."""
+    if network.copied is not None:
+        raise InputError("copies of a network cannot be saved; expected the one, to be copied")
+    arrays = list[np.ndarray]()
+
+    def put(values: object) -> object:
+        array = np.asarray(values)
+        if not array.ndim:
+            return array.item()
+        arrays.append(array)
+        return {"array": len(arrays) - 1}
+
+    told = json.dumps({"celsius": celsius, **_described(network, put)}, allow_nan=False)
+    members = {f"a{k}": array for k, array in enumerate(arrays)}
+    write_npz(path, {"network": np.frombuffer(told.encode(), np.uint8), **members})
+
+
+def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
+    """Return all that a network was given, with `put` in place of arrays."""
+    structure, added, wiring = net.structure, net.added, net.wiring(Changes())
+    mechanisms = list(dict.fromkeys(group.mechanism for group in net.groups))
+    numbers = {mechanism: k for k, mechanism in enumerate(mechanisms)}
+    return {
+        "format": FORMAT,
+        "cells": {
+            "parent": put(net.forest.parent), "cell_offsets": put(net.forest.cell_offsets),
+            **{name: put(structure.whole(name)) for name in _NODES}, "soma": put(net.soma),
+        },
+        "threshold": put(net.threshold),
+        "settings": net.settings,
+        "bins": added.bins,
+        "exact": added.exact,
+        "mechanisms": [_of_mechanism(mechanism) for mechanism in mechanisms],
+        "groups": [
+            {
+                "mechanism": numbers[group.mechanism], "nodes": put(group.nodes),
+                "parameters": {name: put(group.parameters[name]) for name in group.given},
+            }
+            for group in net.groups
+        ],
+        "sources": [
+            {
+                "first": source.first, "node": put(source.node), "threshold": put(source.threshold),
+                "sizes": put([len(t) for t in source.times]) if source.times else None,
+                "times": put(np.concatenate([np.zeros(0), *source.times])),
+            }
+            for source in added.sources
+        ],
+        "ions": [
+            [ion.name, put(ion.nodes), ion.valence, {k: put(v) for k, v in ion.values.items()}]
+            for ion in added.ions
+        ],
+        "pointers": [[k, name, put(node), put(which)] for k, name, which, node in added.pointers],
+        "plays": [
+            [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous] for p in added.plays
+        ],
+        "streams": [[k, name, put(ids), added.random_index] for k, name, ids in added.streams],
+        "rule": None if wiring.rule is None else asdict(wiring.rule),
+        "connections": [[put(column) for column in columns] for columns in wiring.given],
+        "events": [[put(column) for column in columns] for columns in wiring.outside],
+    }  # fmt: skip
+
+
+def _of_mechanism(mechanism: Mechanism) -> dict[str, object]:
+    nmodl = mechanism.language if isinstance(mechanism.language, Nmodl) else None
+    return {"text": mechanism.text, "nmodl": None if nmodl is None else asdict(nmodl)}
+
+
+def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
+    """Read a network from a file; see `Network.load`. `make` gives it its cells."""
+    with Npz(path, _WHAT) as file:
+        told = parse_json(_member(file, "network").tobytes(), f"{file.name}: network")
+        try:
+            return _made(cast("dict[str, Any]", told), partial(_value, file), make)
+        except InputError as error:
+            raise InputError(f"{file.name}: {error}") from error
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            what = f"{type(error).__name__} {error}"
+            raise InputError(f"{file.name}: not {_WHAT}: {what}") from error
+
+
+def _member(file: Npz, name: str) -> np.ndarray:
+    shape, dtype = file.header(name)
+    if dtype.kind not in "fiub":
+        raise InputError(f"{name} has dtype {dtype}; expected numbers")
+    return file.read(name, Member(shape, dtype))
+
+
+def _value(file: Npz, told: object) -> Any:
+    """Return a number as it is, and an array that stands in another member."""
+    if not isinstance(told, dict):
+        return told
+    return _member(file, f"a{int(told['array'])}")
+
+
+def _made(
+    told: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Any]
+) -> Any:
+    """Return the network of a file's text."""
+    if told["format"] != FORMAT:
+        raise InputError(f"format {told['format']!r:.20}; expected {FORMAT}")
+    net = make(_cells({name: value(a) for name, a in told["cells"].items()}))
+    if told["celsius"] is not None:
+        net.celsius = told["celsius"]
+    net.threshold = value(told["threshold"])
+    net.settings.update({str(k): float(v) for k, v in told["settings"].items()})
+    if told["bins"]:
+        net.bin_events()
+    net.added.exact = bool(told["exact"])
+    mechanisms = [_mechanism(each) for each in told["mechanisms"]]
+    _add_groups(net, told, mechanisms, value)
+    for name, nodes, valence, given in told["ions"]:
+        net.ion(name, value(nodes), valence, **{k: value(v) for k, v in given.items()})
+    groups = net.groups
+    for k, name, node, which in told["pointers"]:
+        net.point(groups[k], name, value(node), value(which))
+    for k, index, name, t, y, continuous in told["plays"]:
+        net.play(groups[k], index, name, value(t), value(y), bool(continuous))
+    for k, name, ids, index in told["streams"]:
+        net.random(groups[k], name, value(ids), index)
+    rule = None if told["rule"] is None else STDP(**told["rule"])
+    for columns in told["connections"]:
+        _connect(net, [value(column) for column in columns], rule)
+    for columns in told["events"]:
+        group, *rest = (value(column) for column in columns)
+        if len(group):
+            net.event(groups[_one(group)], *rest)
+    return net
+
+
+def _cells(given: dict[str, Any]) -> Structure:
+    """Return the structure of cells, with the sums of the file where they are those to rounding."""
+    made = of_arrays(
+        given["parent"], given["cell_offsets"], given["area"], given["g_axial"],
+        given["capacitance"], given["soma"],
+    )  # fmt: skip
+    total, in_soma = given["g_total"], given["in_soma"]
+    sums = made.whole("g_total")
+    near = np.shape(total) == sums.shape and np.allclose(total, sums, _NEAR, 0)
+    if not near or np.shape(in_soma) != sums.shape or in_soma.dtype != bool:
+        raise InputError("g_total or in_soma do not fit the cells")
+    return replace(made, g_total=[total], in_soma=[in_soma])
+
+
+def _mechanism(told: dict[str, Any]) -> Mechanism:
+    if told["nmodl"] is None:
+        return Mechanism(told["text"])
+    about = told["nmodl"]
+    includes = tuple((str(name), str(text)) for name, text in about["includes"])
+    return Mechanism(
+        told["text"],
+        Nmodl(str(about["path"]), includes, bool(about["use_tables"]), bool(about["secondorder"])),
+    )
+
+
+def _add_groups(
+    net: Any, told: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
+) -> None:
+    """Add groups and sources in such an order that sources get the numbers that they had."""
+    waiting = sorted(told["sources"], key=lambda each: each["first"])
+
+    def add_sources() -> None:
+        while waiting and waiting[0]["first"] == net.added.num_sources:
+            _add_source(net, waiting.pop(0), value)
+
+    for each in told["groups"]:
+        mechanism = mechanisms[each["mechanism"]]
+        takes = mechanism.program.net
+        if takes is not None and takes.emits:
+            add_sources()
+        given = {str(name): value(a) for name, a in each["parameters"].items()}
+        _ADD[mechanism.kind](net, mechanism, value(each["nodes"]), given)
+    add_sources()
+    if waiting:
+        raise InputError("sources do not follow each other")
+
+
+def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
+    if told["sizes"] is None:
+        return net.detector(value(told["node"]), value(told["threshold"]))
+    ends = np.cumsum(value(told["sizes"]))
+    return net.trains(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
+
+
+def _connect(net: Any, columns: list[Any], rule: STDP | None) -> None:
+    source, group, index, rows, delay, plastic = columns
+    if not len(group):
+        return
+    own = rule if _one(plastic) else None
+    source = as_indices("source", source, net.added.num_sources, "source")
+    net.connect_numbers(source, net.groups[_one(group)], index, rows, delay, own)
+
+
+def _one(values: np.ndarray) -> int:
+    """Return the number that all values are."""
+    if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
+        raise InputError(f"{np.unique(values)[:3]} stand for one group")
+    return int(values[0])
