@@ -19,13 +19,7 @@ from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refus
 from clhines.mechanisms.nmodl.values import Shared, TableUse, weight
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
-BEFORE_AFTER = {
-    "BEFORE INITIAL": "before_initial",
-    "AFTER INITIAL": "after_initial",
-    "BEFORE BREAKPOINT": "before_breakpoint",
-    "AFTER SOLVE": "after_solve",
-    "BEFORE STEP": "before_step",
-}
+BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
 
 
 @dataclass
@@ -223,8 +217,9 @@ class _Work:
             self._keep("advance", run)
 
     def others(self) -> None:
-        for name, block in BEFORE_AFTER.items():
+        for name in BEFORE_AFTER:
             if name in self.file.main:
+                block = name.lower().replace(" ", "_")
                 run = Run(self.shared, block)
                 run.body(self._main(name))
                 self._keep(block, run)

@@ -218,9 +218,8 @@ class Run(Evaluation):
         sent = len(self.sent), len(self.armed), len(self.netcons)
         with self.trial():
             self.body(s.blocks[0])
-            changed = [k for k, x in self.values.items() if before.get(k, None) is not x]
-            changed = [k for k in changed if k in self.writes or "\0" in k]
-            changed = [k for k in changed if "\0" not in k or k in before]
+            changed = [k for k, x in self.values.items() if before.get(k) is not x]
+            changed = [k for k in changed if k in (before if "\0" in k else self.writes)]
         starts = [self.value(k) for k in changed]
         loop = self.open_loop(changed, starts, MAX_TURNS)
         loop.entered = condition
@@ -274,12 +273,8 @@ class Run(Evaluation):
             inner.values[inner.new_local(name)] = self.graph.symbol(f"_{name}__other")
         inner._serial = 10_000 + self._serial
         inner.body(s.blocks[0])
-        if inner.writes:
-            raise Refused(
-                f"FOR_NETCONS that sets '{next(iter(inner.writes))}'",
-                s.line,
-                "set the weights alone",
-            )
+        for name in inner.writes:
+            raise Refused(f"FOR_NETCONS that sets '{name}'", s.line, "set the weights alone")
         own = list(zip(names, self.arguments.items(), strict=False))
         after = [inner.values[str(inner.scopes[-1][name])] for name in names]
         for (name, (argument, key)), changed in zip(own, after, strict=False):

@@ -29,25 +29,17 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 @dataclass
 class Line:
-    """One statement of a text, and what was read of it.
-
-    Attributes
-    ----------
-    sort : ``name``, ``parameter``, ``state``, ``current``, ``rate``, ``event`` or a setting
-    name : what it defines or changes; of a rate its state
-    source, sign : the expression as written, and what stands before the ``=`` of an event's action
-    value : the expression in NEURON's unit, in terms of symbols; of a parameter `default`
-    """
+    """One statement of a text, and what was read of it."""
 
     number: int
     text: str
-    sort: str = ""
-    name: str = ""
-    source: str = ""
-    sign: str = ""
+    sort: str = ""  # name, parameter, state, current, rate, event, or a setting
+    name: str = ""  # what it defines or changes; of a rate its state
+    source: str = ""  # the expression as written
+    sign: str = ""  # before the = of an event's action
     unit: Unit | None = None
-    value: Node = field(init=False)
-    default: float = 0.0
+    value: Node = field(init=False)  # the expression in NEURON's unit, in terms of symbols
+    default: float = 0.0  # of a parameter, in NEURON's unit
 
     @property
     def shown(self) -> str:
@@ -61,33 +53,24 @@ class Equations:
 
     A name stands in the expressions of others as a symbol, so that the length of all expressions is
     that of the text; `Scope` puts values in place of the symbols.
-
-    Attributes
-    ----------
-    defined : what has a name of its own: names, parameters, states and currents
-    ordered : names, currents and rates
-    states, currents : by name; `rates` and `events` by state, `settings` by keyword
-    method, stepped : states that a method takes together, in the order of their rates
-    uses_currents : whether a rate depends on a current
-    plain : results of `remove_singularities`
     """
 
     text: str
     name: str = ""
     kind: str = ""
-    defined: dict[str, Line] = field(default_factory=dict)
-    ordered: list[Line] = field(default_factory=list)
+    defined: dict[str, Line] = field(default_factory=dict)  # what has a name of its own
+    ordered: list[Line] = field(default_factory=list)  # names, currents and rates
     states: dict[str, Line] = field(default_factory=dict)
     currents: dict[str, Line] = field(default_factory=dict)
-    rates: dict[str, Line] = field(default_factory=dict)
-    events: dict[str, Line] = field(default_factory=dict)
-    settings: dict[str, Line] = field(default_factory=dict)
+    rates: dict[str, Line] = field(default_factory=dict)  # by state
+    events: dict[str, Line] = field(default_factory=dict)  # by state
+    settings: dict[str, Line] = field(default_factory=dict)  # by keyword
     graph: Graph = field(default_factory=Graph)
     method: str = ""
-    stepped: tuple[str, ...] = ()
+    stepped: tuple[str, ...] = ()  # states that it takes together, in the order of their rates
     substeps: int = 1
-    uses_currents: bool = False
-    plain: dict[Node, Node] = field(default_factory=dict)
+    uses_currents: bool = False  # whether a rate depends on a current
+    plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
 
     def of_sort(self, sort: str) -> dict[str, Line]:
         """Return what is defined by statements of a sort."""

@@ -286,11 +286,7 @@ def _steady(
     froms = {key: graph.where(iterates, start[key], cut[key]) for key in rows}
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     ready = graph.where(graph.less(graph.zero, any_below), graph.zero, graph.one)
-    loop.values = [
-        *(states[key] for key in rows),
-        *(froms[key] for key in rows),
-        graph.where(iterates, graph.one, ready),
-    ]
+    loop.values = [*states.values(), *froms.values(), graph.where(iterates, graph.one, ready)]
     more = graph.less(graph.symbol("_bound_sum"), error)
     loop.go_on = graph.less(graph.zero, graph.where(iterates, more, graph.one))
     return dict(zip(rows, run.close_loop(loop), strict=False))
