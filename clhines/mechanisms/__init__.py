@@ -32,7 +32,7 @@ decay: point mechanism
 
 To add a function of the language: a row in `text.parser.FUNCTIONS`, its value in
 `ir.exact.FUNCTIONS`, its derivative in `ir.expressions.Graph.slope`. To add a method: a name in
-`text.meaning.METHODS` and a branch in `text.advance`.
+`text.checks.METHODS` and a branch in `text.advance`.
 """
 
 from clhines.mechanisms.builtin import BUILT_IN

@@ -134,6 +134,7 @@ WRONG = {
     "current i = 1e999*v": "line 2: a number is too large",
     "current i = v; import os": "line 2: unexpected character ';'",
     "current i = v.real": "line 2: cannot use 'v.real'",
+    "current i = v*\x01": r"line 2: unexpected character '\x01'; in 'current i = v*\x01'",
     "current i = exp": "line 2: unknown symbol 'exp'; 'exp' is a function",
     "current i = exp(v, 2)": "line 2: 'exp' got 2 arguments; expected 1",
     "current i = v == 2": "line 2: expected <, <=, > or >=",

@@ -263,7 +263,7 @@ class Functions:
         roots: list[Node] = []
         for a, node in results:
             roots += node.args[1:] if a.role == "drawn" else [node]
-        values = iter(_Statements(p, body.loops, names, self._constants).lines(roots))
+        values = iter(_Statements(p, body, names, self._constants).lines(roots))
         shown = {}
         for a, _ in results:
             value = next(values)
@@ -341,11 +341,11 @@ class _Statements:
     def __init__(
         self,
         p: Printer,
-        loops: Sequence[Loop],
+        body: Body,
         taken: Sequence[str],
         constants: Constants | None = None,
     ) -> None:
-        self.p, self.loops, self.taken = p, list(loops), taken
+        self.p, self.body, self.taken = p, body, taken
         self.lifted = constants.lifted if constants is not None else list
         self.phases: dict[str, int] = {}
         self.last = 0
@@ -355,7 +355,7 @@ class _Statements:
 
     def lines(self, roots: Sequence[Node]) -> list[str]:
         """Add the statements to the printer; return the results as source."""
-        loops = self._used(roots)
+        loops = self.body.needed_loops(roots)
         self.every = list(roots)
         self._enter(loops)
         block = make_block(self.lifted(self.every), self.phases, self.last + 1, self.taken)
@@ -363,22 +363,12 @@ class _Statements:
         self.steps = block.steps
         self.p.begin(block)
         self.p.steps(self.steps[0])
-        for loop in loops:
-            self._print(loop, f"_open{self.loops.index(loop)}")
+        for k, loop in enumerate(loops):
+            self._print(loop, f"_open{k}")
         return [self._show(e) for e in roots]
 
     def _show(self, e: Node) -> str:
         return self.p.show(self.shown[e])
-
-    def _used(self, roots: Sequence[Node]) -> list[Loop]:
-        """Return the loops whose ends are needed."""
-        found: list[Loop] = []
-        needed = list(roots)
-        for loop in reversed(self.loops):
-            if any(e.uses(*loop.ends) for e in needed):
-                found.append(loop)
-                needed += loop.nodes()
-        return found[::-1]
 
     def _enter(self, loops: Sequence[Loop]) -> None:
         """Give the phases numbers, and collect the expressions of loops."""

@@ -40,23 +40,21 @@ def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
     return (words(stream, number).astype(np.float64) + 1.0) * _SHIFT
 
 
-def random_pick(stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return a word."""
-    return words(stream, count(drawn, keep, at)).astype(np.float64)
-
-
-def random_uniform(
-    stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
+def number(
+    kind: str, stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
 ) -> np.ndarray:
-    """Return a number between 0 and 1."""
-    return _uniform(stream, count(drawn, keep, at))
+    """Return what a function of `KINDS` gives; `random_used`: how many words `random_normal` takes.
 
-
-def random_negexp(
-    stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
-) -> np.ndarray:
-    """Return an exponential number of mean 1."""
-    return -np.log(random_uniform(stream, drawn, keep, at))
+    They are between 0 and 1, normal of mean 0 and variance 1, exponential of mean 1, or a word.
+    """
+    place = count(drawn, keep, at)
+    if kind in ("random_normal", "random_used"):
+        value, used = _polar(stream, place)
+        return value if kind == "random_normal" else used.astype(np.float64)
+    if kind == "random_pick":
+        return words(stream, place).astype(np.float64)
+    value = _uniform(stream, place)
+    return value if kind == "random_uniform" else -np.log(value)
 
 
 def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,27 +73,13 @@ def _polar(stream: np.ndarray, number: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return value, used
 
 
-def random_normal(
-    stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
-) -> np.ndarray:
-    """Return a normal number of mean 0 and variance 1."""
-    return _polar(stream, count(drawn, keep, at))[0]
-
-
-def random_used(stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
-    """Return how many words `random_normal` takes."""
-    return _polar(stream, count(drawn, keep, at))[1].astype(np.float64)
-
-
 def python_source(text: str, prefix: str) -> str:
     """Return the helpers that a text of NumPy functions calls; it needs this module's name."""
     result = ""
-    for name in (*KINDS, "random_count"):
-        if f"{prefix}_{name}_(" not in text:
-            continue
+    for name in (k for k in (*KINDS, "random_count") if f"{prefix}_{k}_(" in text):
         taken = "drawn, keep, at" if name == "random_count" else "stream, drawn, keep, at"
-        module = "random123." + name.replace("random_count", "count")
-        result += f"def {prefix}_{name}_({taken}):\n    return {module}({taken})\n\n\n"
+        called = "count(" if name == "random_count" else f"number({name!r}, "
+        result += f"def {prefix}_{name}_({taken}):\n    return random123.{called}{taken})\n\n\n"
     return result
 
 
@@ -119,9 +103,8 @@ def opencl_source(text: str, prefix: str) -> str:
         "random_used": f"(real){prefix}_random_polar_(stream, {number}).y",
     }
     for name in used:
-        result += (
-            f"static real {prefix}_{name}_(\n    {taken})\n{{\n    return {bodies[name]};\n}}\n\n"
-        )
+        result += f"static real {prefix}_{name}_(\n    {taken})\n"
+        result += f"{{\n    return {bodies[name]};\n}}\n\n"
     return result
 
 

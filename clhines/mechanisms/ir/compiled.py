@@ -94,6 +94,10 @@ class Body:
             found += loop.nodes()
         return found
 
+    def free(self, wanted: Iterable[str]) -> set[str]:
+        """Return the symbols on which the results and these variables depend."""
+        return {name for node in self.nodes(wanted) for name in node.free}
+
     def every(self) -> list[Node]:
         """Return all expressions."""
         found = [*(node for _, _, node in self.results), *self.writes.values()]
@@ -159,27 +163,18 @@ class Compiled:
 
     def free(self, block: str) -> set[str]:
         """Return the symbols on which the results and states of a block depend."""
-        nodes = self.bodies[block].nodes([q.name for q in self.program.states])
-        return {name for node in nodes for name in node.free}
+        return self.bodies[block].free([q.name for q in self.program.states])
 
 
 def arguments_of(
     program: Program, pointers: Mapping[str, str], block: str, body: Body, kept: set[str]
 ) -> tuple[Argument, ...]:
     """Return the arguments of a block's function that takes what it needs, to give `kept`."""
-    free = {name for node in body.nodes(sorted(kept)) for name in node.free}
+    free = body.free(kept)
     states = [q.name for q in program.states]
-    found: list[Argument] = []
-    if "v" in free:
-        found.append(Argument("v", "v"))
-    if "t" in free:
-        found.append(Argument("t", "end" if block == "advance" else "now"))
-    if "dt" in free:
-        found.append(Argument("dt", "dt"))
-    if "_x" in free:
-        found.append(Argument("x", "x"))
-    if "_flag" in free:
-        found.append(Argument("flag", "flag"))
+    given = {"v": "v", "t": "end" if block == "advance" else "now", "dt": "dt"}
+    found = [Argument(role, name) for role, name in given.items() if role in free]
+    found += [Argument(role, role) for role in ("x", "flag") if f"_{role}" in free]
     found += [Argument("parameter", q.name) for q in program.parameters if q.name in free]
     tables = sorted(s for s in free if s.endswith("__table"))
     found += [Argument("table", s.removesuffix("__table")) for s in tables]

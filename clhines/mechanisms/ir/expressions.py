@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
+from functools import reduce
 
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import MAX_POWER, ExpressionError, NotRealError
@@ -315,10 +316,7 @@ class Graph:
         if op == "local":
             return self.local(node.name, args[0])
         if op == "both":
-            result = args[0]
-            for a in args[1:]:
-                result = self.both(result, a)
-            return result
+            return reduce(self.both, args)
         makers = {"add": self.add, "mul": self.mul}
         if op in makers:
             return makers[op](args)

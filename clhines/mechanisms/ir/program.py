@@ -156,6 +156,14 @@ class Program:
         """Value of each parameter where the user gives none."""
         return {q.name: q.default for q in self.parameters}
 
+    def heading(self, path: str = "") -> list[str]:
+        """Return lines that begin its description: what it is, and its parameters."""
+        lines = [f"{self.name}: {self.kind} mechanism" + (f" ({path})" if path else "")]
+        for q in self.parameters:
+            shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
+            lines.append(shown + (", one for all" if q.is_global else ""))
+        return lines
+
     @property
     def begins(self) -> dict[str, float]:
         """Value before INITIAL, where the user gives none, of states that users may give one."""

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from clhines.mechanisms.ir import exact
-from clhines.mechanisms.ir.expressions import CONDITIONS, Node, postorder, split
+from clhines.mechanisms.ir.expressions import CONDITIONS, Node, postorder
 from clhines.mechanisms.ir.forms import Multiples, multiples, polynomial
 
 _FACTORS = 12  # of a product, which are compared with each other
@@ -180,9 +180,8 @@ def singular_point(
         if not below:
             continue
         with np.errstate(all="ignore"):
-            top = grid_values(
-                node.graph.mul(f for f in node.args if f not in below), defaults, seen
-            )
+            rest = node.graph.mul(f for f in node.args if f not in below)
+            top = _at(rest, _GRID, defaults, seen)
             for f in below:
                 point = _vanishing(f.args[0], node, top, defaults, seen)
                 if point is not None:
@@ -212,7 +211,7 @@ def _vanishing(
     seen: dict[Node, np.ndarray | None],
 ) -> float | None:
     """Return where a denominator changes its sign and what stands above vanishes, too."""
-    values = grid_values(low, defaults, seen)
+    values = _at(low, _GRID, defaults, seen)
     if values is None or top is None:
         return None
     size = np.nanmedian(np.abs(top))
@@ -222,14 +221,14 @@ def _vanishing(
     at = np.flatnonzero(signs)
     if not len(at):
         return None
-    roots = _bisect(lambda v: _at(low, v, defaults), _GRID[at], _GRID[at + 1])
-    hits = np.abs(_at(above, roots, defaults)) <= 1e-9 * size
+
+    def value(e: Node, v: np.ndarray) -> np.ndarray:
+        found = _at(e, v, defaults, {})
+        return np.full(v.shape, np.nan) if found is None else found
+
+    roots = _bisect(lambda v: value(low, v), _GRID[at], _GRID[at + 1])
+    hits = np.abs(value(above, roots)) <= 1e-9 * size
     return float(roots[hits][0]) if hits.any() else None
-
-
-def _at(e: Node, v: np.ndarray, defaults: Mapping[str, float]) -> np.ndarray:
-    result = _evaluated(e, {**defaults, "v": v}, {})
-    return np.full(v.shape, np.nan) if result is None else result * np.ones_like(v)
 
 
 def _bisect(
@@ -245,26 +244,21 @@ def _bisect(
     return high
 
 
-def grid_values(
-    e: Node, defaults: Mapping[str, float], seen: dict[Node, np.ndarray | None]
-) -> np.ndarray | None:
-    """(801,) float64: an expression on the grid of voltages, or None if it depends on more."""
-    result = _evaluated(e, {**defaults, "v": _GRID}, seen)
-    return None if result is None else result * np.ones_like(_GRID)
-
-
 _NUMPY: dict[str, Callable[..., np.ndarray]] = {
     name: getattr(np, name) for name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh")
 } | {"abs": np.abs, "sign": np.sign, "local": lambda x: x, "pow": np.power}
 
 
-def _evaluated(
-    e: Node, given: Mapping[str, float | np.ndarray], seen: dict[Node, np.ndarray | None]
+def _at(
+    e: Node, v: np.ndarray, defaults: Mapping[str, float], seen: dict[Node, np.ndarray | None]
 ) -> np.ndarray | None:
+    """Return an expression at voltages, or None if it depends on more."""
+    given: dict[str, float | np.ndarray] = {**defaults, "v": v}
     for node in postorder([e], stop=seen):
         if node not in seen:
             seen[node] = _value(node, given, [seen[a] for a in node.args])
-    return seen[e]
+    result = seen[e]
+    return None if result is None else result * np.ones_like(v)
 
 
 def _value(
@@ -283,6 +277,3 @@ def _value(
         return np.prod(np.broadcast_arrays(*known), axis=0)
     function = _NUMPY.get(node.op)  # not of where and bernoulli, which are finite already
     return None if function is None else function(*known)
-
-
-__all__ = ["grid_values", "remove_singularities", "singular_point", "split"]

@@ -19,13 +19,7 @@ from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refus
 from clhines.mechanisms.nmodl.values import Shared, TableUse, weight
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
-BEFORE_AFTER = {
-    "BEFORE INITIAL": "before_initial",
-    "AFTER INITIAL": "after_initial",
-    "BEFORE BREAKPOINT": "before_breakpoint",
-    "AFTER SOLVE": "after_solve",
-    "BEFORE STEP": "before_step",
-}
+BEFORE_AFTER = "BEFORE INITIAL", "AFTER INITIAL", "BEFORE BREAKPOINT", "AFTER SOLVE", "BEFORE STEP"
 
 
 @dataclass
@@ -66,26 +60,19 @@ class _Work:
         self.bodies, self.shared = bodies, bodies.shared
         self.file, self.graph = self.shared.file, self.shared.graph
         self.names = self.shared.names
-        self.ion_currents = {f"i{ion.name}": ion for ion in self.file.ions}
-        self.concentrations = {
-            name
-            for ion in self.file.ions
-            for name in (*ion.reads, *ion.writes)
-            if name not in self.ion_currents
-        }
+        self.ion_currents = {f"i{ion.name}" for ion in self.file.ions}
+        used = {name for ion in self.file.ions for name in (*ion.reads, *ion.writes)}
+        self.concentrations = used - self.ion_currents
 
     def _keep(self, block: str, run: Run, results: Sequence[tuple[str, str, Node]] = ()) -> None:
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
             name = self.names.elements[key]
-            if name in self.concentrations and not any(
-                name in ion.writes for ion in self.file.ions
-            ):
-                continue  # a copy of its own: what is only read does not change for others
-            if name in self.concentrations:
-                body.results.append(("ion", key, run.values[key]))
-            else:
+            if name not in self.concentrations:
                 body.writes[key] = run.values[key]
+            elif any(name in ion.writes for ion in self.file.ions):
+                body.results.append(("ion", key, run.values[key]))
+            # else a copy of its own: what is only read does not change for others
         body.results += counts(run)
         self.bodies.blocks[block] = body
 
@@ -103,9 +90,7 @@ class _Work:
                 start = self.names.start_name(variable.name)
                 for key in self.names.all_elements(variable.name):
                     value = run.read(start) if start else None
-                    run.set(
-                        key, value or self.graph.number(self.names.initial_state(variable.name))
-                    )
+                    run.set(key, value or self.graph.number(variable.value or 0))
         run.body(self._main("INITIAL"))
         self._keep("initial", run, self._sends(run))
 
@@ -151,33 +136,33 @@ class _Work:
         again = [key for key in run.writes if key in run.reads] + [*run.drew]
         if again:
             self._twice(statements, currents)
-            return
-        slope = self._slope(total)
-        results = [("i", "i", total), ("g", "g", slope)]
-        for name, _ in currents:
+        else:
+            self._found(run, total, lambda _, value: self._slope(value))
+
+    def _found(self, run: Run, total: Node, slope: Callable[[str, Node], Node]) -> None:
+        """Keep the currents, with their slopes by name, of all currents by none, and value."""
+        results = [("i", "i", total), ("g", "g", slope("", total))]
+        for name, _ in self._currents():
             if name in self.ion_currents:
                 value = run.read(name)
-                results += [("ion", name, value), ("ion_current", name, self._slope(value))]
+                results += [("ion", name, value), ("ion_current", name, slope(name, value))]
         self._keep("current", run, results)
 
     def _hinted(self, run: Run, currents: Sequence[tuple[str, int]]) -> None:
         """Take CONDUCTANCE for the slopes, right or not: NEURON takes no quotient then."""
         graph, sign = self.graph, currents[0][1]
-        given = graph.add(value for _, value in run.conductances)
-        results = [("i", "i", self._total(run, currents)), ("g", "g", given * sign)]
-        for name, _ in currents:
-            if name in self.ion_currents:
-                ion = self.ion_currents[name].name
-                own = graph.add(value for of, value in run.conductances if of == ion)
-                results += [("ion", name, run.read(name)), ("ion_current", name, own)]
-        self._keep("current", run, results)
+        given = graph.add(value for _, value in run.conductances) * sign
+
+        def slope(name: str, _: Node) -> Node:
+            ion = name[1:]
+            own = (value for of, value in run.conductances if of == ion)
+            return graph.add(own) if name else given
+
+        self._found(run, self._total(run, currents), slope)
 
     def _total(self, run: Run, currents: Sequence[tuple[str, int]]) -> Node:
-        terms = []
-        for name, sign in currents:
-            value = run.read(name)
-            terms.append(value if sign > 0 else -value)
-        return self.graph.add(terms)
+        values = ((run.read(name), sign) for name, sign in currents)
+        return self.graph.add(value if sign > 0 else -value for value, sign in values)
 
     def _slope(self, current: Node) -> Node:
         """Return di/dv: exact where the current is linear in v, else NEURON's quotient."""
@@ -203,14 +188,9 @@ class _Work:
         second.loops, second.writes = first.loops, dict(first.writes)
         second.drew = first.drew
         second.body(statements)
+        ahead[""] = i_ahead
         total, step = self._total(second, currents), graph.number(SLOPE)
-        results = [("i", "i", total), ("g", "g", (i_ahead - total) / step)]
-        for name, _ in currents:
-            if name in self.ion_currents:
-                value = second.read(name)
-                slope = (ahead[name] - value) / step
-                results += [("ion", name, value), ("ion_current", name, slope)]
-        self._keep("current", second, results)
+        self._found(second, total, lambda name, value: (ahead[name] - value) / step)
 
     # --------------------------------------------------------------------------------- advance
 
@@ -237,8 +217,9 @@ class _Work:
             self._keep("advance", run)
 
     def others(self) -> None:
-        for name, block in BEFORE_AFTER.items():
+        for name in BEFORE_AFTER:
             if name in self.file.main:
+                block = name.lower().replace(" ", "_")
                 run = Run(self.shared, block)
                 run.body(self._main(name))
                 self._keep(block, run)
@@ -252,8 +233,7 @@ class _Work:
     def _with_arguments(self, run: Run, arguments: Sequence[str]) -> list[str]:
         keys = []
         for name in arguments:
-            run.new_local(name)
-            key = str(run.scopes[-1][name])
+            key = run.new_local(name)
             run.values[key] = self.graph.symbol(weight(name))
             run.arguments[name] = key
             keys.append(key)
@@ -291,12 +271,9 @@ class _Work:
         found = []
         for name, key in zip(arguments, keys, strict=True):
             symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
-            value = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})[
-                0
-            ].definition
-            if value is symbol:
-                continue
-            found.append(("weight", name, run.values[key]))
+            [value] = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})
+            if value.definition is not symbol:
+                found.append(("weight", name, run.values[key]))
         return found
 
     def _netcons(self, run: Run, block: Block) -> None:
@@ -321,10 +298,7 @@ class _Work:
             self.bodies.netcons += 1
         if any(node.uses(e.name) for loop in body.loops for node in loop.nodes() for e in after):
             raise Refused("a WHILE or FROM uses what FOR_NETCONS has changed", block.line)
-        roots = [node for _, _, node in body.results] + [*body.writes.values()]
-        new = iter(self.graph.replaced(roots, after))
-        body.results = [(role, name, next(new)) for role, name, _ in body.results]
-        body.writes = {key: next(new) for key in body.writes}
+        self.bodies.blocks["receive"] = body.mapped(lambda e: self.graph.replaced([e], after)[0])
 
     def _watches(self, run: Run) -> None:
         if not run.armed:
@@ -337,7 +311,6 @@ class _Work:
     def _excess(self, run: Run, condition: Expression, line: int) -> Node:
         if condition[0] not in ("<", "<=", ">", ">="):
             raise Refused("WATCH of what is no comparison", line)
-        run.scopes.append({})
         left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
         return left - right if condition[0] in (">", ">=") else right - left
 

@@ -79,12 +79,6 @@ class _Builder:
 
     # ----------------------------------------------------------------------------- variables
 
-    def _free(self, body: Body, wanted: set[str]) -> set[str]:
-        found: set[str] = set()
-        for node in body.nodes(sorted(wanted)):
-            found |= node.free
-        return found
-
     def _needed(self) -> set[str]:
         """Variables whose values other blocks, results or users need."""
         needed = {
@@ -96,7 +90,7 @@ class _Builder:
         while True:
             more = set(needed)
             for body in self.blocks.values():
-                more |= self._free(body, needed) & self.names.elements.keys()
+                more |= body.free(needed) & self.names.elements.keys()
             if more == needed:
                 return needed
             needed = more
@@ -105,7 +99,7 @@ class _Builder:
         """Variables that some block reads before it writes them."""
         found: set[str] = set()
         for body in self.blocks.values():
-            found |= self._free(body, self.needed)
+            found |= body.free(self.needed)
         if "receive" in self.blocks:  # nothing but an event brings these values back
             found |= self.blocks["receive"].writes.keys() & self.needed
         return found & self.names.elements.keys()
@@ -121,7 +115,7 @@ class _Builder:
         elsewhere: set[str] = set()
         for name, body in self.blocks.items():
             if name != "initial":
-                elsewhere |= self._free(body, self.needed)
+                elsewhere |= body.free(self.needed)
             if name in ("before_initial", "after_initial"):
                 elsewhere |= body.writes.keys()
         symbols = {
@@ -130,27 +124,18 @@ class _Builder:
             if self.names.is_global(key) and self.names.elements[key] not in self.read_ions
         }
         if symbols:
-            keys = [*initial.writes]
-            new = self.graph.replaced([initial.writes[key] for key in keys], symbols)
-            initial.writes = dict(zip(keys, new, strict=True))
-            changed = self.graph.replaced([node for _, _, node in initial.results], symbols)
-            initial.results = [
-                (role, name, node)
-                for (role, name, _), node in zip(initial.results, changed, strict=True)
-            ]
+            replaced = self.graph.replaced
+            self.blocks["initial"] = initial.mapped(lambda e: replaced([e], symbols)[0])
             self.needed = self._needed()
 
     def model(self, path: str) -> Compiled:
         """Return the mechanism."""
-        live, from_outside = self._live(), self._given()
-        not_kept = {k for k in live if self.names.elements[k] in from_outside}
-        states = [k for k in self._ordered(self.needed & self.written) if k in live - not_kept]
-        outputs = [
-            k
-            for k in self._ordered(self.needed & self.written)
-            if k not in states and k not in not_kept
-        ]
-        parameters = [k for k in self._ordered(live) if k not in self.written and k not in not_kept]
+        live = self._live()
+        not_kept = {k for k in live if self.names.elements[k] in self._given()}
+        kept = self._ordered((self.needed & self.written) - not_kept)
+        states = [k for k in kept if k in live]
+        outputs = [k for k in kept if k not in live]
+        parameters = self._ordered(live - self.written - not_kept)
         self.states, self.outputs, self.parameters = states, outputs, parameters
         self._check_globals()
         tables = self._tables()
@@ -288,8 +273,8 @@ class _Builder:
     def _tables(self) -> tuple[Table, ...]:
         found = []
         for name, use in self.bodies.shared.tables.items():
-            free = self._free(self.blocks[f"table_{name}"], set())
-            free |= self._free(self.blocks[f"grid_{name}"], set())
+            free = self.blocks[f"table_{name}"].free(())
+            free |= self.blocks[f"grid_{name}"].free(())
             wrong = sorted(free - set(self.parameters) - {"_x", "dt"})
             wrong = [w for w in wrong if not w.endswith("__table")]
             if wrong:
@@ -340,10 +325,7 @@ class _Builder:
 
 def _about(program: Program, path: str) -> tuple[str, ...]:
     """Return lines that describe a mechanism but for what its blocks do."""
-    lines = [f"{program.name}: {program.kind} mechanism" + (f" ({path})" if path else "")]
-    for q in program.parameters:
-        shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
-        lines.append(shown + (", one for all" if q.is_global else ""))
+    lines = program.heading(path)
     for q in program.states:
         lines.append(f"  state {q.public or q.name} {q.unit}".rstrip())
     for ion in program.ions:

@@ -7,7 +7,7 @@ stream that a block draws from two values are kept while it is executed, ``keep`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
@@ -57,8 +57,6 @@ def built_in(graph: Graph, name: str, values: Sequence[Node]) -> Node:
         return graph.call("log", x) / graph.call("log", graph.number(10))
     if name == "pow":
         return _power(graph, x, values[1])
-    if name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh"):
-        return graph.call(name, x)
     if name in ("floor", "ceil") and x.definition.is_number:
         value = x.definition.value
         return graph.number(value.__floor__() if name == "floor" else value.__ceil__())
@@ -79,13 +77,8 @@ def _power(graph: Graph, base: Node, exponent: Node) -> Node:
 class Evaluation(Values):
     """Values of expressions; what calls do is up to `Run`."""
 
-    def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
-        """Execute a block with these arguments where it is called."""
-        raise NotImplementedError
-
-    def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
-        """Note an event that is sent."""
-        raise NotImplementedError
+    inlined: Callable[[Block, Sequence[Node], int], Node]
+    send: Callable[[str, Sequence[Expression], int], Node]
 
     def expression(self, e: Expression) -> Node:
         """Return the value of an expression."""
@@ -137,10 +130,8 @@ class Evaluation(Values):
             return a / b
         if sign == "^":
             return built_in(graph, "pow", [a, b])
-        if sign in ("<", "<="):
-            return graph.less(a, b, or_equal=sign == "<=")
-        if sign in (">", ">="):
-            return graph.less(b, a, or_equal=sign == ">=")
+        if sign in ("<", "<=", ">", ">="):
+            return graph.less(*((a, b) if "<" in sign else (b, a)), or_equal="=" in sign)
         if sign in ("==", "!="):
             same = graph.both(graph.less(a, b, True), graph.less(b, a, True))
             return same if sign == "==" else graph.negated(same)
@@ -186,7 +177,7 @@ class Evaluation(Values):
     def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         if name in ("net_send", "net_event", "net_move"):
             return self.send(name, arguments, line)
-        if name in ("nrn_pointing",):
+        if name == "nrn_pointing":
             return self.graph.one
         if name == "state_discontinuity" and len(arguments) == 2 and arguments[0][0] == "name":
             target = arguments[0]
@@ -235,8 +226,7 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
         raise Refused(f"{function}", line, "set it by NEURON's set_ids or by Network.random")
     if len(values) not in _TAKES[function]:
         raise Refused(f"{function} is called with {len(values) + 1} arguments", line)
-    solving = (run.primes, run.kinetic, run.equations)
-    if run.where not in _WHERE or any(one is not None for one in solving) or run.inside_loop:
+    if run.where not in _WHERE or run.rules or run.inside_loop:
         raise Refused(f"{function} in {run.where}", line, "draw it in a PROCEDURE or in INITIAL")
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)

@@ -57,6 +57,8 @@ def _is_break(s: Statement) -> bool:
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
 MAX_TURNS = 10_000  # of one loop that is unrolled
 MAX_CALLS = 60  # within each other
+_RULED = {"prime": "DERIVATIVE", "equation": "LINEAR"}  # statements of such blocks alone
+_RULED |= dict.fromkeys(("reaction", "conserve", "compartment", "diffuse"), "KINETIC")
 
 
 class Run(Evaluation):
@@ -69,23 +71,22 @@ class Run(Evaluation):
 
     def body(self, statements: Sequence[Statement]) -> None:
         """Execute the statements of a block with locals of its own."""
-        self.scopes.append({})
-        hints = [s for s in statements if s.kind == "conductance"]
-        for s in statements:
-            self._executed += 1
-            if self._executed > MAX_EXECUTED:
-                raise Refused(f"more than {MAX_EXECUTED} statements are executed", s.line)
-            try:
-                self._statement(s)
-            except ExpressionError as error:
-                raise Refused(f"an expression: {error}", s.line) from error
-            except Refused as refused:
-                refused.line = refused.line or s.line
-                raise
-        for s in hints:
-            value = self.read(str(s.names[0]), None, s.line)
-            self.conductances.append((str(s.names[1]), value))
-        self.scopes.pop()
+        with self.scope():
+            for s in statements:
+                self._executed += 1
+                if self._executed > MAX_EXECUTED:
+                    raise Refused(f"more than {MAX_EXECUTED} statements are executed", s.line)
+                try:
+                    self._statement(s)
+                except ExpressionError as error:
+                    raise Refused(f"an expression: {error}", s.line) from error
+                except Refused as refused:
+                    refused.line = refused.line or s.line
+                    raise
+            for s in statements:
+                if s.kind == "conductance":
+                    value = self.read(str(s.names[0]), None, s.line)
+                    self.conductances.append((str(s.names[1]), value))
 
     def _statement(self, s: Statement) -> None:
         if s.kind == "assign":
@@ -104,19 +105,12 @@ class Run(Evaluation):
             self._while(s)
         elif s.kind == "verbatim":
             self._verbatim(str(s.names[0]), s.line)
-        elif s.kind == "prime":
-            if self.primes is None:
-                raise Refused(f"{s.names[0]}' outside of DERIVATIVE", s.line)
-            name, index = s.names
-            self.primes(s, self.key(str(name), self.index(index, s.line), s.line))
-        elif s.kind in ("reaction", "conserve", "compartment", "diffuse"):
-            if self.kinetic is None:
-                raise Refused(f"{s.kind} outside of KINETIC", s.line)
-            self.kinetic(s)
-        elif s.kind == "equation":
-            if self.equations is None:
-                raise Refused("an equation outside of LINEAR", s.line)
-            self.equations(s)
+        elif s.kind in self.rules:
+            self.rules[s.kind](s)
+        elif s.kind in _RULED:
+            named = {"prime": f"{s.names[0]}'" if s.names else "", "equation": "an equation"}
+            what = named.get(s.kind, s.kind)
+            raise Refused(f"{what} outside of {_RULED[s.kind]}", s.line)
         elif s.kind == "solve":
             if self.solve is not None:
                 self.solve(self, s)
@@ -147,7 +141,7 @@ class Run(Evaluation):
             if a is b:
                 self.values[key] = yes[key]
             else:
-                a, b = (self._missing(key) if x is None else x for x in (a, b))
+                a, b = (self.value(key) if x is None else x for x in (a, b))
                 name = key.split("\0")[0]
                 chosen = without_trap(condition, a, b) or self.graph.where(condition, a, b)
                 self.values[key] = self.graph.local(name, chosen)
@@ -170,16 +164,14 @@ class Run(Evaluation):
         if len(turns) > MAX_TURNS:
             raise Refused(f"FROM with {len(turns)} turns", s.line)
         name = str(s.names[0])
-        self.scopes.append({})
-        self.new_local(name)
-        if breaks(s.blocks[0]):
-            self.body(nested(name, turns, s.blocks[0]))
-            self.scopes.pop()
-            return
-        for k in turns:
-            self.values[str(self.scopes[-1][name])] = self.graph.number(k)
-            self.body(s.blocks[0])
-        self.scopes.pop()
+        with self.scope():
+            key = self.new_local(name)
+            if breaks(s.blocks[0]):
+                self.body(nested(name, turns, s.blocks[0]))
+                return
+            for k in turns:
+                self.values[key] = self.graph.number(k)
+                self.body(s.blocks[0])
 
     def _verbatim(self, text: str, line: int) -> None:
         """Drop what says nothing; ``cai = _ion_cai;`` is what the block began with."""
@@ -198,16 +190,14 @@ class Run(Evaluation):
     def _open_from(self, s: Statement, first: Node, last: Node) -> None:
         """Make a loop of a FROM whose bounds depend on values; they are whole, as C's int."""
         name, end = str(s.names[0]), f"{s.names[0]}_last"
-        self.scopes.append({})
-        for local, bound in ((name, first), (end, last)):
-            self.new_local(local)
-            self.values[str(self.scopes[-1][local])] = _whole(bound)
         index: Expression = ("name", name, None)
         test: Expression = ("<=", index, ("name", end, None))
         more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
         turn = Statement("while", s.line, (), (test,), [[*s.blocks[0], more]])
-        self._while(turn)
-        self.scopes.pop()
+        with self.scope():
+            for local, bound in ((name, first), (end, last)):
+                self.values[self.new_local(local)] = _whole(bound)
+            self._while(turn)
 
     def _while(self, s: Statement) -> None:
         for _ in range(MAX_TURNS):
@@ -228,9 +218,8 @@ class Run(Evaluation):
         sent = len(self.sent), len(self.armed), len(self.netcons)
         with self.trial():
             self.body(s.blocks[0])
-            changed = [k for k, x in self.values.items() if before.get(k, None) is not x]
-            changed = [k for k in changed if k in self.writes or "\0" in k]
-            changed = [k for k in changed if "\0" not in k or k in before]
+            changed = [k for k, x in self.values.items() if before.get(k) is not x]
+            changed = [k for k in changed if k in (before if "\0" in k else self.writes)]
         starts = [self.value(k) for k in changed]
         loop = self.open_loop(changed, starts, MAX_TURNS)
         loop.entered = condition
@@ -242,9 +231,8 @@ class Run(Evaluation):
             loop.go_on = self.truth(self.expression(s.values[0]))
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
             raise Refused("an event is sent in a WHILE", s.line)
-        self.close_loop(loop)
-        for key, end in zip(changed, loop.ends, strict=True):
-            self.set(key, self.graph.symbol(end))
+        for key, end in zip(changed, self.close_loop(loop), strict=True):
+            self.set(key, end)
 
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Note a net_send, net_event or net_move."""
@@ -282,16 +270,11 @@ class Run(Evaluation):
         inner.scopes.append({})
         names = tuple(str(n) for n in s.names)
         for name in names:
-            inner.new_local(name)
-            inner.values[str(inner.scopes[-1][name])] = self.graph.symbol(f"_{name}__other")
+            inner.values[inner.new_local(name)] = self.graph.symbol(f"_{name}__other")
         inner._serial = 10_000 + self._serial
         inner.body(s.blocks[0])
-        if inner.writes:
-            raise Refused(
-                f"FOR_NETCONS that sets '{next(iter(inner.writes))}'",
-                s.line,
-                "set the weights alone",
-            )
+        for name in inner.writes:
+            raise Refused(f"FOR_NETCONS that sets '{name}'", s.line, "set the weights alone")
         own = list(zip(names, self.arguments.items(), strict=False))
         after = [inner.values[str(inner.scopes[-1][name])] for name in names]
         for (name, (argument, key)), changed in zip(own, after, strict=False):
@@ -312,17 +295,11 @@ class Run(Evaluation):
         if len(self._calls) > MAX_CALLS:
             raise Refused(f"more than {MAX_CALLS} calls within each other", line)
         self._calls.append(block.name)
-        self.scopes.append({"": ""})
-        for name, value in zip(block.arguments, values, strict=True):
-            self.new_local(name)
-            self.values[str(self.scopes[-1][name])] = self.graph.local(name, value)
-        self.new_local(block.name)
-        result = str(self.scopes[-1][block.name])
-        kept = self.primes, self.kinetic, self.equations
-        self.primes = self.kinetic = self.equations = None
-        self.body(block.body)
-        self.primes, self.kinetic, self.equations = kept
-        self.scopes.pop()
+        with self.scope({}):
+            for name, value in zip(block.arguments, values, strict=True):
+                self.values[self.new_local(name)] = self.graph.local(name, value)
+            result = self.new_local(block.name)
+            self.body(block.body)
         self._calls.pop()
         return self.values.get(result, self.graph.zero)
 
@@ -372,8 +349,7 @@ class Run(Evaluation):
         """Execute a block with these arguments where it is called."""
         table = next((s for s in block.body if s.kind == "table"), None)
         if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
-            from_table = self._looked_up(block, table, values, line)
-            return from_table
+            return self._looked_up(block, table, values, line)
         return self.executed(block, values, line)
 
 

@@ -13,6 +13,9 @@ from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
 
+# what statements do that not every block may have: ``prime``, ``equation``, those of KINETIC
+Rules = dict[str, Callable[[Statement], None]]
+
 
 def weight(name: str) -> str:
     """Return the symbol of an argument of NET_RECEIVE."""
@@ -82,9 +85,7 @@ class Values:
         self.scopes: list[dict[str, str | list[str]]] = [{}]
         self.guard: Node = self.graph.one
         self.given: dict[str, Node] = {}  # in place of v, t, dt, flag
-        self.primes: Callable[[Statement, str], None] | None = None
-        self.kinetic: Callable[[Statement], None] | None = None
-        self.equations: Callable[[Statement], None] | None = None
+        self.rules: Rules = {}
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
         self.drew: dict[str, None] = {}  # RANDOM variables
@@ -139,11 +140,7 @@ class Values:
     def _special(self, name: str, line: int) -> Node:
         if name == "v" and self.file.kind == "artificial":
             raise Refused("v in an ARTIFICIAL_CELL", line)
-        if name in self.values:
-            return self.values[name]
-        self.reads[name] = None
-        self.values[name] = self.graph.symbol(name)
-        return self.values[name]
+        return self.value(name)
 
     def value(self, key: str) -> Node:
         """Return the value of a key; of an unwritten variable its symbol."""
@@ -179,17 +176,22 @@ class Values:
             name = key
         self.values[key] = self.graph.local(name or key.split("\0")[0], value)
 
-    def new_local(self, name: str, length: int = 0) -> None:
-        """Declare a local in the innermost scope."""
+    @contextmanager
+    def scope(self, rules: Rules | None = None) -> Iterator[None]:
+        """Execute the rest with locals of its own; with rules as a block that sees no others."""
+        kept = self.rules
+        self.scopes.append({} if rules is None else {"": ""})
+        self.rules = kept if rules is None else rules
+        yield
+        self.rules = kept
+        self.scopes.pop()
+
+    def new_local(self, name: str, length: int = 0) -> str:
+        """Declare a local in the innermost scope; return its key, of an array the first."""
         self._serial += 1
         keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
         self.scopes[-1][name] = keys if length else keys[0]
-
-    def _missing(self, key: str) -> Node:
-        if "\0" in key:
-            return self.graph.zero
-        self.reads[key] = None
-        return self.graph.symbol(key)
+        return keys[0]
 
     def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
         """Return a new loop of these variables."""
@@ -204,10 +206,11 @@ class Values:
         self.inside_loop = True
         return Loop(names, ends, starts, most=most)
 
-    def close_loop(self, loop: Loop) -> None:
-        """Keep a loop that is complete."""
+    def close_loop(self, loop: Loop) -> list[Node]:
+        """Keep a loop that is complete; return its variables after it."""
         self.inside_loop = False
         self.loops.append(loop)
+        return [self.graph.symbol(end) for end in loop.ends]
 
     @contextmanager
     def trial(self) -> Iterator[None]:

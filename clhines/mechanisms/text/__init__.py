@@ -1,8 +1,7 @@
 """The language of equations: from a text to `Compiled`.
 
-`parser` reads one expression, `reader` the text, statement by
-statement. `equations`: a list of assignments to names, and `Scope`, which executes them with given
-values. `advance` makes one step of the states: exponential Euler, explicit and implicit methods.
-`language` checks what may depend on what, and which method takes which state; its `Text` puts the
-blocks together.
+`parser` reads one expression, `reader` the text, statement by statement: its `Equations` are a list
+of assignments to names, which a `Scope` of `scope` executes with given values. `checks` says what
+may depend on what, and which method takes which state. `advance` makes one step of the states:
+exponential Euler, explicit and implicit methods. `Text` of `language` puts the blocks together.
 """

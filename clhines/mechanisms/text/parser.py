@@ -1,14 +1,14 @@
 """Expressions of a mechanism's text: read by a grammar of their own, nothing is evaluated.
 
 In order of how tightly they bind: ``^``, signs, ``* /``, ``+ -``, comparisons, ``not``, ``and``,
-``or``. Sums and products of any length are read in one loop; only brackets, signs and powers nest.
+``or``. Sums and products of any length are read in one loop; only brackets and powers nest.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from fractions import Fraction
+from functools import reduce
 
 from clhines.errors import meant
 from clhines.mechanisms.ir import exact
@@ -16,29 +16,28 @@ from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Graph, Node
 
 MAX_DEPTH = 100  # of brackets and powers within each other
-MAX_TERMS, MAX_FACTORS, MAX_TESTS = 1000, 64, 64  # of one sum, product or choice
-CONSTANTS = {"pi": exact.PI}
-
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<sign>\*\*|<=|>=|==|!=|[-+*/^()<>,]))"
 )
-_COMPARISONS = ("<", "<=", ">", ">=")
-
-
-def _plain(name: str) -> Callable[..., Node]:
-    return lambda g, x: g.call(name, x)
-
-
-FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {
-    **{name: (1, _plain(name)) for name in ("exp", "log")},
-    "sqrt": (1, lambda g, x: g.sqrt(x)),
-    **{name: (1, _plain(name)) for name in "sin cos tan sinh cosh tanh abs".split()},
+_LEVELS = (  # operators, the loosest first; how many operands stand in a row, and their name
+    (("or",), 64, "'or'"),
+    (("and",), 64, "'and'"),
+    (("<", "<=", ">", ">=", "==", "!="), 64, "comparisons"),
+    (("+", "-"), 1000, "terms"),
+    (("*", "/"), 64, "factors"),
+)
+_COMPARISONS, _PRODUCTS = 2, 4
+FUNCTIONS: dict[str, tuple[int, Callable[..., Node]]] = {  # arguments, and what makes the node
+    **{
+        name: (1, lambda g, x, name=name: g.call(name, x))
+        for name in "exp log sqrt sin cos tan sinh cosh tanh abs".split()
+    },
+    "sqrt": (1, Graph.sqrt),
     "min": (2, lambda g, a, b: g.where(g.less(a, b), a, b)),
     "max": (2, lambda g, a, b: g.where(g.less(b, a), a, b)),
-    "where": (3, lambda g, c, a, b: g.where(c, a, b)),
+    "where": (3, Graph.where),
 }
-_WORDS = ("and", "or", "not")
 
 
 class Parser:
@@ -48,186 +47,120 @@ class Parser:
         source = source.rstrip()
         self.graph, self.source, self.resolve = graph, source, resolve
         self.tokens: list[tuple[str, str, int]] = []  # sort, text, position
-        self.place = self.depth = 0
-        at = 0
+        self.place = self.depth = at = 0
         while at < len(source):
             found = _TOKEN.match(source, at)
             if found is None:
                 bad = source[at:].lstrip()[0]
-                raise ExpressionError(
-                    f"cannot use '{self.word(at)}' in an expression"
-                    if bad == "."
-                    else f"unexpected character '{bad}'"
-                )
+                words = (w for w in re.finditer(r"[A-Za-z0-9_.]+", source) if w.end() > at)
+                word = shortened(next(words).group(), 40) if bad == "." else ""
+                what = f"cannot use '{word}' in an expression"
+                raise ExpressionError(what if word else f"unexpected character '{shortened(bad)}'")
             sort = str(found.lastgroup)
             self.tokens.append((sort, found.group(sort), found.start(sort)))
             at = found.end()
-        self.tokens.append(("end", "", len(source)))
+        self.tokens.append(("end", "the end", len(source)))
 
-    def word(self, at: int) -> str:
-        """Return the word around a position, for a message."""
-        begin = max(self.source.rfind(c, 0, at) for c in " (+-*/^,") + 1
-        found = re.match(r"[A-Za-z0-9_.]*", self.source[begin:])
-        return shortened(found.group() if found else "", 40)
-
-    # ------------------------------------------------------------------------------ tokens
-
-    @property
-    def next(self) -> str:
-        """Text of the next token."""
-        return self.tokens[self.place][1]
-
-    def take(self, *texts: str) -> str:
+    def _take(self, *texts: str) -> str:
         """Return the next token and go on, if it is one of these."""
-        sort, text, _ = self.tokens[self.place]
-        if text in texts and sort in ("sign", "name"):
-            self.place += 1
-            return text
-        return ""
+        _, text, _ = self.tokens[self.place]
+        self.place += text in texts
+        return text if text in texts else ""
 
-    def wrong(self) -> ExpressionError:
-        """Return the error of a token that cannot stand where it is."""
-        rest = self.source[self.tokens[self.place][2] :].strip()
-        return ExpressionError(f"cannot read the expression at '{shortened(rest) or 'the end'}'")
-
-    # ------------------------------------------------------------------------------ grammar
+    def _need(self, text: str) -> None:
+        if not self._take(text):
+            rest = shortened(self.source[self.tokens[self.place][2] :].strip())
+            raise ExpressionError(f"cannot read the expression at '{rest or 'the end'}'")
 
     def parse(self) -> Node:
         """Return the whole expression."""
-        result = self._choice()
-        if self.tokens[self.place][0] != "end":
-            raise self.wrong()
+        result = self._within(self._operands)
+        self._need("the end")
         return result
 
-    @staticmethod
-    def _checked(count: int, most: int, what: str) -> None:
-        if count > most:
-            raise ExpressionError(f"more than {most} {what} in a row")
-
-    def _choice(self) -> Node:
+    def _within(self, read: Callable[[], Node]) -> Node:
+        """Return what stands in brackets, or an exponent."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ExpressionError(f"the expression is too deep; expected at most {MAX_DEPTH}")
-        values = [self._all()]
-        while self.take("or"):
-            values.append(self._all())
-            self._checked(len(values), MAX_TESTS, "'or'")
-        result = values.pop()
-        while values:
-            result = self.graph.where(values.pop(), self.graph.one, result)
+        result = read()
         self.depth -= 1
         return result
 
-    def _all(self) -> Node:
-        result, count = self._negation(), 1
-        while self.take("and"):
-            count += 1
-            self._checked(count, MAX_TESTS, "'and'")
-            result = self.graph.both(result, self._negation())
-        return result
-
-    def _negation(self) -> Node:
+    def _operands(self, level: int = 0) -> Node:
+        """Return operands with the operators of one level between them."""
         count = 0
-        while self.take("not"):
+        while level == _COMPARISONS and self._take("not"):
             count += 1
-        result = self._comparison()
+        signs, most, what = _LEVELS[level]
+        values, between = list[Node](), list[str]()
+        while not values or (sign := self._take(*signs)):
+            value = self._signed() if level == _PRODUCTS else self._operands(level + 1)
+            if values:
+                value = -value if sign == "-" else value**-1 if sign == "/" else value
+                between.append(sign)
+            values.append(value)
+            if len(values) > most:
+                raise ExpressionError(f"more than {most} {what} in a row")
+        result = self._joined(values, between) if between else values[0]
         for _ in range(min(count, 2 + count % 2)):
             result = self.graph.negated(result)
         return result
 
-    def _comparison(self) -> Node:
-        g = self.graph
-        values, result = [self._sum()], None
-        while self.next in (*_COMPARISONS, "==", "!="):
-            sign = self.take(*_COMPARISONS)
-            if not sign:
-                raise ExpressionError("expected <, <=, > or >= as a comparison")
-            values.append(self._sum())
-            self._checked(len(values), MAX_TESTS, "comparisons")
-            a, b = values[-2:] if sign in ("<", "<=") else reversed(values[-2:])
-            test = g.less(a, b, or_equal=len(sign) > 1)
-            result = test if result is None else g.both(result, test)
-        return values[0] if result is None else result
-
-    def _sum(self) -> Node:
-        terms = [self._product()]
-        while sign := self.take("+", "-"):
-            term = self._product()
-            terms.append(-term if sign == "-" else term)
-            self._checked(len(terms), MAX_TERMS, "terms")
-        return self.graph.add(terms) if len(terms) > 1 else terms[0]
-
-    def _product(self) -> Node:
-        factors = [self._signed()]
-        while sign := self.take("*", "/"):
-            factor = self._signed()
-            factors.append(factor**-1 if sign == "/" else factor)
-            self._checked(len(factors), MAX_FACTORS, "factors")
-        return self.graph.mul(factors) if len(factors) > 1 else factors[0]
+    def _joined(self, values: list[Node], between: list[str]) -> Node:
+        graph = self.graph
+        if between[0] in ("+", "-"):
+            return graph.add(values)
+        if between[0] in ("*", "/"):
+            return graph.mul(values)
+        if between[0] == "or":
+            return reduce(lambda b, a: graph.where(a, graph.one, b), reversed(values))
+        if between[0] == "and":
+            return reduce(graph.both, values)
+        if not {"==", "!="}.isdisjoint(between):
+            raise ExpressionError("expected <, <=, > or >= as a comparison")
+        tests = (
+            graph.less(*((a, b) if "<" in sign else (b, a)), or_equal="=" in sign)
+            for sign, a, b in zip(between, values, values[1:], strict=False)
+        )
+        return reduce(graph.both, tests)
 
     def _signed(self) -> Node:
+        """Return a power with the signs before it, which exponents may have, too."""
         negative = False
-        while sign := self.take("-", "+"):
+        while sign := self._take("-", "+"):
             negative ^= sign == "-"
-        value = self._power()
+        value = self._atom()
+        if self._take("^", "**"):
+            value = self.graph.power(value, self._within(self._signed))
         return -value if negative else value
-
-    def _power(self) -> Node:
-        """Powers bind to the right, and an exponent may have a sign."""
-        parts, negative = [self._atom()], [False]
-        while self.take("^", "**"):
-            minus = False
-            while sign := self.take("-", "+"):
-                minus ^= sign == "-"
-            parts.append(self._atom())
-            negative.append(minus)
-            if len(parts) > MAX_DEPTH:
-                raise ExpressionError(f"the expression is too deep; expected at most {MAX_DEPTH}")
-        result = parts.pop()
-        while parts:
-            result = self.graph.power(parts.pop(), -result if negative.pop() else result)
-        return result
 
     def _atom(self) -> Node:
         sort, text, _ = self.tokens[self.place]
         if sort == "number":
             self.place += 1
             return self.graph.number(exact.literal(text))
-        if sort == "name" and text not in _WORDS:
+        if sort == "name" and text not in ("and", "or", "not"):
             self.place += 1
-            if self.next == "(":
-                return self._call(text)
-            return self.resolve(text)
-        if not self.take("("):
-            raise self.wrong()
-        result = self._choice()
-        if not self.take(")"):
-            raise self.wrong()
+            return self._call(text) if self._take("(") else self.resolve(text)
+        self._need("(")
+        result = self._within(self._operands)
+        self._need(")")
         return result
 
     def _call(self, name: str) -> Node:
         if name not in FUNCTIONS:
-            known = ", ".join(FUNCTIONS)
-            near = meant(name, FUNCTIONS)
+            known, near = ", ".join(FUNCTIONS), meant(name, FUNCTIONS)
             raise ExpressionError(f"unknown function '{shortened(name)}'; known are {known}{near}")
-        self.take("(")
-        values = []
-        if self.next != ")":
-            values.append(self._choice())
-            while self.take(","):
-                values.append(self._choice())
-        if not self.take(")"):
-            raise self.wrong()
+        values = list[Node]()
+        while not self._take(")"):
+            if values:
+                self._need(",")
+            values.append(self._within(self._operands))
         count, function = FUNCTIONS[name]
         if len(values) != count:
             raise ExpressionError(f"'{name}' got {len(values)} arguments; expected {count}")
         return function(self.graph, *values)
-
-
-def constant(graph: Graph, name: str) -> Node | None:
-    """Return the number of a constant's name, or None."""
-    value: Fraction | None = CONSTANTS.get(name)
-    return None if value is None else graph.number(value)
 
 
 def shortened(text: str, most: int = 60) -> str:

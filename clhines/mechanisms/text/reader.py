@@ -1,7 +1,4 @@
-"""The statements of a mechanism's text, sorted and checked; `language` makes `Equations` of them.
-
-The format is described in `Mechanism`.
-"""
+"""The statements of a mechanism's text, sorted and checked. The format is that of `Mechanism`."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import cached_property
 from itertools import accumulate
 
 from clhines.errors import InputError
@@ -17,15 +15,14 @@ from clhines.mechanisms import units
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.text.parser import CONSTANTS, FUNCTIONS, Parser, constant, shortened
+from clhines.mechanisms.ir.program import HIDDEN, Quantity
+from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
 from clhines.mechanisms.units import Unit, UnitError
 
-MAX_TEXT = 100_000
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed
-RESERVED = NAMES | set(CONSTANTS) | {"and", "or", "not"}
+RESERVED = {*NAMES, *FUNCTIONS, "pi", "and", "or", "not"}
 KEYWORDS = ("parameter", "state", "current", "method", "substeps", "density", "point")
 CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
-
 _NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
@@ -36,47 +33,75 @@ class Line:
 
     number: int
     text: str
-    name: str = ""  # what it defines
+    sort: str = ""  # name, parameter, state, current, rate, event, or a setting
+    name: str = ""  # what it defines or changes; of a rate its state
     source: str = ""  # the expression as written
+    sign: str = ""  # before the = of an event's action
     unit: Unit | None = None
+    value: Node = field(init=False)  # the expression in NEURON's unit, in terms of symbols
+    default: float = 0.0  # of a parameter, in NEURON's unit
 
     @property
-    def factor(self) -> Fraction:
-        """What a value as written is multiplied by."""
-        return self.unit.exact if self.unit else Fraction(1)
-
-    @property
-    def unit_name(self) -> str:
-        """NEURON's unit, empty where none is written."""
-        return self.unit.canonical if self.unit else ""
+    def shown(self) -> str:
+        """What it defines, as written."""
+        return f"d{self.name}/dt" if self.sort == "rate" else self.name
 
 
 @dataclass
-class Reader:
-    """One reading of a text: its statements by sort."""
+class Equations:
+    """A mechanism's text as a list of assignments to names, in its order.
+
+    A name stands in the expressions of others as a symbol, so that the length of all expressions is
+    that of the text; `Scope` puts values in place of the symbols.
+    """
 
     text: str
     name: str = ""
     kind: str = ""
-    parameters: dict[str, Line] = field(default_factory=dict)
+    defined: dict[str, Line] = field(default_factory=dict)  # what has a name of its own
+    ordered: list[Line] = field(default_factory=list)  # names, currents and rates
     states: dict[str, Line] = field(default_factory=dict)
-    rates: dict[str, Line] = field(default_factory=dict)
     currents: dict[str, Line] = field(default_factory=dict)
-    named: dict[str, Line] = field(default_factory=dict)
-    ordered: list[tuple[str, str, Line]] = field(default_factory=list)  # sort, name
-    events: list[tuple[Line, str]] = field(default_factory=list)
-    settings: dict[str, Line] = field(default_factory=dict)
+    rates: dict[str, Line] = field(default_factory=dict)  # by state
+    events: dict[str, Line] = field(default_factory=dict)  # by state
+    settings: dict[str, Line] = field(default_factory=dict)  # by keyword
     graph: Graph = field(default_factory=Graph)
+    method: str = ""
+    stepped: tuple[str, ...] = ()  # states that it takes together, in the order of their rates
+    substeps: int = 1
+    uses_currents: bool = False  # whether a rate depends on a current
+    plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
+
+    def of_sort(self, sort: str) -> dict[str, Line]:
+        """Return what is defined by statements of a sort."""
+        return {name: line for name, line in self.defined.items() if line.sort == sort}
+
+    @cached_property
+    def written(self) -> dict[str, Node]:
+        """Expressions of names and currents."""
+        return {line.name: line.value for line in self.ordered if line.sort != "rate"}
+
+    @cached_property
+    def parameters(self) -> tuple[Quantity, ...]:
+        """Parameters with their defaults."""
+        given = self.of_sort("parameter").values()
+        return tuple(Quantity(p.name, _canonical(p), p.default) for p in given)
+
+    @property
+    def kept(self) -> tuple[Quantity, ...]:
+        """All states that instances have, the hidden one last."""
+        found = [Quantity(name, _canonical(line)) for name, line in self.states.items()]
+        return (*found, *[Quantity(HIDDEN, "mV")] * self.uses_currents)
+
+    # --------------------------------------------------------------------------- statements
 
     def fail(self, line: Line, problem: str) -> InputError:
         """Return the error of a line."""
         where = f"mechanism {shortened(self.name, 40)}, " if self.name else ""
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 
-    # --------------------------------------------------------------------------- statements
-
     def read(self) -> None:
-        """Sort the statements of the text."""
+        """Sort the statements of the text, and read their expressions."""
         for line in _lines(self.text):
             if not self.kind:
                 self._header(line)
@@ -87,24 +112,12 @@ class Reader:
                     take(self, line, *found.groups())
                     break
             else:
-                self._unknown(line)
+                near = _near_keyword(re.split(r"[\s=:]", line.text, maxsplit=1)[0][:40])
+                hint = f"did you mean '{near}'?" if near else _EXPECTED
+                raise self.fail(line, f"cannot read this statement; {hint}")
         if not self.kind:
             raise InputError("the text of the mechanism is empty; expected 'density NAME' first")
-
-    def _unknown(self, line: Line) -> None:
-        first = re.split(r"[\s=:]", line.text, maxsplit=1)[0]
-        near = _near_keyword(first[:40])
-        hint = f"did you mean '{near}'?" if near else ""
-        raise self.fail(
-            line,
-            "cannot read this statement; "
-            + (
-                hint
-                or "expected 'parameter NAME = NUMBER UNIT', "
-                "'state NAME = ...', 'dNAME/dt = ...', 'current NAME = ...', 'NAME = ...', "
-                "'on event: NAME += ...', 'method ...' or 'substeps ...'"
-            ),
-        )
+        self.states, self.currents = self.of_sort("state"), self.of_sort("current")
 
     def _header(self, line: Line) -> None:
         found = re.fullmatch(rf"(density|point)\s+({_NAME})", line.text)
@@ -113,106 +126,85 @@ class Reader:
             if line.text.endswith(".mod") or line.text.startswith(("NEURON", "TITLE", "COMMENT")):
                 text += "; NMODL is read by Mechanism.from_nmodl()"
             raise self.fail(line, text)
-        if "__" in found.group(2) or found.group(2).endswith("_"):
-            raise self.fail(line, "names have no double or last underscore")
-        if len(found.group(2)) > 60:
-            raise self.fail(line, "the name is too long; expected at most 60 letters")
+        self._check_name(line, found.group(2))
         self.kind, self.name = found.groups()
 
-    def _define(self, line: Line, name: str, source: str) -> None:
-        """Check that a name is new, and take a unit off its expression."""
-        shown = shortened(name, 40)
-        if name in RESERVED or name in FUNCTIONS:
-            raise self.fail(line, f"'{name}' has a meaning already and cannot be defined")
+    def _check_name(self, line: Line, name: str) -> None:
         if "__" in name or name.endswith("_"):
+            shown = shortened(name, 40)
             raise self.fail(line, f"'{shown}': names have no double or last underscore")
         if len(name) > 60:
+            shown = shortened(name, 40)
             raise self.fail(line, f"the name '{shown}' is too long; expected at most 60 letters")
-        for other in (self.parameters, self.states, self.currents, self.named):
-            if name in other:
-                raise self.fail(
-                    line, f"'{name}' is defined twice, first in line {other[name].number}"
-                )
-        line.name = name
-        self._take(line, source)
 
-    def _take(self, line: Line, source: str, more: str = "") -> None:
-        line.source = source.strip()
+    def define(self, line: Line, sort: str | None, name: str, source: str) -> None:
+        """Take ``NAME = EXPRESSION``, of a parameter, a state, a current or by itself."""
+        if not sort and name in KEYWORDS:
+            raise self.fail(
+                line, f"'{name}' is a keyword; expected a name after it, as in '{name} x = ...'"
+            )
+        if name in RESERVED:
+            raise self.fail(line, f"'{name}' has a meaning already and cannot be defined")
+        self._check_name(line, name)
+        if name in self.defined:
+            first = self.defined[name].number
+            raise self.fail(line, f"'{name}' is defined twice, first in line {first}")
+        line.sort, line.name = sort or "name", name
+        self._take(line, source)
+        if sort == "parameter":
+            self._number(line)
+        expected = CURRENT_UNITS[self.kind]
+        if sort == "current" and line.unit:
+            if line.unit.dimension != units.parse(expected).dimension:
+                raise self.fail(
+                    line,
+                    f"current '{name}' is in '{line.unit.text}'; expected {expected} or a multiple "
+                    f"of it in a {self.kind} mechanism",
+                )
+        self.defined[name] = line
+        if sort in ("current", None):
+            self.ordered.append(line)
+
+    def _take(self, line: Line, source: str) -> None:
+        """Take a unit off an expression."""
+        line.source, more = source.strip(), "/" if line.sort == "parameter" else ""
         found = re.fullmatch(r"(.*\S)\s*\[([^\[]*)\]", line.source, re.S) or re.fullmatch(
             rf"({_NUMBER})\s+([A-Za-z0-9µμΩ°{more}].*)", line.source, re.S
         )
         if found:
-            line.source, unit = found.group(1), found.group(2).strip()
+            line.source = found.group(1)
             try:
-                line.unit = units.parse(unit)
+                line.unit = units.parse(found.group(2).strip())
             except UnitError as error:
-                raise self.fail(line, f"'{line.name}': {error}") from error
+                raise self.fail(line, f"'{line.shown}': {error}") from error
 
-    def parameter(self, line: Line, name: str, source: str) -> None:
-        """Take ``parameter NAME = NUMBER UNIT``."""
-        self._define(line, name, "0")
-        self._take(line, source, more="/")
+    def _number(self, line: Line) -> None:
         try:
             if not re.fullmatch(_NUMBER, line.source):
                 raise ExpressionError("no number")
-            value = exact.literal(line.source.lstrip("+-"))
-            float(exact.bounded(value * line.factor))
+            value = exact.literal(line.source.lstrip("+-")) * _factor(line)
+            line.default = float(exact.bounded(value)) * (-1) ** line.source.startswith("-")
         except ExpressionError as error:
-            raise self.fail(
-                line,
-                f"parameter '{name}' got '{shortened(line.source)}'; "
-                "expected a number and its unit",
-            ) from error
-        self.parameters[name] = line
+            problem = f"parameter '{line.name}' got '{shortened(line.source)}'"
+            raise self.fail(line, f"{problem}; expected a number and its unit") from error
 
-    def default(self, name: str) -> float:
-        """Return a parameter's default in NEURON's unit."""
-        line = self.parameters[name]
-        value = exact.literal(line.source.lstrip("+-")) * line.factor
-        return float(-value if line.source.startswith("-") else value)
+    def no_value(self, line: Line, name: str) -> None:
+        """Refuse ``state NAME``."""
+        problem = f"state '{name}' has no initial value; expected 'state {name} = ...'"
+        raise self.fail(line, problem)
 
-    def state(self, line: Line, name: str, source: str | None) -> None:
-        """Take ``state NAME = INITIAL VALUE``."""
-        if source is None:
-            raise self.fail(
-                line, f"state '{name}' has no initial value; expected 'state {name} = ...'"
-            )
-        self._define(line, name, source)
-        self.states[name] = line
+    def _once(self, table: dict[str, Line], line: Line) -> None:
+        if line.name in table:
+            first = table[line.name].number
+            raise self.fail(line, f"'{line.shown}' is given twice, first in line {first}")
+        table[line.name] = line
 
     def rate(self, line: Line, name: str, source: str) -> None:
         """Take ``dNAME/dt = EXPRESSION``."""
-        if name in self.rates:
-            raise self.fail(
-                line, f"'d{name}/dt' is given twice, first in line {self.rates[name].number}"
-            )
-        line.name = f"d{name}/dt"
+        line.sort, line.name = "rate", name
+        self._once(self.rates, line)
         self._take(line, source)
-        self.rates[name] = line
-        self.ordered.append(("rate", name, line))
-
-    def current(self, line: Line, name: str, source: str) -> None:
-        """Take ``current NAME = EXPRESSION``."""
-        self._define(line, name, source)
-        expected = CURRENT_UNITS[self.kind]
-        if line.unit and line.unit.dimension != units.parse(expected).dimension:
-            raise self.fail(
-                line,
-                f"current '{name}' is in '{line.unit.text}'; expected {expected} or a multiple "
-                f"of it in a {self.kind} mechanism",
-            )
-        self.currents[name] = line
-        self.ordered.append(("current", name, line))
-
-    def expression(self, line: Line, name: str, source: str) -> None:
-        """Take ``NAME = EXPRESSION``."""
-        if name in KEYWORDS:
-            raise self.fail(
-                line, f"'{name}' is a keyword; expected a name after it, as in '{name} x = ...'"
-            )
-        self._define(line, name, source)
-        self.named[name] = line
-        self.ordered.append(("name", name, line))
+        self.ordered.append(line)
 
     def event(self, line: Line, actions: str) -> None:
         """Take ``on event: NAME += EXPRESSION; ...``."""
@@ -223,60 +215,51 @@ class Reader:
                     line, f"cannot read the action '{shortened(action)}'; expected 'NAME += ...'"
                 )
             name, sign, source = found.groups()
-            if any(name == other.name for other, _ in self.events):
+            if name in self.events:
                 raise self.fail(line, f"the event changes '{name}' twice")
-            self.events.append((Line(line.number, line.text, name, source), sign))
+            self.events[name] = Line(line.number, line.text, "event", name, source, sign)
 
     def setting(self, line: Line, key: str, value: str) -> None:
         """Take ``method NAME`` or ``substeps NUMBER``."""
-        if key in self.settings:
-            raise self.fail(
-                line, f"'{key}' is given twice, first in line {self.settings[key].number}"
-            )
-        line.name, line.source = key, value
-        self.settings[key] = line
+        line.sort, line.name, line.source = key, key, value
+        self._once(self.settings, line)
 
     # -------------------------------------------------------------------------- expressions
 
-    def resolve(self, name: str) -> Node:
+    def _resolve(self, name: str) -> Node:
         """Return the symbol of a name, or a constant's number."""
-        known = (self.parameters, self.states, self.named, self.currents)
-        if name in NAMES or any(name in group for group in known):
+        if name in NAMES or name in self.defined:
             return self.graph.symbol(name)
-        value = constant(self.graph, name)
-        if value is not None:
-            return value
-        raise ExpressionError(f"unknown symbol '{shortened(name)}'; {self._hint(name)}")
-
-    def _hint(self, name: str) -> str:
-        if name in FUNCTIONS:
-            return f"'{name}' is a function and needs its argument in brackets"
-        known = [*self.parameters, *self.states, *self.named, *self.currents, *sorted(NAMES)]
+        if name == "pi":
+            return self.graph.number(exact.PI)
+        known = [*self.defined, *sorted(NAMES)]
         near = get_close_matches(name[:60], known[:2000], n=1, cutoff=0.6)
-        if near:
-            return f"did you mean '{near[0]}'?"
-        return "known are " + shortened(", ".join(known), 100)
+        hint = f"did you mean '{near[0]}'?" if near else "known are "
+        hint += "" if near else shortened(", ".join(known), 100)
+        if name in FUNCTIONS:
+            hint = f"'{name}' is a function and needs its argument in brackets"
+        raise ExpressionError(f"unknown symbol '{shortened(name)}'; {hint}")
 
-    def parsed(self, line: Line) -> Node:
-        """Return the expression of a line, in NEURON's unit."""
+    def parse(self, line: Line) -> None:
+        """Read the expression of a line."""
         if not line.source:
-            raise self.fail(line, f"'{line.name}' has nothing on its right side")
+            raise self.fail(line, f"'{line.shown}' has nothing on its right side")
         depths = list(accumulate((c == "(") - (c == ")") for c in line.source))
         if min(depths) < 0 or depths[-1] != 0:
-            raise self.fail(line, f"the brackets of '{line.name}' do not match")
+            raise self.fail(line, f"the brackets of '{line.shown}' do not match")
 
         def work() -> Node:
-            node = Parser(self.graph, line.source, self.resolve).parse()
-            return self.graph.number(line.factor) * node
+            node = Parser(self.graph, line.source, self._resolve).parse()
+            return self.graph.number(_factor(line)) * node
 
-        return self.attempt(line, work)
+        line.value = self.attempt(line, work)
 
     def attempt(self, line: Line, work: Callable[[], Node]) -> Node:
         """Return what `work` does for a line; its problems become the line's."""
         try:
             return work()
         except NotRealError as error:
-            problem = f"'{line.name}' is not a finite real number"
+            problem = f"'{line.shown}' is not a finite real number"
             raise self.fail(line, problem) from error
         except ExpressionError as error:
             hint = ""
@@ -285,28 +268,40 @@ class Reader:
                 hint = " (a unit stands in [ ])"
             raise self.fail(line, f"{error}{hint}") from error
 
+    def check_unused(self, used: set[str]) -> None:
+        """Refuse a name that is used nowhere and looks like a misspelt keyword."""
+        for name, line in self.of_sort("name").items():
+            near = _near_keyword(name) if name not in used else ""
+            if near:
+                problem = f"'{name}' is used nowhere; did you mean the keyword '{near}'?"
+                raise self.fail(line, problem)
+
+
+def _factor(line: Line) -> Fraction:
+    """Return what a value as written is multiplied by."""
+    return line.unit.exact if line.unit else Fraction(1)
+
+
+def _canonical(line: Line) -> str:
+    """Return NEURON's unit, empty where none is written."""
+    return line.unit.canonical if line.unit else ""
+
 
 def _near_keyword(word: str) -> str:
     near = get_close_matches(word, KEYWORDS, n=1, cutoff=0.75)
     return near[0] if near else ""
 
 
-def check_unused(reader: Reader, used: set[str]) -> None:
-    """Refuse a named expression that is used nowhere and looks like a misspelt keyword."""
-    for name, line in reader.named.items():
-        near = _near_keyword(name) if name not in used else ""
-        if near:
-            raise reader.fail(line, f"'{name}' is used nowhere; did you mean the keyword '{near}'?")
-
-
+_EXPECTED = (
+    "expected 'parameter NAME = NUMBER UNIT', 'state NAME = ...', 'dNAME/dt = ...', "
+    "'current NAME = ...', 'NAME = ...', 'on event: NAME += ...', 'method ...' or 'substeps ...'"
+)
 _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
-    (rf"parameter\s+({_NAME})\s*=(?!=)(.*)", Reader.parameter),
-    (rf"state\s+({_NAME})\s*(?:=(?!=)(.*))?", Reader.state),
-    (rf"current\s+({_NAME})\s*=(?!=)(.*)", Reader.current),
-    (rf"d({_NAME})\s*/\s*dt\s*=(?!=)(.*)", Reader.rate),
-    (r"on\s+event\s*:(.*)", Reader.event),
-    (r"(method|substeps)\s+([^=]*)", Reader.setting),
-    (rf"({_NAME})\s*=(?!=)(.*)", Reader.expression),
+    (rf"(?:(parameter|state|current)\s+)?({_NAME})\s*=(?!=)(.*)", Equations.define),
+    (rf"state\s+({_NAME})\s*", Equations.no_value),
+    (rf"d({_NAME})\s*/\s*dt\s*=(?!=)(.*)", Equations.rate),
+    (r"on\s+event\s*:(.*)", Equations.event),
+    (r"(method|substeps)\s+([^=]*)", Equations.setting),
 ]
 
 # What no expression goes on with: an open bracket before it was forgotten.

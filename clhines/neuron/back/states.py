@@ -194,7 +194,7 @@ def _take_streams(
         values[place] = np.tile(drawn, copies)
         ids = sim.model.random_ids[k, name][place[: len(streams)]]
         index = np.full((len(ids), 1), sim.model.random_index, np.uint32)
-        expected = random123.random_uniform(np.hstack([ids, index]), drawn, 1, 0)
+        expected = random123.number("random_uniform", np.hstack([ids, index]), drawn, 1, 0)
         for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
             known = abs(stream.uniform(0, 1) - x) < 1e-15
             stream.set_seq(seq)

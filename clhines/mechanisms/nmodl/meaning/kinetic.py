@@ -9,13 +9,12 @@ set to 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
+from clhines.mechanisms.ir.elimination import Entries, solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Run
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
-from clhines.mechanisms.text.advance import solved
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
 
 TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
@@ -26,27 +25,18 @@ Terms = Sequence[tuple[Fraction, Expression]]
 Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], bool]]
 
 
-@dataclass
-class _System:
-    """Rows of the equations at given states."""
-
-    right: dict[str, Node] = field(default_factory=dict)
-    matrix: dict[str, dict[str, Node]] = field(default_factory=dict)
-    linear: bool = True
-
-
 class _Reactions:
-    """One execution of a KINETIC block that gathers its equations."""
+    """One execution of a KINETIC block that gathers its equations: `matrix` and `right` by row."""
 
     def __init__(self, run: Run, block: Block, rows: Sequence[str]) -> None:
         self.run, self.graph, self.rows = run, run.graph, rows
-        self.system = _System()
+        self.matrix, self.right, self.linear = Entries(), dict[str, Node](), True
         self.volumes: dict[str, Node] = {}
         self.owners = _conserved(run, block)
         self.place = len(self.owners)
         self.block = block
 
-    def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _System:
+    def gathered(self, now: dict[str, Node], old: dict[str, Node], dt: Node) -> _Reactions:
         """Return the equations of the change at these states."""
         run, graph = self.run, self.graph
         for key, value in now.items():
@@ -56,19 +46,17 @@ class _Reactions:
         for key in self.rows:
             if key not in taken:
                 volume = self.volumes.get(key, graph.one)
-                self.system.matrix[key] = {key: volume / dt}
-                self.system.right[key] = -((now[key] - old[key]) * volume / dt)
-        kept, run.kinetic = run.kinetic, self._statement
-        run.scopes.append({"": ""})
-        for name in ("f_flux", "b_flux"):
-            run.new_local(name)
-        run.body(self.block.body)
-        run.scopes.pop()
-        run.kinetic = kept
-        return self.system
+                self.matrix[key] = {key: volume / dt}
+                self.right[key] = -((now[key] - old[key]) * volume / dt)
+        rules = {"reaction": self._reaction, "conserve": self._conserve, "diffuse": self._diffuse}
+        with run.scope({**rules, "compartment": lambda s: None}):
+            for name in ("f_flux", "b_flux"):
+                run.new_local(name)
+            run.body(self.block.body)
+        return self
 
     def _find_volumes(self) -> None:
-        for s in _all(self.block.body, "compartment"):
+        for s in all_of(self.block.body, "compartment"):
             name, species = s.names
             for one in species:  # type: ignore[attr-defined]
                 variable = self.run.names.variable(one)
@@ -77,21 +65,15 @@ class _Reactions:
                 if variable.sort != "state":
                     continue  # it does not change here
                 for k, key in enumerate(self.run.names.all_elements(one)):
-                    self.run.scopes.append({})
-                    if name:
-                        self.run.new_local(str(name))
-                        self.run.values[str(self.run.scopes[-1][str(name)])] = self.graph.number(k)
-                    volume = self.run.expression(s.values[0])
+                    with self.run.scope():
+                        if name:
+                            index = self.run.new_local(str(name))
+                            self.run.values[index] = self.graph.number(k)
+                        volume = self.run.expression(s.values[0])
                     self.volumes[key] = self.graph.local(f"{key}_volume", volume)
-                    self.run.scopes.pop()
 
-    def _statement(self, s: Statement) -> None:
-        if s.kind == "diffuse":
-            raise Refused("LONGITUDINAL_DIFFUSION", s.line)
-        if s.kind == "conserve":
-            self._conserve(s)
-        elif s.kind == "reaction":
-            self._reaction(s)
+    def _diffuse(self, s: Statement) -> None:
+        raise Refused("LONGITUDINAL_DIFFUSION", s.line)
 
     def _state(self, e: Expression, line: int) -> tuple[str, bool]:
         """Return the key of a reactant, and whether it is a state of this block."""
@@ -146,7 +128,7 @@ class _Reactions:
             factors.append((self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, own))
         own_degree = sum(number for _, number, _, own in factors if own)
         if own_degree > 1:
-            self.system.linear = False
+            self.linear = False
         flux = graph.mul([rate, *(x ** graph.number(n) for x, n, _, _ in factors)])
         slopes: dict[str, Node] = {}
         for k, (x, number, key, own) in enumerate(factors):
@@ -158,12 +140,12 @@ class _Reactions:
         return flux, {key: graph.local("_slope", e) for key, e in slopes.items()}
 
     def _add(self, key: str, value: Node) -> None:
-        if key in self.system.right and key not in self.owners:
-            self.system.right[key] = self.system.right[key] + value
+        if key in self.right and key not in self.owners:
+            self.right[key] = self.right[key] + value
 
     def _entry(self, row: str, column: str, value: Node) -> None:
         if row not in self.owners:
-            entries = self.system.matrix[row]
+            entries = self.matrix[row]
             entries[column] = entries[column] + value if column in entries else value
 
     def _conserve(self, s: Statement) -> None:
@@ -173,41 +155,32 @@ class _Reactions:
         total = self.run.expression(s.values[0])
         entries: dict[str, Node] = {}
         for number, e in s.names[0]:  # type: ignore[attr-defined]
-            keys = [self._state(e, s.line)[0]]
-            variable = self.run.names.variable(str(e[1]))
-            if variable is not None and variable.length and e[2] is None:
-                keys = self.run.names.all_elements(str(e[1]))
-            for key in keys:
+            for key in _elements(self.run, e, s.line):
                 share = graph.number(number) * self.volumes.get(key, graph.one)
                 total = total - share * self.run.value(key)
                 entries[key] = entries[key] + share if key in entries else share
-        self.system.matrix[owner] = entries
-        self.system.right[owner] = total
+        self.matrix[owner] = entries
+        self.right[owner] = total
 
 
-def _all(body: Sequence[Statement], kind: str) -> list[Statement]:
-    found = []
-    for s in body:
-        if s.kind == kind:
-            found.append(s)
-        for inner in s.blocks:
-            found += _all(inner, kind)
-    return found
+def _elements(run: Run, e: Expression, line: int) -> list[str]:
+    """Return the keys of a variable, of an array without an index all."""
+    variable = run.names.variable(str(e[1]))
+    if variable is not None and variable.length and e[2] is None:
+        return run.names.all_elements(variable.name)
+    return [run.key(str(e[1]), run.index(e[2], line), line)]
 
 
 def _conserved(run: Run, block: Block) -> list[str]:
     """Return the rows that CONSERVE statements take, from the last statement to the first."""
     taken: list[str] = []
-    for s in reversed(_all(block.body, "conserve")):
+    for s in reversed(all_of(block.body, "conserve")):
         keys: list[str] = []
         for _, e in s.names[0]:  # type: ignore[attr-defined]
             variable = run.names.variable(str(e[1]))
             if variable is None or variable.sort != "state":
                 raise Refused(f"CONSERVE of '{e[1]}', which is no state", s.line)
-            if variable.length and e[2] is None:
-                keys += run.names.all_elements(variable.name)
-            else:
-                keys.append(run.key(variable.name, run.index(e[2], s.line), s.line))
+            keys += _elements(run, e, s.line)
         free = [key for key in keys if key not in taken]
         if not free:
             raise Refused("CONSERVE of states that others have", s.line)
@@ -219,9 +192,9 @@ def _rows(run: Run, block: Block) -> list[str]:
     """Return the states that react or are conserved, in the order they appear."""
     found: dict[str, None] = {}
     named: list[str] = []
-    for s in _all(block.body, "reaction"):
+    for s in all_of(block.body, "reaction"):
         named += [str(e[1]) for side in s.names[1:] for _, e in side]  # type: ignore[attr-defined]
-    for s in _all(block.body, "conserve"):
+    for s in all_of(block.body, "conserve"):
         named += [str(e[1]) for _, e in s.names[0]]  # type: ignore[attr-defined]
     for name in named:
         variable = run.names.variable(name)
@@ -261,20 +234,13 @@ def sparse(run: Run, block: Block, steady: bool) -> None:
     for key, value in new.items():
         run.set(key, value)
     kept = {key: run.values[key] for key in rows}
-    _last(run, block, rows)  # what the block sets is as of the end
-    for key in rows:
-        run.values[key] = kept[key]
+    _Reactions(run, block, rows).gathered(kept, kept, graph.one)  # what it sets is of the end
+    run.values |= kept
     if steady:
         del run.given["dt"]
     elif run.shared.secondorder and run.where == "advance":  # half a step, extrapolated
         for key in rows:
             run.set(key, kept[key] + (kept[key] - old[key]))
-
-
-def _last(run: Run, block: Block, rows: Sequence[str]) -> None:
-    one = run.graph.one
-    now = {key: run.value(key) for key in rows}
-    _Reactions(run, block, rows).gathered(now, now, one)
 
 
 def _iterated(
@@ -288,8 +254,7 @@ def _iterated(
     loop.values = [_positive(graph, new[key]) for key in rows]
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
-    run.close_loop(loop)
-    return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=True))
+    return dict(zip(rows, run.close_loop(loop), strict=True))
 
 
 def _positive(graph: Graph, x: Node) -> Node:
@@ -313,20 +278,15 @@ def _steady(
     bound = graph.number(NEGATIVE)
     below = {key: graph.less(new[key], bound) for key in rows}
     any_below = graph.zero
-    for key in rows:
-        any_below = graph.where(below[key], graph.one, any_below)
+    for one in below.values():
+        any_below = graph.where(one, graph.one, any_below)
     any_below = graph.local("_below", any_below)
     cut = {key: graph.where(below[key], graph.zero, new[key]) for key in rows}
     states = {key: graph.where(iterates, _positive(graph, new[key]), cut[key]) for key in rows}
     froms = {key: graph.where(iterates, start[key], cut[key]) for key in rows}
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     ready = graph.where(graph.less(graph.zero, any_below), graph.zero, graph.one)
-    loop.values = [
-        *(states[key] for key in rows),
-        *(froms[key] for key in rows),
-        graph.where(iterates, graph.one, ready),
-    ]
+    loop.values = [*states.values(), *froms.values(), graph.where(iterates, graph.one, ready)]
     more = graph.less(graph.symbol("_bound_sum"), error)
     loop.go_on = graph.less(graph.zero, graph.where(iterates, more, graph.one))
-    run.close_loop(loop)
-    return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=False))
+    return dict(zip(rows, run.close_loop(loop), strict=False))

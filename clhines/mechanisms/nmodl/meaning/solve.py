@@ -11,15 +11,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.ir.forms import linear_form, without_quotients
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.meaning import kinetic
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
-from clhines.mechanisms.text.advance import solved
+from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
@@ -66,7 +66,7 @@ def halves(run: Run, s: Statement) -> bool:
     if block is None or s.names[2]:
         return False
     if block.sort == "DERIVATIVE" and s.names[1] == "cnexp":
-        return any(_order(run, rate) is None for rate in _rates(block.body))
+        return any(_order(run, rate) is None for rate in all_of(block.body, "prime"))
     return block.sort in ("DERIVATIVE", "KINETIC")
 
 
@@ -78,7 +78,7 @@ def _extrapolated(run: Run, steps: dict[str, Node]) -> None:
 
 
 def _derivative(run: Run, block: Block, method: str, steady: bool) -> None:
-    rates = list(_rates(block.body))
+    rates = all_of(block.body, "prime")
     if not rates:
         raise Refused(f"DERIVATIVE {block.name} has no rate", block.line)
     if method == "cnexp" and all(_order(run, s) is not None for s in rates):
@@ -89,16 +89,6 @@ def _derivative(run: Run, block: Block, method: str, steady: bool) -> None:
         _runge(run, block)
     else:
         _implicit(run, block, steady)
-
-
-def _rates(body: Sequence[Statement]) -> list[Statement]:
-    found = []
-    for s in body:
-        if s.kind == "prime":
-            found.append(s)
-        for inner in s.blocks:
-            found += _rates(inner)
-    return found
 
 
 # ----------------------------------------------------------------------------------------- cnexp
@@ -150,7 +140,7 @@ def _leaf_degree(e: Expression, name: str) -> int:
 
 
 def _cnexp(run: Run, block: Block) -> None:
-    graph, serial = run.graph, run.shared
+    graph = run.graph
 
     def prime(s: Statement, key: str) -> None:
         name, own = str(s.names[0]), f"_{key}__itself"
@@ -161,7 +151,7 @@ def _cnexp(run: Run, block: Block) -> None:
         del run.given[name]
         x, h = run.value(key), run.read("dt")
         if order is not None and order > 1:
-            slope = graph.replaced([graph.slope(rate, own)], {symbol: x})[0]
+            [slope] = graph.replaced([graph.slope(rate, own)], {symbol: x})
             run.set(key, x * graph.call("exp", slope * h))
             return
         form = linear_form(rate, [own])
@@ -169,26 +159,19 @@ def _cnexp(run: Run, block: Block) -> None:
             raise Refused(f"{name}' is not linear", s.line)
         a, b = form.constant, form.coefficients.get(own, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
-        if b is graph.zero:
-            run.set(key, x + h * a)
-        elif a is graph.zero:
-            run.set(key, x * graph.call("exp", b * h))
-        else:
-            b = graph.local(f"{key}_rate", b)
-            run.set(key, x + graph.call("weight", b, h) * (a + b * x))
+        run.set(key, exponential_euler(x, a, b, h, graph.local, f"{key}_rate"))
 
-    assert serial is not None
     _in_block(run, block, prime)
 
 
-def _in_block(run: Run, block: Block, prime: object) -> None:
+def _in_block(run: Run, block: Block, prime: Callable[[Statement, str], None]) -> None:
     """Execute the block with this treatment of rates."""
-    kept = run.primes
-    run.primes = prime  # type: ignore[assignment]
-    run.scopes.append({"": ""})
-    run.body(block.body)
-    run.scopes.pop()
-    run.primes = kept
+
+    def rule(s: Statement) -> None:
+        prime(s, run.key(str(s.names[0]), run.index(s.names[1], s.line), s.line))
+
+    with run.scope({"prime": rule}):
+        run.body(block.body)
 
 
 # -------------------------------------------------------------------------------------- explicit
@@ -211,10 +194,10 @@ def _evaluated(run: Run, block: Block) -> dict[str, Node]:
 def _euler(run: Run, block: Block) -> None:
     rates = _evaluated(run, block)
     h = run.read("dt")
-    new = {key: run.value(key) + h * rate for key, rate in rates.items()}
-    for key, value in new.items():
-        run.set(key, value)
-    _extrapolated(run, {key: h * rate for key, rate in rates.items()})
+    steps = {key: h * rate for key, rate in rates.items()}
+    for key, step in steps.items():
+        run.set(key, run.value(key) + step)
+    _extrapolated(run, steps)
 
 
 def _runge(run: Run, block: Block) -> None:
@@ -274,14 +257,18 @@ def _implicit(run: Run, block: Block, steady: bool) -> None:
         _extrapolated(run, {key: h * rates[key] for key in keys})
 
 
-def newton(run: Run, keys: Sequence[str], old: Sequence[Node], deviations: object) -> list[Node]:
+def newton(
+    run: Run,
+    keys: Sequence[str],
+    old: Sequence[Node],
+    deviations: Callable[[Sequence[Node]], list[Node]],
+) -> list[Node]:
     """Return the zero of `deviations` that NEURON's iteration finds from the old values."""
     graph = run.graph
     symbols = [graph.symbol(f"_{key}__try") for key in keys]
     names = [s.name for s in symbols]
-    at = deviations(symbols)  # type: ignore[operator]
+    at = deviations(symbols)
     forms = [linear_form(e, names) for e in at]
-    serial = run.shared.loops
     if all(f is not None for f in forms):
         matrix, right = {}, {}
         first = graph.replaced(at, dict(zip(symbols, old, strict=True)))
@@ -290,14 +277,12 @@ def newton(run: Run, keys: Sequence[str], old: Sequence[Node], deviations: objec
             row = {c: -x for c, x in form.coefficients.items() if x is not graph.zero}
             matrix[name] = {**row, name: row.get(name, graph.zero)}
             right[name] = e
-        change = _system(matrix, right, graph, serial)
+        change = _system(matrix, right, graph)
         return [x + change[name] for x, name in zip(old, names, strict=True)]
     return _iterated(run, keys, list(old), at, symbols)
 
 
-def _system(
-    matrix: dict[str, dict[str, Node]], right: dict[str, Node], graph: Graph, serial: int
-) -> dict[str, Node]:
+def _system(matrix: Entries, right: dict[str, Node], graph: Graph) -> dict[str, Node]:
     """Solve; rows are in another order where a diagonal entry is 0 by its form."""
     names = list(matrix)
     if any(matrix[name].get(name, graph.zero) is graph.zero for name in names):
@@ -307,7 +292,7 @@ def _system(
     return solved(matrix, right, graph.local)
 
 
-def _matching(matrix: dict[str, dict[str, Node]], graph: Graph) -> dict[str, str]:
+def _matching(matrix: Entries, graph: Graph) -> dict[str, str]:
     """Return for each unknown a row of its own, in which its entry is not 0 by its form.
 
     A matching by augmenting paths. Unknowns prefer rows where their entry is the sum with the most
@@ -315,9 +300,9 @@ def _matching(matrix: dict[str, dict[str, Node]], graph: Graph) -> dict[str, str
     """
     terms = {
         name: {
-            row: _terms(e[name])
-            for row, e in matrix.items()
-            if e.get(name, graph.zero) is not graph.zero
+            row: _terms(entries[name])
+            for row, entries in matrix.items()
+            if entries.get(name, graph.zero) is not graph.zero
         }
         for name in matrix
     }
@@ -364,9 +349,8 @@ def _iterated(
         return graph.replaced(at, dict(zip(symbols, values, strict=True)))
 
     entries = [(i, j) for i in range(size) for j in range(size) if at[i].uses(symbols[j].name)]
-    plain = [key for key in keys]
     loop = run.open_loop(
-        [*plain, *(f"{k}_off" for k in plain), "change", *(f"J{i}_{j}" for i, j in entries)],
+        [*keys, *(f"{k}_off" for k in keys), "change", *(f"J{i}_{j}" for i, j in entries)],
         [*old, *where(old), graph.one, *[graph.zero] * len(entries)],
         ITERATIONS,
     )
@@ -376,23 +360,18 @@ def _iterated(
     renew = graph.less(graph.number(RENEW), change)
     fresh = _jacobian(graph, x, entries, where)
     used = {e: graph.local("_slope", graph.where(renew, fresh[e], known[e])) for e in entries}
-    names = list(keys)
-    matrix: dict[str, dict[str, Node]] = {n: {} for n in names}
+    matrix: Entries = {n: {} for n in keys}
     for (i, j), e in used.items():
-        matrix[names[i]][names[j]] = -e
-    for n in names:
+        matrix[keys[i]][keys[j]] = -e
+    for n in keys:
         matrix[n].setdefault(n, graph.zero)
-    step = _system(matrix, dict(zip(names, off, strict=True)), graph, run.shared.loops)
-    new = [graph.local(f"{n}_next", a + step[n]) for n, a in zip(names, x, strict=True)]
-    off_new = [graph.local(f"{n}_off_next", e) for n, e in zip(names, where(new), strict=True)]
+    step = _system(matrix, dict(zip(keys, off, strict=True)), graph)
+    new = [graph.local(f"{n}_next", a + step[n]) for n, a in zip(keys, x, strict=True)]
+    off_new = [graph.local(f"{n}_off_next", e) for n, e in zip(keys, where(new), strict=True)]
     largest = graph.zero
-    for n, a in zip(names, x, strict=True):
-        size_of = graph.call("abs", a)
-        ratio = graph.where(
-            graph.less(graph.symbol("_bound_size"), size_of),
-            graph.call("abs", step[n] / a),
-            graph.zero,
-        )
+    for n, a in zip(keys, x, strict=True):
+        counts = graph.less(graph.symbol("_bound_size"), graph.call("abs", a))
+        ratio = graph.where(counts, graph.call("abs", step[n] / a), graph.zero)
         largest = _maximum(graph, largest, ratio)
     worst = graph.zero
     for e in off_new:
@@ -404,8 +383,7 @@ def _iterated(
     )
     loop.values = [*new, *off_new, largest, *(used[e] for e in entries)]
     loop.go_on = graph.negated(done)
-    run.close_loop(loop)
-    return [graph.symbol(end) for end in loop.ends[:size]]
+    return run.close_loop(loop)[:size]
 
 
 def _jacobian(
@@ -444,11 +422,8 @@ def _equations(run: Run, block: Block) -> None:
         with run.trial():
             for key, value in zip(used, at, strict=True):
                 run.values[key] = value
-            kept, run.equations = run.equations, equation
-            run.scopes.append({"": ""})
-            run.body(block.body)
-            run.scopes.pop()
-            run.equations = kept
+            with run.scope({"equation": equation}):
+                run.body(block.body)
         if len(found) != len(used):
             raise Refused(f"{len(found)} equations for {len(used)} states", block.line)
         return list(found)
@@ -456,34 +431,19 @@ def _equations(run: Run, block: Block) -> None:
     new = newton(run, used, [run.value(key) for key in used], deviations)
     for key, value in zip(used, new, strict=True):
         run.set(key, value)
-    kept, run.equations = run.equations, lambda s: None
-    run.scopes.append({"": ""})
-    run.body(block.body)
-    run.scopes.pop()
-    run.equations = kept
+    with run.scope({"equation": lambda s: None}):
+        run.body(block.body)
 
 
 def _states_in(run: Run, block: Block) -> list[str]:
     """Return the states that the equations name, in the order of the STATE block."""
     named: set[str] = set()
-
-    def look(e: object) -> None:
-        stack = [e]
-        while stack:
-            one = stack.pop()
-            if isinstance(one, tuple):
-                if one and one[0] == "name":
-                    named.add(str(one[1]))
-                stack.extend(one)
-
-    def walk(body: Sequence[Statement]) -> None:
-        for s in body:
-            if s.kind == "equation":
-                for e in s.values:
-                    look(e)
-            for inner in s.blocks:
-                walk(inner)
-
-    walk(block.body)
+    stack: list[object] = [e for s in all_of(block.body, "equation") for e in s.values]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, tuple):
+            if one and one[0] == "name":
+                named.add(str(one[1]))
+            stack.extend(one)
     states = [v.name for v in run.file.variables.values() if v.sort == "state" and v.name in named]
     return [key for name in states for key in run.names.all_elements(name)]

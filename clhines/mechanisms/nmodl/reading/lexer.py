@@ -69,8 +69,9 @@ def _tokens(text: str, includes: Includes, depth: int, fixed: int) -> list[Token
     for found in _TOKEN.finditer(text):
         line, sort, part = fixed or row, str(found.lastgroup), found.group()
         if include and sort == "text":
-            result.pop()
-            result += _included(part[1:-1], includes, depth, line)
+            if depth >= MAX_INCLUDES:
+                raise Refused(f"INCLUDE within {MAX_INCLUDES} others", line)
+            result[-1:] = _tokens(includes.text(part[1:-1], line), includes, depth + 1, line)
         elif sort == "verbatim" and (statements := said(part)) is not None:
             result += _tokens(statements, includes, depth, line)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
@@ -81,9 +82,3 @@ def _tokens(text: str, includes: Includes, depth: int, fixed: int) -> list[Token
         if len(result) > MAX_TEXT:
             raise Refused("INCLUDE of too much text", line)
     return result
-
-
-def _included(name: str, includes: Includes, depth: int, line: int) -> list[Token]:
-    if depth >= MAX_INCLUDES:
-        raise Refused(f"INCLUDE within {MAX_INCLUDES} others", line)
-    return _tokens(includes.text(name, line), includes, depth + 1, line)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from clhines.mechanisms.nmodl.reading.tree import File, Refused, Variable
 
-BUILT_IN = ("celsius", "diam", "area")  # values come from the model around
-CELSIUS, DIAM, AREA = 6.3, 500.0, 100.0  # NEURON's before a script changes them
+# values come from the model around; those here are NEURON's before a script changes them
+BUILT_IN = {"celsius": 6.3, "diam": 500.0, "area": 100.0}
 
 
 class Names:
@@ -22,7 +20,6 @@ class Names:
         self.printed: dict[str, str] = {}
         self.public: dict[str, str] = {}
         self.elements: dict[str, str] = {}  # name in functions -> name in the file
-        self.written: dict[str, Fraction | None] = {}
         taken: set[str] = set()
         if "celsius" not in file.variables:  # NEURON's, whether the file declares it or not
             file.variables["celsius"] = Variable("celsius", "assigned", 0, unit="degC")
@@ -62,7 +59,7 @@ class Names:
         """Return the value before INITIAL of a variable by its name in functions."""
         name = self.elements[key]
         if name in BUILT_IN:
-            return {"celsius": CELSIUS, "diam": DIAM, "area": AREA}[name]
+            return BUILT_IN[name]
         variable = self.file.variables[name]
         value = variable.value if variable.sort in ("parameter", "state") else None
         return float(value or 0)
@@ -76,11 +73,6 @@ class Names:
         if name in self.file.globals or variable.sort == "local":
             return True
         return variable.sort == "parameter" and name not in self.file.range
-
-    def initial_state(self, name: str) -> Fraction:
-        """Return the value that a STATE has when INITIAL begins: that of NAME0 where it is."""
-        variable = self.file.variables[name]
-        return variable.value if variable.value is not None else Fraction(0)
 
     def start_name(self, name: str) -> str:
         """Return the parameter NAME0 of a STATE, if there is one."""

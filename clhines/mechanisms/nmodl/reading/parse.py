@@ -15,6 +15,10 @@ _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
 }  # fmt: skip
 _PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR", "TERMINAL", "EQUATION"}
+_DECLARED = {
+    "PARAMETER": "parameter", "CONSTANT": "constant", "ASSIGNED": "assigned",
+    "DEPENDENT": "assigned", "STATE": "state",
+}  # fmt: skip
 _LISTS = {
     "RANGE": "range", "GLOBAL": "globals", "NONSPECIFIC_CURRENT": "nonspecific",
     "ELECTRODE_CURRENT": "electrode", "POINTER": "pointers", "BBCOREPOINTER": "core_pointers",
@@ -69,14 +73,16 @@ class Parser(Statements):
         elif word in _PLAIN:
             self.place += 1
             self._main(word, Block(word, word, token.line, (), self.block()))
+        elif word in _DECLARED:
+            self.place += 1
+            self._quantities(_DECLARED[word])
         else:
             reader = {
-                "NEURON": self._neuron, "UNITS": self._units, "PARAMETER": self._parameters,
-                "CONSTANT": self._constants, "ASSIGNED": self._assigned, "STATE": self._states,
-                "DEPENDENT": self._assigned, "INDEPENDENT": self._skipped, "LOCAL": self._locals,
+                "NEURON": self._neuron, "UNITS": self._units,
+                "INDEPENDENT": self._skipped, "LOCAL": self._locals,
                 "DEFINE": self._define, "NET_RECEIVE": self._receive, "BEFORE": self._when,
                 "AFTER": self._when, "FUNCTION_TABLE": self._function_table,
-                "UNITSON": self._ignored, "UNITSOFF": self._ignored, "PLOT": self._skipped,
+                "UNITSON": lambda: None, "UNITSOFF": lambda: None, "PLOT": self._skipped,
             }.get(word)  # fmt: skip
             if reader is None:
                 raise self.wrong()
@@ -102,9 +108,6 @@ class Parser(Statements):
         if name in self.result.blocks:
             raise Refused(f"a second block '{name}'", line)
         self.result.blocks[name] = block
-
-    def _ignored(self) -> None:
-        pass
 
     def _skipped(self) -> None:
         """Skip a block that says nothing to a simulation."""
@@ -214,44 +217,21 @@ class Parser(Statements):
             raise Refused(f"'{variable.name}' is declared twice", variable.line)
         self.result.variables[variable.name] = variable
 
-    def _parameters(self) -> None:
-        self.need("{")
-        while not self.take("}"):
-            if self.take("UNITSON") or self.take("UNITSOFF"):
-                continue
-            line, name, length = self.token.line, self.name(), self.length()
-            value = self.signed() if self.take("=") else None
-            unit = self.unit()
-            self.limits()
-            self._declare(Variable(name, "parameter", line, length, value, unit))
-
-    def _constants(self) -> None:
-        self.need("{")
-        while not self.take("}"):
-            line, name = self.token.line, self.name()
-            self.need("=")
-            value = self.signed()
-            self._declare(Variable(name, "constant", line, 0, value, self.unit()))
-
-    def _assigned(self) -> None:
-        self._quantities("assigned")
-
-    def _states(self) -> None:
-        self._quantities("state")
-
     def _quantities(self, sort: str) -> None:
+        changes = sort in ("assigned", "state")
         self.need("{")
         while not self.take("}"):
-            if self.take("UNITSON") or self.take("UNITSOFF") or self.take(","):
+            if self.take("UNITSON") or self.take("UNITSOFF") or (changes and self.take(",")):
                 continue
             line, name, length = self.token.line, self.name(), self.length()
-            value: Fraction | None = None
-            if self.take("FROM"):
+            if changes and self.take("FROM"):
                 self.signed()
                 self.need("TO")
                 self.signed()
-            if self.take("START"):
-                value = self.signed()
+            given = self.take("START" if changes else "=")
+            if sort == "constant" and not given:
+                raise self.wrong()
+            value = self.signed() if given else None
             unit = self.unit()
             self.limits()
             self._declare(Variable(name, sort, line, length, value, unit))
@@ -335,10 +315,7 @@ def _named(name: str, own: Mapping[str, str], line: int, depth: int) -> Scaled |
             return one
     for prefix, power in _UNIT_PREFIXES.items():
         rest = name[len(prefix) :]
-        if name.startswith(prefix) and rest:
-            if rest.endswith("s") and len(rest) > 3 and rest not in _NUMBERS:
-                rest = rest[:-1]
-            if rest in _NUMBERS:
-                size, dimension = _NUMBERS[rest]
-                return size * Fraction(10) ** power, dimension
+        if name.startswith(prefix) and rest in _NUMBERS:
+            size, dimension = _NUMBERS[rest]
+            return size * Fraction(10) ** power, dimension
     return None

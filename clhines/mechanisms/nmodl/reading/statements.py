@@ -181,11 +181,15 @@ class Cursor:
             return ("call", name, tuple(values), line)
         if name in self.defines:
             return ("number", Fraction(self.defines[name]))
-        index: Expression | None = None
-        if self.take("["):
-            index = self.expression()
-            self.need("]")
-        return ("name", name, index)
+        return ("name", name, self.index())
+
+    def index(self) -> Expression | None:
+        """Return an index in square brackets, if there is one."""
+        if not self.take("["):
+            return None
+        found = self.expression()
+        self.need("]")
+        return found
 
 
 class Statements(Cursor):
@@ -259,9 +263,8 @@ class Statements(Cursor):
             while self.take("'"):
                 primes += 1
             index = left[2]
-            if primes and index is None and self.take("["):
-                index = self.expression()
-                self.need("]")
+            if primes and index is None:
+                index = self.index()
             if self.take("="):
                 if primes > 1:
                     raise Refused(f"a derivative of order {primes}", line)
@@ -275,11 +278,14 @@ class Statements(Cursor):
         self.place = start
         raise self.wrong()
 
-    def _if(self, line: int) -> Statement:
+    def _bracketed(self) -> Expression:
         self.need("(")
-        condition = self.expression()
+        inner = self.expression()
         self.need(")")
-        result = Statement("if", line, values=(condition,), blocks=[self.block()])
+        return inner
+
+    def _if(self, line: int) -> Statement:
+        result = Statement("if", line, values=(self._bracketed(),), blocks=[self.block()])
         if self.take("ELSE") or self.take("else"):
             at = self.token.line
             if self.take("IF") or self.take("if"):
@@ -289,10 +295,7 @@ class Statements(Cursor):
         return result
 
     def _while(self, line: int) -> Statement:
-        self.need("(")
-        condition = self.expression()
-        self.need(")")
-        return Statement("while", line, values=(condition,), blocks=[self.block()])
+        return Statement("while", line, values=(self._bracketed(),), blocks=[self.block()])
 
     def _from(self, line: int) -> Statement:
         name = self.name()
@@ -356,10 +359,7 @@ class Statements(Cursor):
     def _watch(self, line: int) -> Statement:
         values: list[Expression] = []
         while True:
-            self.need("(")
-            values.append(self.expression())
-            self.need(")")
-            values.append(self.unary())
+            values += [self._bracketed(), self.unary()]
             if not self.take(","):
                 return Statement("watch", line, values=tuple(values))
 
@@ -383,11 +383,7 @@ class Statements(Cursor):
             number = Fraction(1)
             if self.token.sort == "number" or self.token.text in self.defines:
                 number = self.signed()
-            name, index = self.name(), None
-            if self.take("["):
-                index = self.expression()
-                self.need("]")
-            found.append((number, ("name", name, index)))
+            found.append((number, ("name", self.name(), self.index())))
             if not self.take("+"):
                 return tuple(found)
 

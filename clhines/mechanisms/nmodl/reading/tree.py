@@ -9,6 +9,7 @@ Expressions are tuples, whose first entry says what they are::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
@@ -68,6 +69,16 @@ class Statement:
     names: tuple[object, ...] = ()
     values: tuple[Expression, ...] = ()
     blocks: list[list[Statement]] = field(default_factory=list)
+
+
+def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
+    """Return the statements of a kind, those within others, too."""
+    found = []
+    for s in body:
+        found += [s] if s.kind == kind else []
+        for inner in s.blocks:
+            found += all_of(inner, kind)
+    return found
 
 
 @dataclass
