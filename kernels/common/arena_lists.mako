@@ -2,7 +2,7 @@
 <%
     import re
     W, e = spec.warp, spec.arena
-    kinds = spec.in_lists
+    kinds = spec.loop.in_lists
     pointer = "v[{}]"
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}

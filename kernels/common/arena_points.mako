@@ -5,10 +5,10 @@
     W, e = spec.warp, spec.arena
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end"}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end"}
-    given = [kind for kind in spec.apart if kind.has("current")]
+    given = [kind for kind in spec.loop.apart if kind.has("current")]
 %>\
         ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
-% for kind in spec.apart:
+% for kind in spec.loop.apart:
 <%
     k = kind.number
     end = kind.call("advance", old, 16) if kind.has("advance") else ""

@@ -3,7 +3,7 @@
 ## are recorded, since nodes write the rows.
 <%
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end"}
-    some = [kind for kind in spec.apart if kind.has("advance")]
+    some = [kind for kind in spec.loop.apart if kind.has("advance")]
 %>\
 % if some:
         if (step > first_step && (num_mem || step == first_step + num_steps)) {

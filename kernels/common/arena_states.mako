@@ -11,7 +11,7 @@
         __local real *first_local = local_states + (unit * ${spec.local_lines} + list[3]) * ${W} + in_warp, *local_state;
 % endif
         ${spec.loop.begin}
-% for kind in spec.in_lists:
+% for kind in spec.loop.in_lists:
 % if kind.lined:
 ${spec.loop.opening(kind, "j")}\
 % for name in kind.states:

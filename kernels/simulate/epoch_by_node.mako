@@ -3,7 +3,7 @@
     M = spec.segment
     lists = "common/arena_lists" if spec.arena else "common/node_lists"
     states = "common/arena_states" if spec.arena else "common/node_states"
-    points = bool(spec.arena and spec.apart)
+    points = bool(spec.arena and spec.loop.apart)
 %>\
 ## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
@@ -56,7 +56,7 @@ ${part(states)}\
 
 % if points:
     // instances of the cell that lanes take one by one
-% for kind in spec.apart:
+% for kind in spec.loop.apart:
     const int begin_${kind.number} = present ? ints[first_${kind.number} + home.s5] : 0;
     const int end_${kind.number} = present ? ints[first_${kind.number} + home.s6] : 0;
 % endfor

@@ -400,8 +400,7 @@ class _Contraction:
         real = inner.gather >= 0
         scatter[inner.gather[real]] = np.flatnonzero(real)
         counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
-        kept_of_piece = counts[pieces.forest.shape_of_cell]
-        begin = starts(kept_of_piece)
+        begin = starts(counts[pieces.forest.shape_of_cell])
         # the kept lanes of every block, in the order of their numbers
         is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
         per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))

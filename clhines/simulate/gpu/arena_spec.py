@@ -121,9 +121,7 @@ class ArenaEpochSpec(EpochSpec):
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `arena_lists`
-    nernst: tuple[str, ...] = field(
-        default=(), repr=False
-    )  # ions with Nernst's potential at a node
+    nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
     currents_read: tuple[str, ...] = field(default=(), repr=False)  # ions whose current is read
 
     def parameters(self, kernel: str) -> list[Parameter]:
@@ -162,16 +160,6 @@ class ArenaEpochSpec(EpochSpec):
         return [kind for kind, roles in sets if roles & {"ion", "ion_current"}]
 
     @property
-    def in_lists(self) -> tuple[EpochBlocks, ...]:
-        """Kinds that lanes take node by node."""
-        return tuple(k for k in self.blocks if not k.apart and k.kind != "artificial")
-
-    @property
-    def apart(self) -> tuple[EpochBlocks, ...]:
-        """Kinds that lanes take instance by instance."""
-        return tuple(k for k in self.blocks if k.apart)
-
-    @property
     def hot(self) -> dict[int, EpochBlocks]:
         """Kinds by number, as each step takes them."""
         return {k.number: replace(k, sums=not self.sums_apart) for k in self.blocks}
@@ -182,6 +170,16 @@ class ListLoop:
     """Source of a lane's loop over its lists: pointers, times, and an instance `j` of a kind."""
 
     spec: ArenaEpochSpec
+
+    @property
+    def in_lists(self) -> tuple[EpochBlocks, ...]:
+        """Kinds that lanes take node by node."""
+        return tuple(k for k in self.spec.blocks if not k.apart and k.kind != "artificial")
+
+    @property
+    def apart(self) -> tuple[EpochBlocks, ...]:
+        """Kinds that lanes take instance by instance."""
+        return tuple(k for k in self.spec.blocks if k.apart)
 
     def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
         """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
