@@ -8,7 +8,7 @@ holds is checked as what users give is; mechanisms are texts, which are read aga
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, cast
@@ -30,13 +30,6 @@ FORMAT = 1
 _WHAT = "a file that Network.save() has written"
 _NODES = "area", "g_axial", "capacitance", "g_total", "in_soma"
 _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file, by their order
-_ADD: dict[str, Callable[..., Group]] = {
-    "density": lambda net, mechanism, nodes, given: net.insert(mechanism, nodes, **given),
-    "point": lambda net, mechanism, nodes, given: net.add(mechanism, nodes, **given),
-    "artificial": lambda net, mechanism, nodes, given: net.add_artificial(
-        mechanism, len(nodes), **given
-    ),
-}
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
@@ -72,7 +65,10 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
         "settings": net.settings,
         "bins": added.bins,
         "exact": added.exact,
-        "mechanisms": [_of_mechanism(mechanism) for mechanism in mechanisms],
+        "mechanisms": [
+            {"text": m.text, "nmodl": asdict(m.language) if isinstance(m.language, Nmodl) else None}
+            for m in mechanisms
+        ],
         "groups": [
             {
                 "mechanism": numbers[group.mechanism], "nodes": put(group.nodes),
@@ -103,11 +99,6 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _of_mechanism(mechanism: Mechanism) -> dict[str, object]:
-    nmodl = mechanism.language if isinstance(mechanism.language, Nmodl) else None
-    return {"text": mechanism.text, "nmodl": None if nmodl is None else asdict(nmodl)}
-
-
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
     """Read a network from a file; see `Network.load`. `make` gives it its cells."""
     with Npz(path, _WHAT) as file:
@@ -117,8 +108,7 @@ def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
         except InputError as error:
             raise InputError(f"{file.name}: {error}") from error
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            what = f"{type(error).__name__} {error}"
-            raise InputError(f"{file.name}: not {_WHAT}: {what}") from error
+            raise InputError(f"{file.name}: not {_WHAT}: {error!r:.100}") from error
 
 
 def _member(file: Npz, name: str) -> np.ndarray:
@@ -130,9 +120,7 @@ def _member(file: Npz, name: str) -> np.ndarray:
 
 def _value(file: Npz, told: object) -> Any:
     """Return a number as it is, and an array that stands in another member."""
-    if not isinstance(told, dict):
-        return told
-    return _member(file, f"a{int(told['array'])}")
+    return _member(file, f"a{int(told['array'])}") if isinstance(told, dict) else told
 
 
 def _made(
@@ -207,14 +195,19 @@ def _add_groups(
 
     for each in told["groups"]:
         mechanism = mechanisms[each["mechanism"]]
-        takes = mechanism.program.net
-        if takes is not None and takes.emits:
-            add_sources()
+        add_sources()
         given = {str(name): value(a) for name, a in each["parameters"].items()}
-        _ADD[mechanism.kind](net, mechanism, value(each["nodes"]), given)
+        put_group(net, mechanism, value(each["nodes"]), given)
     add_sources()
     if waiting:
         raise InputError("sources do not follow each other")
+
+
+def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, Any]) -> Group:
+    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many."""
+    if mechanism.kind == "artificial":
+        return net.add_artificial(mechanism, len(nodes), **given)
+    return (net.insert if mechanism.kind == "density" else net.add)(mechanism, nodes, **given)
 
 
 def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:

@@ -13,6 +13,7 @@ from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
 from clhines.network.groups import Group
 from clhines.network.network import Network
+from clhines.network.stored import put_group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import ref
@@ -109,11 +110,7 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
         value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
         if value is not None:
             given[quantity.name] = value
-    if mechanism.kind == "artificial":
-        return network.add_artificial(mechanism, len(nodes), **given)
-    if mechanism.kind == "density":
-        return network.insert(mechanism, nodes, **given)
-    return network.add(mechanism, nodes, **given)
+    return put_group(network, mechanism, nodes, given)
 
 
 def _parameter(

@@ -137,14 +137,9 @@ class EventList:
 class ArenaKernels(ABC):
     """The kernels of an `ArenaRun`, and the places that nodes have for them.
 
-    Attributes
-    ----------
-    restarts : whether they take other values of parameters
-    in_vectors : whether several instances advance at once
-    in_place : whether parameters may change where they lie
-    layout : where the arenas have what belongs to nodes and instances
-    place : (n,) int64, of each node among the voltages on the device; nodes of other ranks follow
-    v : list of (places,) real, mV: voltages at the begin of the next step first
+    Some take other values of parameters and start again (`restarts`), or take them where they lie
+    (`in_place`). `place`, (n,) int64, is that of each node among the voltages `v` on the device,
+    after which nodes of other ranks follow; those at the begin of the next step come first.
     """
 
     restarts, in_vectors, in_place = True, False, True

@@ -48,8 +48,6 @@ class Wires:
 
     def sizes_ahead(self, model: Model, steps: int) -> np.ndarray:
         """(num_sources,) int64: `ring_size`, of artificial cells with room for more steps."""
-        if not steps:
-            return self.ring_size
         return self.ring_size + artificial_sources(model) * (EMITTED_PER_STEP * steps)
 
 

@@ -18,7 +18,6 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.errors import InputError
-from clhines.model.needs import artificial_sources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
@@ -82,7 +81,7 @@ class ArenaEpochs(ArenaKernels):
         self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
         self.layout, self._tables, base = Layout(model), list[_Launch](), 0
         self.artificial = None
-        if artificial_sources(model).any() or any(map(is_artificial, model.kinds)):
+        if any(map(is_artificial, model.kinds)):
             self.artificial, self.layout.ring_steps = Artificial(self.run, together), self.epoch
         for plan in plans:
             real = np.flatnonzero(plan.table.gather >= 0)

@@ -64,7 +64,8 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     sends[model.sources.detector_source] = True
     source = model.netcons.source
     of_cells = steps_between(model, sends[source] & ~loose[source])
-    of_loose = steps_between(model, loose[source] & _to_artificial(model))
+    artificial = np.array([is_artificial(kind) for kind in model.kinds], bool)
+    of_loose = steps_between(model, loose[source] & artificial[model.netcons.kind])
     epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
     played = any(is_artificial(model.kinds[p.kind]) for p in model.played)
     if of_loose is None or of_loose >= epoch:
@@ -75,12 +76,6 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     return epoch, True
 
 
-def _to_artificial(model: Model) -> np.ndarray:
-    """(m,) bool: connections to artificial cells."""
-    of_kind = np.array([is_artificial(kind) for kind in model.kinds], bool)
-    return of_kind[model.netcons.kind] if len(of_kind) else np.zeros(model.netcons.count, bool)
-
-
 class Artificial:
     """The kernel that advances all artificial cells of a run."""
 
@@ -89,7 +84,7 @@ class Artificial:
         loose = loose_targets(run.model, run.wires)
         layers = [layer[np.isin(layer, loose)] for layer in run.wires.layers]
         layers = [layer for layer in layers if len(layer)]
-        self.count, self._num_layers = len(loose), len(layers)
+        self.count = len(loose)
         sources = np.flatnonzero(artificial_sources(run.model))
         tables = {
             "loose_targets": np.concatenate([np.zeros(0, np.int64), *layers]),
@@ -107,29 +102,24 @@ class Artificial:
         """Take the functions of `spec`, and where regions begin."""
         self._spec = spec
         self._given["at"] = to_device(self._run.queue, at, np.int32)
-        self._kernels = dict[bool, program.BoundKernel]()
 
     def bind(self, v: Any, arguments: dict[str, Any]) -> None:
         """Bind the arguments when it is launched next."""
-        self._known = {**self._given, **arguments, "v": v}
-        self._kernels = {}
+        self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
         records, num_mem = arguments["mem_first"], int(arguments["num_mem"])
         first = records.get(self._run.queue)[num_active(self._run.model)] if num_mem else 0
         self._now = self._together or num_mem > first
 
     def launch(self, count: int, first_time: int, row: int) -> None:
         """Enqueue steps, of which the first is recorded in `row`."""
-        queue, together = self._run.queue, self._now
-        if together not in self._kernels:
-            spec = ArtificialSpec.of(self._spec, together)
+        queue, known = self._run.queue, self._known
+        if known is not None:
+            spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
             built = program.build(queue.context, spec)
-            changes = ("num_steps", "first_time", "record_row")
-            self._kernels[together] = program.bind(built, spec, "artificial", self._known, changes)
-        kernel = self._kernels[together]
-        kernel.change(*map(np.int32, (count, first_time, row)))
-        if together:
-            group = min(_GROUP, self._run.limits.max_work_group)
-            kernel.launch(queue, group, group)
-            return
+            self._kernel = program.bind(built, spec, "artificial", known, changes)
+            self._known = None
+        self._kernel.change(*map(np.int32, (count, first_time, row)))
         (items,), (group,) = devices.small_groups(queue.device, self.count)
-        kernel.launch(queue, items, group)
+        if self._now:
+            items = group = min(_GROUP, self._run.limits.max_work_group)
+        self._kernel.launch(queue, items, group)

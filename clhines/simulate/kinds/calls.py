@@ -245,23 +245,14 @@ class KindBlocks:
 class ArenaSpec(TemplateSpec):
     """``steps.mako``; `real` and `instant`, ``double`` or ``float``, are types of values and times.
 
-    Attributes
-    ----------
-    regions : names of what `at` holds: begins of regions, and counts
-    noise : OpenCL source of `mechanisms.normal`, where a kind uses it
-    played : whether parameters take values in time
-    constant : whether there are constant mechanisms, whose currents are summed by node once
-    layered : whether events may come to another instance within a step: they are delivered in
-        launches of their own
-    width : instances that CPUs advance at once; work-items there have many nodes. 1 elsewhere
-    calls : whether functions are called, and not copied to where they are called: a kernel of many
-        mechanisms is then built several times faster, and is as fast on CPUs
-    nernst : ions whose reversal potentials the steps work out somewhere
-    grid : whether some events come in whole steps, as sums
-    bins : rounds of events in bins of a step, see `events.bins`; 0 where there are none
-    by_cell : whether functions are for `ArenaEpochSpec`: where regions begin is a struct, and
-        voltages are in local memory
-    far : as in `EpochSpec`: they are in global memory
+    `regions` names what `at` holds: begins of regions, and counts. `noise` is the OpenCL source of
+    `mechanisms.normal`. With `constant` there are constant mechanisms, whose currents are summed by
+    node once. With `layered` events may come to another instance within a step: they are delivered
+    in launches of their own. CPUs advance `width` instances at once, and work-items there have many
+    nodes. Where functions are `calls`, and not copied to where they are called, a kernel of many
+    mechanisms is built several times faster, and is as fast on CPUs. `bins` are rounds of events in
+    bins of a step, see `events.bins`. With `by_cell` functions are for `ArenaEpochSpec`: where
+    regions begin is a struct, and voltages are in local memory, or as there `far`.
     """
 
     template: ClassVar[str] = "simulate/steps"

@@ -17,23 +17,15 @@ from clhines.plan.kernel_spec import Parameter, parameter
 class MechanismSpec:
     """Everything a template needs to know about one mechanism of a network.
 
-    Attributes
-    ----------
-    name : prefix of the mechanism's functions, whose OpenCL source is `source`
-    single : for each parameter, whether it is one number for all instances
-    density : whether currents and conductances are multiplied by a factor of each instance
-    takes_events, uses_noise : whether it has an action for events, and draws random numbers
-    width : of ``epoch_vector.mako``, 0 elsewhere: instances of a group, one per lane of a vector.
-        Number s of lane l of group q lies at ``(q * num_numbers + s) * width + l``, both for states
-        and for the parameters that are not single
-    num_constants : of epochs: results of the mechanism's function of constants
-    number : of epochs on GPUs, as all below: number of instance 0 among all instances, which noise
-        is drawn by
-    literals : value of each parameter where it is one number, else empty
-    most : instances of a work-group
-    factor : what makes the factor of a node of its capacitance over dt, where that is one number
-    first_target : number of instance 0 among the targets of events
-    local : whether the states lie in local memory during an epoch
+    `name` begins the names of its functions; currents and conductances are multiplied by a factor
+    of each instance where it is a `density`. With `width` instances of a group, one a lane of a
+    vector of ``epoch_vector.mako``, number s of lane l of group q lies at
+    ``(q * num_numbers + s) * width + l``, of states and of parameters that are not `single`.
+
+    Of epochs on GPUs: `number` is that of instance 0 among all instances, which noise is drawn by,
+    `first_target` its number among the targets of events; `literals` are parameters that are one
+    number, else empty; `most` instances are in a work-group; `factor` makes the factor of a node of
+    its capacitance over dt; and with `local` states lie in local memory.
     """
 
     name: str

@@ -20,24 +20,11 @@ _BLOCK = 1 << 20  # bytes written at once
 
 
 class Stream:
-    """A file, or files of one name, that rows are appended to.
+    """A file, or files of one name, that rows are appended to; `paths` are those written so far.
 
-    Parameters
-    ----------
-    path : str or path-like
-        ``NAME.npz``: files ``NAME-00000.npz``, ``NAME-00001.npz`` ..., each whole or not there,
-        with arrays ``t`` and ``values``. ``NAME.h5`` or ``NAME.hdf5``: one file with data sets of
-        these names, by h5py.
-
-    Attributes
-    ----------
-    paths : list of Path
-        Written so far.
-
-    Raises
-    ------
-    InputError
-        Another ending; there is such a file; or h5py is missing.
+    For ``NAME.npz`` there are files ``NAME-00000.npz``, ``NAME-00001.npz`` ..., each whole or not
+    there, with arrays ``t`` and ``values``; ``NAME.h5`` or ``NAME.hdf5`` is one file with data sets
+    of these names, by h5py. InputError: another ending, there is such a file, or h5py is missing.
     """
 
     def __init__(self, path: PathLike) -> None:
