@@ -24,6 +24,7 @@ IMPLICIT = 1e-8  # what Newton's method may leave, in the size of what is added
 POINTS = 4
 TINY_STEP = 1e-7  # ms: what a state changes by is then its rate
 DEVICE_SHARE = 0.08
+MARGIN = 1e-8  # of the largest number, for areas and units
 # what a sensible text may be refused for
 REASONS = re.compile(
     r"too (large|small|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in"
@@ -324,10 +325,19 @@ def _run(m: Any, dtype: str, engine: str, v: float) -> Any:
         return np.concatenate(sim.run(0.125).values, axis=1)
 
 
+def _fits(m: Any, dtype: str) -> bool:
+    """Whether a precision has the current and its slope at the start, as the step adds them up."""
+    with np.errstate(all="ignore"):
+        found = m.current(-65.0, 0.0, None, m.initial(-65.0), noise=0.0, dt=0.025)
+    return not np.abs(found).max() > float(np.finfo(dtype).max) * MARGIN
+
+
 def _check_device(m: Any, dtype: str) -> None:
     """Compare a run on the device with NumPy, within what a small change of the start does."""
     from clhines.errors import SimulationError
 
+    if not _fits(m, dtype):
+        return
     eps = float(np.finfo(dtype).eps)
     try:
         expected = _run(m, dtype, "reference", -65.0)
