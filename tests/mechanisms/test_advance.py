@@ -152,6 +152,66 @@ def test_currents_in_rates_are_those_before_the_voltage(substeps):
     assert "ica" in m.describe() and "before the voltage solve" in m.describe()
 
 
+OWN = """
+    density own
+    state x = 0.5
+    dx/dt = -x + 0.5*i
+    twice = 2*i
+    state y = 0.2
+    dy/dt = 1/(1 + twice^2) - y
+    current i = {current}
+    {method}
+"""
+
+
+METHODS = "", "euler", "rk4", "sparse", "derivimplicit"
+
+
+@pytest.mark.parametrize("substeps", [1, 3])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("current", ["0.1*x*y*v", "0.1*exp(x*y)*v", "where(x < y, 0, x)/x*v"])
+def test_a_current_in_a_rate_is_a_number_whatever_states_are_in_it(current, method, substeps):
+    """Not an expression of the state: as if it had been given beside the parameters."""
+    line = f"method {method} all\n" if method else ""
+    line += f"    substeps {substeps}"
+    m = Mechanism(OWN.format(current=current, method=line))
+    given = Mechanism(
+        OWN.format(current="x*v", method=line)
+        .replace("0.5*i", "0.5*before")
+        .replace("2*i", "2*before")
+        .replace("density own", "density own\n    parameter before = 0")
+    )
+    old, v, dt = {"x": 0.4, "y": 0.3}, -30.0, 0.1
+    known = {**old, "v__before": -50.0}
+    before = float(m.current(-50.0, 1.0, None, known)[0])
+    after = m.advance(v, 1.0, dt, None, known)
+    expected = given.advance(v, 1.0, dt, {"before": before}, old)
+    for name in old:
+        assert after[name] == pytest.approx(float(expected[name]), rel=1e-13)
+    if not method:
+        x = 0.5 * before + (0.4 - 0.5 * before) * np.exp(-dt)
+        assert after["x"] == pytest.approx(x, rel=1e-14)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_devices_take_a_current_in_a_rate_as_the_reference_does(fast_queue, needs, method):
+    needs(fast_queue, "float64")
+    text = OWN.format(
+        current="0.001*exp(x*y)*(v + 50)", method=f"method {method} all" if method else ""
+    )
+    results = []
+    for engine in ("epochs", "reference"):
+        net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
+        net.insert("pas")
+        group = net.insert(text)
+        where = {"queue": fast_queue} if engine == "epochs" else {}
+        sim = Simulation(net, dt=0.025, engine=engine, **where)
+        sim.record("x", group)
+        sim.record("y", group)
+        results.append(np.concatenate(sim.run(0.5).values, axis=1))
+    np.testing.assert_allclose(*results, rtol=1e-11)
+
+
 BUFFER = """
     density buffer
     parameter g = 0.002

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from mechanism_texts import REALS, WORDS
+from mechanism_texts import REALS, WORDS, minimal
 from solvers import skip_too_wide
 
 from clhines.device import program
@@ -259,3 +259,11 @@ def condition(m, wide, t, dt, params, states, expected):
             given = (changed, states) if which == "p" else (params, changed)
             size = size + np.abs(twin_results(m, v, t, dt, *given, noise) - expected) / h
     return size + np.finfo(np.float32).tiny
+
+
+def test_a_constant_in_a_condition_of_constants_has_one_name():
+    """Of what instances share: with a line of its own beside it the source would not build."""
+    lines = "parameter a = 1\nb = exp(a)\ncurrent i = where(exp(b) > 9, where(v < 0, b, 1), 2)*v"
+    source, constants = Mechanism(minimal(lines)).grouped("double", 1, ("a",))
+    assert "b" in constants
+    assert "real b = " not in source[source.index("_current(") :]

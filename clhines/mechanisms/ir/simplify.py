@@ -63,12 +63,23 @@ class Constants:
         return self.graph.rebuilt(node, args)
 
     def _constant(self, e: Node) -> Node:
-        if not self._expensive.get(e) or not e.mask or e.op in CONDITIONS:
+        if not self._expensive.get(e) or not e.mask:
             return e
+        if e.op in CONDITIONS:
+            return self._condition(e)
         if e not in self.names:
             named = e.op == "local" and not e.name.startswith("_")
             self.names[e] = e.name if named else f"_c{len(self.names)}"
         return self.graph.symbol(_marked(self.names[e]))
+
+    def _condition(self, e: Node) -> Node:
+        """Return a condition, which is no number, with constants in it."""
+        done: dict[Node, Node] = {}
+        for node in postorder([e]):
+            if node.op in CONDITIONS:
+                args = [done[a] if a in done else self._constant(a) for a in node.args]
+                done[node] = self.graph.rebuilt(node, tuple(args))
+        return done[e]
 
 
 def _marked(name: str) -> str:

@@ -67,9 +67,9 @@ class _Step:
     def __init__(self, eq: Equations, h: Node) -> None:
         self.eq, self.graph, self.h, self.t = eq, eq.graph, h, eq.graph.symbol("t")
         self.new, self.loops = dict[str, Node](), list[Loop]()
+        before = {self._before(name): e for name, e in self._currents().items()}
         given = {"t": self.t + self.h}
-        if eq.uses_currents:
-            given |= self._currents()
+        given |= {name: self._before(name) for name in eq.currents if eq.uses_currents}
         self.scope = Scope(eq, given)
         for line in eq.ordered:
             if line.sort == "name":
@@ -79,11 +79,25 @@ class _Step:
             elif line.sort == "rate" and line.name == eq.stepped[0]:
                 methods = {"sparse": self._sparse, "derivimplicit": self._newton}
                 methods.get(eq.method, self._explicit)()
-        if eq.uses_currents:
+        if before:
+            self._replace(before)
             self.new[HIDDEN] = self.graph.symbol("v")
 
+    def _before(self, name: str) -> Node:
+        """Return what stands for a current of before: a number, whatever states are in it."""
+        return self.graph.symbol(f"_{name}__before")
+
+    def _replace(self, values: dict[Node, Node]) -> None:
+        """Put values in place of symbols in all results."""
+        roots = [*self.new.values(), *(e for loop in self.loops for e in loop.nodes())]
+        found = dict(zip(roots, self.graph.replaced(roots, values), strict=True))
+        self.new = {name: found[e] for name, e in self.new.items()}
+        self.loops = [loop.mapped(lambda e: found[e]) for loop in self.loops]
+
     def _currents(self) -> dict[str, Node]:
-        """Return the currents as they were before the voltage was solved for."""
+        """Return the currents as they were before the voltage was solved for, if rates use them."""
+        if not self.eq.uses_currents:
+            return {}
         symbol, several = self.graph.symbol, self.eq.substeps > 1
         half = symbol("dt") * self.graph.number(_HALF)
         old = {"v": symbol(HIDDEN), "t": symbol(_begin("t") if several else "t") + half}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from inspect import cleandoc
@@ -24,6 +25,7 @@ class Text:
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: without the indentation that all lines have."""
+        text = re.sub(r"\A\s*\n", "\n", text)  # cleandoc is slow with many blank lines
         return cleandoc(text).strip() + "\n"
 
     def compiled(self, text: str) -> Compiled:
