@@ -72,8 +72,6 @@ def exchange_slots(trees: Trees, steps: LaneSteps) -> Slots:
     A slot that is read in one step is given to a tip in a later step only: in the same one,
     another lane may be the first. The forward sweep goes the same way back.
 
-    Examples
-    --------
     >>> from clhines import Forest
     >>> from clhines.literature.schedule import k_lane_steps
     >>> trees = Forest(np.array([-1, 0, 1, 1, 0])).trees

@@ -162,17 +162,16 @@ class KernelSpec(TemplateSpec):
     """The contract of a kernel ``solve``, which planner, template and launcher share.
 
     A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
-    of what is built. The kernel's parameters are `first_argument`, an int, which is the first
-    argument of each launch; ``num_values``, the length of an array; ``first_row``, the first
-    right-hand side; then its tables and arrays.
+    of what is built. The kernel's parameters are `first_argument`, an int, the first argument of
+    each launch; ``num_values``, the length of an array; ``first_row``, the first right-hand side;
+    then its tables and arrays.
 
-    `tables` are index tables: ``NAME``, ``TYPE NAME`` where the type is not ``const int
-    *restrict``, ``NAME:ROLE``, each of them also with ``if CONDITION and ...``, attributes of the
-    spec. The role says how `Part.moved` shifts the table when plans are combined: ``place``: places
-    of the device order; ``place/8``: each eighth entry is one; ``in_order``: an entry for each
-    place; ``cell``: numbers of cells. Tables without a role stay as they are. `takes` are arrays,
-    ``TYPE NAME``, like `tables` without roles. Specs with several phases have a field `phase`, see
-    `Part.phase`.
+    `tables` are ``NAME``, ``TYPE NAME`` where the type is not ``const int *restrict``, or
+    ``NAME:ROLE``, each also with ``if CONDITION and ...``, attributes of the spec. The role says
+    how `Part.moved` shifts the table when plans are combined: ``place`` of the device order;
+    ``place/8``: each eighth entry is one; ``in_order``: an entry for each place; ``cell``: numbers
+    of cells. Others stay as they are. `takes` are arrays, ``TYPE NAME``. Specs with several phases
+    have a field `phase`, see `Part.phase`.
     """
 
     first_argument: ClassVar[str] = "num_blocks"

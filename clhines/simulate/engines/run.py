@@ -48,12 +48,8 @@ class Request:
 class Run(Protocol):
     """A model in time: what a `Simulation` calls, on a device, on the host or on several ranks.
 
-    In a chunk, `begin` comes first, then `advance` and `deliver` in turn, then `end`.
-
-    Attributes
-    ----------
-    max_steps : int
-        Steps of one `advance` at most.
+    In a chunk, `begin` comes first, then `advance`, of `max_steps` at most, and `deliver` in turn,
+    then `end`.
     """
 
     max_steps: int

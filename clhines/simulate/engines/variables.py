@@ -111,16 +111,11 @@ def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarr
 class Variables:
     """All that changes in a network, or in a part of one, of which `decisions` are then given.
 
-    Attributes
-    ----------
-    once : the model of nodes and instances: `model`, or one of its copies that are alike
-    v, remote_v : float64, mV, the latter of nodes of other ranks; see `Model.remote_v`
-    failed : (num_cells,) int32, 1 + the first step after which a voltage was not finite, or 0
-    wanted : outputs of each kind that are worked out, as they are recorded
-    parameters, states, outputs : one dict a kind, of (count,) float64 by name
-    ions : (n,) float64 by variable: ``eca``, ``cai``, ``cao``, ``ica``, and ``dica`` for the slope
-    grid : where events are delivered in whole steps, else None
-    drawn : by (kind, name), (count,) int64: numbers that each stream of Random123 has given
+    `once` is the model of nodes and instances: `model`, or one of its copies that are alike.
+    `remote_v`, mV, are of nodes of other ranks; `failed` is 1 + the first step after which a
+    voltage was not finite, or 0; `wanted` outputs are worked out, as they are recorded. Dicts have
+    (count,) float64 by name, one dict a kind; `ions` (n,) by variable, as ``cai``, and ``dica`` for
+    the slope; `drawn`, by (kind, name), how many numbers each stream of Random123 has given.
     """
 
     def __init__(self, model: Model, wires: Wires, decisions: Decisions | None = None) -> None:

@@ -25,14 +25,9 @@ EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, eac
 class Wires:
     """Tables of a network with exact times; targets are all instances of kinds that take events.
 
-    Attributes
-    ----------
-    kinds : those that take or send events
-    order : (m,) int64, connections by target; those of one in the order given
-    first : (num_targets + 1,) int64, where those of each target begin in `order`
-    ring : (entries,) float64, ms, times at the start: those of trains
-    count : (num_sources,) int64, at the start
-    layers : targets; those of a layer depend within a step on those of earlier layers alone
+    Connections, (m,), are in `order` by target, those of one in the order given, from `first`,
+    (num_targets + 1,), on. `ring` has the times, ms, at the start: those of trains, `count` of each
+    source. Targets of a layer depend within a step on those of earlier `layers` alone.
     """
 
     kinds: tuple[int, ...]

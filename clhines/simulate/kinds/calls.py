@@ -34,18 +34,13 @@ def call_of(function: str, given: list[str], indent: int) -> str:
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """Everything a template needs to know about one kind.
+    """Everything a template needs to know about one kind: ``density``, ``point`` or ``artificial``.
 
-    Attributes
-    ----------
-    kind : ``density``, ``point`` or ``artificial``
-    blocks : (block, function, arguments)
-    parameters : names, and whether a parameter is one number for all instances
-    sends : kind of each place that sends
-    summed : whether events of a step may come as the sum of their weights
-    ions : those of the network
-    vectors : blocks with a function for `ArenaSpec.width` instances at once, and its name
-    rows : whether a node has one instance at most
+    `blocks` are (block, function, arguments); `parameters` names, and whether each is one number
+    for all instances; `sends` the kinds of the places that send. With `summed` events of a step may
+    come as the sum of their weights. `ions` are those of the network, `vectors` blocks with a
+    function for `ArenaSpec.width` instances at once, and its name; with `rows` a node has one
+    instance at most.
     """
 
     number: int

@@ -48,13 +48,7 @@ class Stream:
         return self._path.absolute()
 
     def append(self, t: np.ndarray, values: np.ndarray) -> None:
-        """Write rows.
-
-        Parameters
-        ----------
-        t : (rows,) float64, ms
-        values : (rows, r) real
-        """
+        """Write rows: times, (rows,) float64, ms, and (rows, r) values."""
         if not len(t):
             return
         if self._path.suffix == ".npz":
