@@ -132,6 +132,7 @@ def test_every_template_is_covered():
         "simulate/plasticity",
     }
     networks = {
+        "simulate/artificial",
         "simulate/steps",
         "simulate/epoch_vector",
         *EpochSpec.templates,
@@ -144,7 +145,7 @@ def test_every_template_is_covered():
     }
     taken_in = {
         "common/epoch": ("functions", "lane", "local", "macros", "records", "title"),
-        "common/arena": ("functions", "lists", "states", "vectors"),
+        "common/arena": ("functions", "lists", "points", "points_end", "states", "vectors"),
         "common/instances": ("begin", "end", "step"),
         "common/node": ("lists", "states"),
         "common/segment": ("back", "lane", "places", "registers", "root", "rounds", "sweep"),
