@@ -442,5 +442,5 @@ def clean_cases():
 
 
 def share_of(part):
-    """Name and function of every fourth case, for ``clean 0`` to ``clean 3``."""
-    return list(clean_cases())[int(part[-1]) :: 4]
+    """Name and function of every eighth case, for ``clean 0`` to ``clean 7``."""
+    return list(clean_cases())[int(part[-1]) :: 8]
