@@ -53,9 +53,11 @@ def main(part):
     def copy_within(queue, to, of, **given):
         if to is not of:
             return copy(queue, to, of, **given)
-        values = np.empty(given["byte_count"], np.uint8)
-        copy(queue, values, of, src_offset=given["src_offset"])
-        return copy(queue, to, values, dst_offset=given["dst_offset"])
+        values, count = np.empty(to.size, np.uint8), given["byte_count"]
+        copy(queue, values, to)
+        begin, end = given["src_offset"], given["dst_offset"]
+        values[end : end + count] = values[begin : begin + count].copy()
+        return copy(queue, to, values)
 
     def copy_pattern(queue, buffer, pattern, offset, size, wait_for=None):
         values = np.tile(pattern, size // pattern.nbytes)
