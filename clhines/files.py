@@ -195,6 +195,7 @@ class Npz:
     def __init__(self, path: PathLike, what: str) -> None:
         self.name, self._what = path_text(path), what
         self._file = _open_regular(path)
+        self.size = os.fstat(self._file.fileno()).st_size  # bytes
         try:
             self._zip = zipfile.ZipFile(self._file)
             members = self._zip.infolist()

@@ -11,7 +11,6 @@ where a cold start takes more than 60 s, or a warm one more than 20 s.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -100,6 +99,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--models", nargs="*", default=[], choices=CASES, metavar="NAME")
     parser.add_argument("--only", nargs="*", help="examples and commands with such a word")
     args = parser.parse_args(arguments)
+    models = Path(os.environ.get("CLHINES_MODELS", ""))
+    if args.models and "CLHINES_MODELS" not in os.environ:
+        parser.error("--models: expected CLHINES_MODELS=FOLDER, in which they are")
     queue = record.queue(args.device, ["float64"])
     examples = sorted((ROOT / "docs/examples").glob("*.py"))
     cases = [*COMMANDS.items(), *((p.name, [str(p)]) for p in examples)]
@@ -110,12 +112,12 @@ def main(arguments: Sequence[str]) -> int:
         rows.append(started(name, given, device, ROOT))
     for name in args.models:
         with tempfile.TemporaryDirectory() as where:
-            copy = prepared(name, Path(os.environ["CLHINES_MODELS"]), Path(where))
+            copy = prepared(name, models, Path(where))
             code = OF_MODEL.format(root=str(ROOT), name=name)
             rows.append(started(name, ["-c", code], device, copy / CASES[name].here))
     result = {
         "record": record.record(queue, "starts", arguments),
-        "limits_seconds": [MOST_COLD, MOST_WARM], "rows": json.loads(json.dumps(rows)),
+        "limits_seconds": [MOST_COLD, MOST_WARM], "rows": rows,
     }  # fmt: skip
     record.write("starts", queue, result, text(result), args.out)
     return int(not all(good(row) for row in rows if "failed" not in row))

@@ -180,11 +180,7 @@ class Network:
 
     @classmethod
     def load(cls, path: PathLike) -> Network:
-        """Return a network that `save` has written; nothing in the file is executed.
-
-        Parameters
-        ----------
-        path : path
+        """Return the network in a file that `save` has written; nothing there is executed.
 
         Raises
         ------

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from math import prod
 from typing import Any, cast
 
 import numpy as np
@@ -107,7 +108,7 @@ def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
             return _made(cast("dict[str, Any]", told), partial(_value, file), make)
         except InputError as error:
             raise InputError(f"{file.name}: {error}") from error
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{file.name}: not {_WHAT}: {error!r:.100}") from error
 
 
@@ -115,6 +116,8 @@ def _member(file: Npz, name: str) -> np.ndarray:
     shape, dtype = file.header(name)
     if dtype.kind not in "fiub":
         raise InputError(f"{name} has dtype {dtype}; expected numbers")
+    if dtype.itemsize * prod(shape) > file.size:  # members are not compressed
+        raise InputError(f"{name} has shape {shape}; expected no more than is in the file")
     return file.read(name, Member(shape, dtype))
 
 
@@ -218,12 +221,12 @@ def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) 
 
 
 def _connect(net: Any, columns: list[Any], rule: STDP | None) -> None:
-    source, group, index, rows, delay, plastic = columns
+    source, group, *given, plastic = columns
     if not len(group):
         return
-    own = rule if _one(plastic) else None
     source = as_indices("source", source, net.added.num_sources, "source")
-    net.connect_numbers(source, net.groups[_one(group)], index, rows, delay, own)
+    own = rule if _one(plastic) else None
+    net.connect_numbers(source, net.groups[_one(group)], *given, own)
 
 
 def _one(values: np.ndarray) -> int:

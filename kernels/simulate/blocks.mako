@@ -412,9 +412,10 @@ ${restart("i")}
                      num_mem, ${constants}v, d, b, x, failed, spike_count, spike_source, spike_time,
                      ${"grid_count, grid_source, grid_step, " if spec.grid else ""}mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
 % if spec.played:
-        for (int p = ints[first_played + num_nodes]; p < num_played; p++)
-            if (ints[played_block + p - ints[first_played + num_nodes]] == block)
-                play(p, ints[played_continuous + p] ? t_mid + half_dt : t_mid, mem, clock, ints, at);
+        for (int k = ints[block_loose_play + block]; k < ints[block_loose_play + block + 1]; k++) {
+            const int p = ints[block_loose_plays + k];
+            play(p, ints[played_continuous + p] ? t_mid + half_dt : t_mid, mem, clock, ints, at);
+        }
 % endif
         for (int e = ints[block_emitter + block]; e < ints[block_emitter + block + 1]; e++) {
             const int source = ints[block_emitters + e];

@@ -117,6 +117,12 @@ def text_of(arrays, **changes):
     return arrays | {"network": np.frombuffer(json.dumps(told).encode(), np.uint8)}
 
 
+def endless(arrays):
+    """Members whose text has a number that is infinite as a float, for that of an array."""
+    text = arrays["network"].tobytes().replace(b'{"array": 0}', b'{"array": 1e999}', 1)
+    return arrays | {"network": np.frombuffer(text, np.uint8)}
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -134,6 +140,7 @@ def text_of(arrays, **changes):
         (lambda a: a | {"a2": a["a2"] * np.nan}, "a2"),
         (lambda a: a | {"a5": a["a5"] * 2}, "g_total or in_soma do not fit"),
         (lambda a: {"v": a["a0"]}, "'network' is missing"),
+        (lambda a: endless(a), "Network.save"),
     ],
 )
 def test_what_is_damaged_is_refused(tmp_path, change, match):
@@ -156,6 +163,15 @@ def test_other_files_are_refused(tmp_path):
             Network.load(tmp_path / name)
     with pytest.raises(InputError, match="cannot be read"):
         Network.load(tmp_path / "none.npz")
+
+
+def test_a_member_larger_than_the_file_is_refused(tmp_path):
+    """Before it is read: a compressed member may unfold to any size."""
+    everything().save(tmp_path / "network.npz")
+    arrays = members(tmp_path / "network.npz") | {"a2": np.zeros(10**7)}
+    np.savez_compressed(tmp_path / "bomb.npz", **arrays)
+    with pytest.raises(InputError, match="a2 has shape .*; expected no more than is in the file"):
+        Network.load(tmp_path / "bomb.npz")
 
 
 def _zip(files):

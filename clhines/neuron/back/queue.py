@@ -25,7 +25,7 @@ _SEARCHED = 6  # words of NEURON's queue, and of its bins
 _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
 
 
-class Columns(NamedTuple):
+class QueuedColumns(NamedTuple):
     """Events on their way: `Queued` as columns."""
 
     what: np.ndarray
@@ -56,7 +56,7 @@ class EventQueue:
         at = self.address
         return words_at(at, _WORDS) if at else []
 
-    def columns(self) -> Columns:
+    def columns(self) -> QueuedColumns:
         """Return the events on their way as columns, by time."""
         items = list[int]()
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
@@ -75,7 +75,7 @@ class EventQueue:
         time, flag = (np.ascontiguousarray(a[:, 1]).view(np.float64) for a in (entry, event))
         columns = what, time, entry[:, 0], item, flag, event[:, 2], event[:, 3], bin_order
         order = np.argsort(time, kind="stable")
-        return Columns(*(column[order] for column in columns))
+        return QueuedColumns(*(column[order] for column in columns))
 
     def events(self) -> list[Queued]:
         """Return the events on their way, by time."""

@@ -8,7 +8,7 @@ blocks are seen by the next launch, as a launch is no longer than their smallest
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
+from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks, fields_of
 from clhines.simulate.kinds.layouts import filled_arenas
 from clhines.simulate.state.arena import Arena
 
@@ -73,7 +73,6 @@ class CellBlocksSpec(ArenaSpec):
         cls, spec: ArenaSpec, model: Model, layout: BlockLayout, level: tuple[str, ...]
     ) -> CellBlocksSpec:
         """Return what blocks of cells take where steps take `spec`."""
-        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
         kinds = (
             GroupedKind.of(kind, model.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
@@ -81,7 +80,7 @@ class CellBlocksSpec(ArenaSpec):
             for kind in spec.kinds
         )
         return cls(
-            **{**given, "kinds": tuple(kinds)},
+            **{**fields_of(spec), "kinds": tuple(kinds)},
             tile_widths=tuple(layout.tiles.widths),
             played_kinds=tuple(sorted({p.kind for p in model.played})),
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.simulate.cpu.groups import Groups
-from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, result_of
+from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, fields_of, result_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class GroupedKind(KindBlocks):
         level: tuple[str, ...],
     ) -> GroupedKind:
         """Return a kind with its instances in groups."""
-        given = {f.name: getattr(kind, f.name) for f in fields(kind)}
         blocks = [name for name, _ in kind.vectors]
         single = tuple(name for name, alone in kind.parameters if alone)
         how = real, groups.width, single, kind.outputs
@@ -48,7 +47,7 @@ class GroupedKind(KindBlocks):
         names = [*(["initial"] if f"{mechanism.name}_initial(" in kind.functions else []), *scalar]
         return cls(
             **{
-                **given,
+                **fields_of(kind),
                 "functions": mechanism.functions(real, kind.outputs, names),
                 "blocks": tuple((name, *found) for name, found in known.items()),
                 "vectors": tuple((n, f"{printed.prefix}_{n}") for n in blocks),

@@ -54,8 +54,9 @@ class BlockTables:
         apart = word | SENDING.pack(short=0, crossed=0, apart=1) if model.bins else 2
         ints.set("connection_short", np.where(crosses, apart, word))
         loose = [p for p in model.played if is_artificial(model.kinds[p.kind])]
-        of_played = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
-        ints.add("played_block", np.array(of_played, np.int64))
+        where = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
+        number = len(model.played) - len(loose) + np.arange(len(loose))  # they are the last
+        self._add_lists(ints, "loose_play", number, np.array(where, np.int64))
 
     def _add_tiles(self, ints: Arena) -> None:
         tiles = self.layout.tiles

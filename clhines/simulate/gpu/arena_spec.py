@@ -14,7 +14,7 @@ from typing import ClassVar
 from clhines.mechanisms.ir.program import Argument
 from clhines.plan.kernel_spec import Parameter
 from clhines.simulate.gpu.spec import LIST_HEAD, WARP, EpochSpec
-from clhines.simulate.kinds.calls import KindBlocks, Values
+from clhines.simulate.kinds.calls import KindBlocks, Values, fields_of
 
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
 HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
@@ -260,11 +260,9 @@ def epoch_blocks(
     apart: bool,
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
-    fields = {name: getattr(kind, name) for name in KindBlocks.__dataclass_fields__}
-    found = EpochBlocks(**fields)
     quick = is_quick(kind)
-    return replace(
-        found, given=given, held=held, num_values=num_values, quick=quick, local=local,
+    return EpochBlocks(
+        **fields_of(kind), given=given, held=held, num_values=num_values, quick=quick, local=local,
         apart=apart, lined=quick and bool(kind.states),
     )  # fmt: skip
 

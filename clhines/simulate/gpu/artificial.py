@@ -7,7 +7,7 @@ recorded or have values played into them, one work-group takes all of them, step
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,8 +19,8 @@ from clhines.model.model import Model
 from clhines.model.needs import artificial_sources
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.events.sources import steps_between
-from clhines.simulate.kinds.calls import ArenaSpec
-from clhines.simulate.kinds.layouts import is_artificial, loose_targets, num_active
+from clhines.simulate.kinds.calls import ArenaSpec, fields_of
+from clhines.simulate.kinds.layouts import is_artificial, loose_targets
 from clhines.simulate.state.decisions import MAX_EPOCH
 
 MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
@@ -49,9 +49,9 @@ class ArtificialSpec(ArenaSpec):
     @classmethod
     def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
         """Return what artificial cells take where cells take the functions of `spec`."""
-        given = {f.name: getattr(spec, f.name) for f in fields(spec)}
         kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
-        return cls(**{**given, "kinds": kinds, "grid": False, "noise": ""}, together=together)
+        own = {"kinds": kinds, "grid": False, "noise": "", "together": together}
+        return cls(**{**fields_of(spec), **own})
 
 
 def epoch_of(model: Model) -> tuple[int, bool]:
@@ -60,7 +60,7 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     No event of a launch is due in it but those of artificial cells, which go ahead.
     """
     loose = artificial_sources(model)
-    sends = model.sources.is_emitted | loose
+    sends = model.sources.is_emitted
     sends[model.sources.detector_source] = True
     source = model.netcons.source
     of_cells = steps_between(model, sends[source] & ~loose[source])
@@ -106,9 +106,9 @@ class Artificial:
     def bind(self, v: Any, arguments: dict[str, Any]) -> None:
         """Bind the arguments when it is launched next."""
         self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
-        records, num_mem = arguments["mem_first"], int(arguments["num_mem"])
-        first = records.get(self._run.queue)[num_active(self._run.model)] if num_mem else 0
-        self._now = self._together or num_mem > first
+        kinds, records = self._run.model.kinds, self._run.reducers.sources
+        of_these = (r.kind >= 0 and is_artificial(kinds[r.kind]) for r in records)
+        self._now = self._together or any(of_these)
 
     def launch(self, count: int, first_time: int, row: int) -> None:
         """Enqueue steps, of which the first is recorded in `row`."""

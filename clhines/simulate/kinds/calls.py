@@ -8,8 +8,8 @@ them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 from clhines.mechanisms.emit.printer import wrapped
 from clhines.mechanisms.ir.program import Argument
@@ -24,6 +24,11 @@ def result_of(a: Argument, real: str, value: str) -> tuple[str, str]:
     """Return the local variable of a result of several instances, and its declaration."""
     local = f"{'' if a.role in ('i', 'g') else 'new_'}{a.role}_{a.name}"
     return local, f"{real} {local}{f' = {value}' if a.direction == 'inout' else ''};"
+
+
+def fields_of(spec: Any) -> dict[str, Any]:
+    """Return the fields of a spec, of which a more special one is made."""
+    return {f.name: getattr(spec, f.name) for f in fields(spec)}
 
 
 def call_of(function: str, given: list[str], indent: int) -> str:
