@@ -80,3 +80,9 @@ BUILT_IN = {
         current i = -(mean + std*noise) [nA]
     """,
 }
+
+HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
+PARAMETER { g = 0 (uS) }
+ASSIGNED { v (mV) vgap (mV) i (nA) }
+BREAKPOINT { i = g*(v - vgap) }
+"""  # NMODL: either half of `Network.gap`

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.cells.cable import Cable
-from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number
+from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number, broadcast
 from clhines.errors import InputError
 from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
+from clhines.mechanisms.builtin import HALF_GAP
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network import stored
 from clhines.network.additions import Added, Sources
@@ -497,6 +498,48 @@ class Network:
             Which of the group's instances; default: all.
         """
         self._added.point(group, name, to, index)
+
+    def gap(self, a: ArrayLike, b: ArrayLike, g: ArrayLike) -> Group:
+        """Join nodes by gap junctions; the arrays broadcast.
+
+        Each half is a point process with ``i = g*(v - vgap)`` [nA], outward. `vgap`, the voltage on
+        the other side, is that of the begin of each step, as with NEURON's
+        ``ParallelContext.source_var`` and ``target_var``. So its part is explicit: where g exceeds
+        the capacitance over dt of a node, voltages may oscillate.
+
+        Parameters
+        ----------
+        a, b : integer or (m,) integer
+            Nodes by natural index, see `nodes`; of any cells.
+        g : float or (m,) float, µS
+
+        Returns
+        -------
+        Group
+            The halves at `a`, then those at `b`, 2m instances; to `record` ``i`` and to `set` `g`.
+
+        Raises
+        ------
+        InputError
+            `g` is negative, or a junction joins a node to itself.
+        """
+        self.check_not_frozen("gap()")
+        ends = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
+        n = self.forest.num_nodes
+        here, there = (as_indices(name, ends[name], n, "node") for name in "ab")
+        conductance = as_finite("g", ends["g"])
+        bad = np.flatnonzero((here == there) | (conductance < 0))
+        if len(bad):
+            k = int(bad[0])
+            raise InputError(
+                f"g of gap junction {k} is {conductance[k]:g} uS; expected 0 or more"
+                if conductance[k] < 0
+                else f"gap junction {k} joins node {here[k]} to itself; expected another node"
+            )
+        both = np.concatenate([here, there])
+        halves = self.add(Mechanism.from_nmodl(HALF_GAP), both, g=np.tile(conductance, 2))
+        self.point(halves, "vgap", np.concatenate([there, here]))
+        return halves
 
     def play(
         self,
