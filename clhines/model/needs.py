@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from clhines.mechanisms.ir.program import Program
+from clhines.mechanisms.ir.program import CAPACITANCE, Program
 from clhines.model.model import Kind, Model
 from clhines.network.additions import Added
 from clhines.network.groups import Group
@@ -71,7 +71,10 @@ def of_program(program: Program) -> set[str]:
         "ions": program.ions,
         "pointers": program.pointers,
         "random": program.random,
-        "nmodl": program.tables or program.outputs or program.built_in or _has_more(program),
+        "nmodl": program.tables
+        or program.outputs
+        or {*program.built_in} - {CAPACITANCE}
+        or _has_more(program),
         "single_events": net is not None and not net.summed,
         "self_events": any(send.kind != "event" for send in sends),
     }

@@ -98,7 +98,8 @@ class Network:
         Temperature, °C; 6.3 at first, as in NEURON. Once set, it is that of all mechanisms to
         which no other is given.
     threshold : float or (num_cells,) float64, mV
-        A cell spikes when the middle of its soma comes from below to this or above; 10 at first.
+        A cell spikes when the middle of its soma comes from below to above this; 10 at first. A
+        text with ``spike:`` at the soma has the threshold of its cell.
     settings : dict of str to float
         NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
 
