@@ -59,6 +59,9 @@ class Changing:
 
     def _checked(self, group: Group, name: str, value: object) -> Value:
         checked = as_value(group, name, value)
+        spike = group.mechanism.program.spike
+        if spike is not None and name == spike.refractory and checked.numbers.min() < 0:
+            raise InputError(f"{group.mechanism.name}: {name} is below 0 ms; expected 0 or more")
         model = self._model.known
         k = model.instances[group.number][0]
         if not model.has_times and name in group.mechanism.begins:

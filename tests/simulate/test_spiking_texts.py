@@ -188,18 +188,60 @@ def test_exact_times_saved_states_files_and_copies(fast_queue, needs, tmp_path):
     fire = net.add_artificial(mod_files.ours("ext_fire"), 1)
     net.connect([3], fire, weight=2.0, delay=0.33)
     net.connect(fire, net.groups[0], [1], 0.01, 0.17, source_index=[0])
-    sims = [Simulation(net, 0.1, v_init=v_init, queue=fast_queue, engine=e)
-            for e in ("reference", "steps")]  # fmt: skip
-    first, other = (sim.run(60.0) for sim in sims)
+    on = [e for e in ENGINES if e != "epochs-cpu" or devices.is_cpu(fast_queue.device)]
+    sims = [Simulation(net, 0.1, v_init=v_init, queue=fast_queue, engine=e) for e in on]
+    first, *others = (sim.run(60.0) for sim in sims)
     assert sims[0].model.has_times and (first.spike_cell == brian.N).any()
-    np.testing.assert_array_equal(first.spike_time, other.spike_time)
-    np.testing.assert_array_equal(first.spike_cell, other.spike_cell)
+    for other in others:
+        np.testing.assert_array_equal(other.spike_time, first.spike_time)
+        np.testing.assert_array_equal(other.spike_cell, first.spike_cell)
     sims[1].save(tmp_path / "state.npz")
     later = sims[0].run(40.0)
     net.save(tmp_path / "net.npz")
     again = Simulation(Network.load(tmp_path / "net.npz"), 0.1, v_init=v_init, queue=fast_queue)
     again.restore(tmp_path / "state.npz")
     np.testing.assert_array_equal(again.run(40.0).spike_time, later.spike_time)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_reset_after_substeps(fast_queue, needs, engine):
+    """Substeps end where one exact step does, for a rate linear in w; then w is reset."""
+    found = []
+    for more in ("", "substeps 4"):
+        net = points(8, 0.281)
+        group = net.add(f"{TEXTS['adex']}\nrefractory: 1 ms\n{more}", at=net.soma)
+        net.add("iclamp", at=net.soma, dur=1e9, amp=brian.amplitudes()["adex"])
+        sim = started(net, engine, fast_queue, needs, v_init=-70.6)
+        number = sim.record("w", group)
+        result = sim.run(60.0)
+        found.append((result.spike_time, result[number]))
+    assert len(found[0][0]) > 8
+    np.testing.assert_array_equal(found[1][0], found[0][0])
+    # 600 steps of exponentials of a quarter of a step; w is at most 1 nA
+    np.testing.assert_allclose(found[1][1], found[0][1], 0, 600 * 10 * 2.0**-52)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_rate_with_the_current_takes_that_of_the_voltage_after_a_reset(fast_queue, needs, engine):
+    net = points(1, 0.1)
+    text = LIF + "state w = 0 [nA]\ndw/dt = i/10 - w/20\n"
+    group = net.add(text.replace("reset: v = vr", "reset: v = vr; w *= 0.5"), at=0)
+    net.add("iclamp", at=0, dur=1e9, amp=0.3)
+    sim = started(net, engine, fast_queue, needs, v_init=-60.0)
+    number = sim.record("w", group)
+    w, v, wait, expected, spikes = 0.0, -60.0, 0, [0.0], []
+    for step in range(1, 401):
+        i, e = 0.01 * (v + 60), np.exp(-0.1 / 20)
+        v = -60.0 if wait else (1.0 * v - 0.6 + 0.3) / 1.01
+        w, wait = w * e + 2 * i * (1 - e), max(wait - 1, 0)
+        if v > -50:
+            spikes.append(step)
+            v, wait, w = -60.0, 20, w / 2
+        expected.append(w)
+    result = sim.run(40.0)
+    assert len(spikes) > 4
+    np.testing.assert_array_equal(np.rint(result.spike_time / 0.1), spikes)
+    np.testing.assert_allclose(result[number][:, 0], expected, 0, 400 * 10 * 2.0**-52)
 
 
 def test_above_the_threshold_at_the_start(fast_queue, needs):
@@ -231,6 +273,8 @@ def test_set(fast_queue, needs):
         for name, why in (("vt", "the threshold of the cell"), ("capacitance", "that of the node")):
             with pytest.raises(InputError, match=f"lif: {name} is {why}; expected another param"):
                 sim.set(text, **{name: -40.0})
+        with pytest.raises(InputError, match="lif: rest is below 0 ms; expected 0 or more"):
+            sim.set(text, rest=[1.0, -1.0])
     np.testing.assert_array_equal(found[0].spike_time, found[1].spike_time)
     periods = [np.diff(found[0].spike_time[found[0].spike_cell == c])[-1] for c in (0, 1)]
     assert periods[1] - periods[0] == pytest.approx(3.0, abs=1e-9)
