@@ -82,8 +82,9 @@ class Mechanism:
     time of the spike is still above the threshold). With ``refractory`` v stays there for that
     time, in whole steps. In the step of a reset, currents of other mechanisms in the node are
     linear about the v above the threshold. In such a text the current is explicit where it falls
-    with v, as exponentials do, and ``secondorder`` is refused. A spike in the very step after a reset ends the run. While v is
-    held, a recorded current is what holds it, which is beyond measure in the first step.
+    with v, as exponentials do, and ``secondorder`` is refused. A spike in the very step after a
+    reset ends the run. While v is held, a recorded current is what holds it, which is beyond
+    measure in the first step.
 
     A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
 
