@@ -259,7 +259,7 @@ class ArenaRun(DeviceRun):
         return [Storage(self.mem, first, (k, name), places)]
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
-        """Note that instances of kind `k` have other values of a parameter where they lie."""
+        """See `DeviceRun`."""
         known = self.host.variables.parameters[k]
         known[name][own] = values
         self._changed[k, name] = known[name]
