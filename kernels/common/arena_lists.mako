@@ -3,7 +3,7 @@
     import re
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
-    pointer = "v[{}]"
+    pointer = "seen_v[(step & 1) * num_places + {}]"   # a launch is a step
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
@@ -22,7 +22,7 @@
         return " || ".join(spec.loop.present(k) for k in some)
 %>\
 <%def name="current(kind, indent)">\
-${hot[kind.number].call("current", noise[kind.number], indent)}\
+${hot[kind.number].call("current", {**noise[kind.number], "sums": not apart}, indent)}\
 % if kind.asks("current", "i"):
 <% space = " " * indent %>\
 % if kind.kind == "density":

@@ -53,11 +53,13 @@ def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
     units = devices.limits(job.queue.device).compute_units
-    if not job.asked and job.model.forest.num_cells > MANY * units and takes_apart(job.model):
+    model = job.apart
+    if not job.asked and model.forest.num_cells > MANY * units and takes_apart(model):
         raise InputError("steps are expected to be faster")
     return ArenaRun(
-        job.model, job.queue, job.dtype, ArenaEpochs, job.max_spikes, family=ArenaEpochs.family
-    )
+        model, job.queue, job.dtype, ArenaEpochs, job.max_spikes,
+        family=ArenaEpochs.family, alike=job.model,
+    )  # fmt: skip
 
 
 class ArenaEpochs(ArenaKernels):
@@ -128,6 +130,9 @@ class ArenaEpochs(ArenaKernels):
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
+        self._seen = to_device(
+            self.queue, np.tile(packed, 2 if self.model.pointers else 0), self.dtype
+        )
         arenas = filled_arenas(variables, self.dtype, self.place, self.base_d, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
         for k in takes_apart(self.model):
@@ -169,7 +174,8 @@ class ArenaEpochs(ArenaKernels):
             "record_start": to_device(self.queue, starts, num),
             "record_list": to_device(self.queue, entries, num),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
-            "regions": self._regions, **self.run.arguments,
+            "regions": self._regions, "seen_v": self._seen, "num_places": num(self.places),
+            **self.run.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
         self._arguments = given

@@ -302,9 +302,9 @@ def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
     Those are currents that depend on v, the kind's own states, and variables of ions that nothing
     changes at the end of a step; they leave nothing that is recorded or read there.
     """
-    if any(kind.has(block) for kind in kinds for block in _ENDS):
+    names, read = [ion.name for ion in variables.model.ions], "read_currents"
+    if read in variables.model.needs or any(kind.has(x) for kind in kinds for x in _ENDS):
         return set()
-    names = [ion.name for ion in variables.model.ions]
     changed = _written(kinds, names)
     for ion in variables.model.ions:
         if ((ion.style & ADVANCE_REVERSAL) > 0).any():

@@ -72,6 +72,8 @@ class EpochBlocks(KindBlocks):
 
     def value(self, a: Argument, values: Values) -> str:
         """Return the expression of an argument."""
+        if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
+            return f"sum_{a.name}"  # of the kinds before
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super().value(a, values)
 
@@ -112,6 +114,7 @@ class ArenaEpochSpec(EpochSpec):
             "const int *restrict mem_column, const int *restrict mem_index",
             "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
             "numbers_ numbers, real *far_held if far",
+            "real *restrict seen_v if points, int num_places if points",
         ),
     }
     special: ClassVar[int] = SPECIAL
@@ -133,6 +136,12 @@ class ArenaEpochSpec(EpochSpec):
     def grid(self) -> bool:
         """Whether some events come in whole steps, as sums."""
         return self.arena is not None and self.arena.grid
+
+    @property
+    def points(self) -> bool:
+        """Whether a kind has pointers to voltages."""
+        given = (a for kind in self.blocks for _, _, arguments in kind.blocks for a in arguments)
+        return any(a.role == "pointer" for a in given)
 
     @property
     def loop(self) -> ListLoop:
