@@ -21,6 +21,13 @@ NEURON { SUFFIX reads USEION ca READ ica NONSPECIFIC_CURRENT i }
 ASSIGNED { ica (mA/cm2) i (mA/cm2) }
 BREAKPOINT { i = 0.1*ica }
 """
+OWN = """
+NEURON { SUFFIX own RANGE ica NONSPECIFIC_CURRENT i }
+STATE { c }
+ASSIGNED { v (mV) i (mA/cm2) ica (mA/cm2) }
+BREAKPOINT { SOLVE states METHOD cnexp ica = 1e-5*(v + 60)*(1 + c) i = ica }
+DERIVATIVE states { c' = -ica*1000 - c/9 }
+"""  # ica is a variable of its own, whatever ions others have
 FOLLOWS = """
 NEURON { POINT_PROCESS follows POINTER vgap NONSPECIFIC_CURRENT i }
 STATE { s }
@@ -234,7 +241,8 @@ def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
     found, total = [], NODES * CELLS
     for engine, pieces in (("reference", [1]), (ENGINE, [1]), (ENGINE, [0.35, 0.65])):
         net, groups = network()
-        net.insert(Mechanism.from_nmodl(READS), np.arange(total))
+        for text in (READS, OWN):
+            net.insert(Mechanism.from_nmodl(text), np.arange(total))
         gaps = net.add(mod_files.ours("ext_gap"), np.arange(5, total, NODES), g=2e-3)
         net.point(gaps, "vgap", to=np.roll(np.arange(5, total, NODES), 1))
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)

@@ -318,7 +318,10 @@ def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
         if kind.outputs or not kind.has("current"):
             continue
         arguments = kind.arguments("current")
-        sets = {a.role for a in arguments if a.direction != "in" and a.name not in currents}
+        sets = {
+            a.role for a in arguments
+            if a.direction != "in" and not (a.role == "ion" and a.name in currents)
+        }  # fmt: skip
         reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
         if sets <= {"i", "g", "ion_current"} and not reads & changed:
             found.add(kind.number)
