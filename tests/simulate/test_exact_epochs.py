@@ -241,8 +241,7 @@ def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
     found, total = [], NODES * CELLS
     for engine, pieces in (("reference", [1]), (ENGINE, [1]), (ENGINE, [0.35, 0.65])):
         net, groups = network()
-        for text in (READS, OWN):
-            net.insert(Mechanism.from_nmodl(text), np.arange(total))
+        net.insert(Mechanism.from_nmodl(READS), np.arange(total))
         gaps = net.add(mod_files.ours("ext_gap"), np.arange(5, total, NODES), g=2e-3)
         net.point(gaps, "vgap", to=np.roll(np.arange(5, total, NODES), 1))
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
@@ -256,6 +255,21 @@ def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
     sim = Simulation(alone, DT, queue=fast_queue, engine=ENGINE)
     sim.run(STOP)
     assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # they do something
+
+
+def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
+    """Its mechanism sets it in each step, after its states have seen the one before."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net = Network.from_arrays([-1, 0, 1], [0, 3], [500.0] * 3, [0.0, 0.1, 0.1], [0.005] * 3)
+        for mechanism in (mod_files.ours("ext_ca"), Mechanism.from_nmodl(OWN)):
+            group = net.insert(mechanism, [0, 1, 2])
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        number = sim.record("c", group)
+        found.append(sim.run(STOP)[number])
+    assert np.ptp(found[0]) > 1e-3
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
 
 
 def test_what_epochs_do_not_take(fast_queue):
