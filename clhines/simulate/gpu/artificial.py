@@ -67,8 +67,6 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     artificial = np.array([is_artificial(kind) for kind in model.kinds], bool)
     of_loose = steps_between(model, loose[source] & artificial[model.netcons.kind])
     epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
-    if model.pointers:  # voltages of other cells are those at the begin of a launch
-        epoch = 1
     played = any(is_artificial(model.kinds[p.kind]) for p in model.played)
     if of_loose is None or of_loose >= epoch:
         return epoch, played
