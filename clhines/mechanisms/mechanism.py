@@ -227,12 +227,6 @@ class Mechanism:
         """Whether the current takes a normal number."""
         return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
 
-    @cached_property
-    def uses_time(self) -> bool:
-        """Whether the current or a rate depends on t."""
-        blocks = [name for name in ("current", "advance") if name in self.program.blocks]
-        return any("t" in self.compiled.free(name) for name in blocks)
-
     @property
     def constant(self) -> bool:
         """Whether i is linear in v with coefficients that depend on parameters only."""
