@@ -10,7 +10,7 @@ from clhines.model import compile
 
 STOP, DT, G = 40.0, 0.025, [0.004, 0.002]  # ms, ms, µS
 A, B = [5, 0], [9, 6]  # a dendrite's end to the middle of one; somas
-ENGINES = ["reference", "steps", "epochs-cpu"]
+ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
 
 
 def in_neuron():
@@ -142,9 +142,3 @@ def test_refusals(given, message):
     with pytest.raises(InputError, match=message) as found:
         net.gap(*given)
     assert "\n" not in str(found.value) and len(net.groups) == 3
-
-
-def test_engines_that_have_no_gap_junctions_say_so(fast_queue):
-    net, _ = network(np.full(12, 500.0), np.full(12, 0.1))
-    with pytest.raises(InputError, match="takes no pointers to voltages .gap junctions.; expected"):
-        Simulation(net, DT, queue=fast_queue, engine="epochs-gpu")
