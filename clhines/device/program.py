@@ -12,7 +12,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -92,6 +92,13 @@ class Kernel(cl.Kernel):
         self.fresh = "Portable Computing" in device.platform.name
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
 
+    def set_number(self, index: int, number: Any) -> bool:
+        """Set one argument, where pyopencl can without setting all others; return whether."""
+        pack = getattr(self, "_set_arg_buf_pack_multi", None)
+        if pack is not None:
+            pack((index, number.dtype.char.encode(), number.item()))
+        return pack is not None
+
     def launched(self, event: cl.Event) -> None:
         """Watch the event of the first launch; to be called while `fresh`."""
         self.fresh = False
@@ -134,10 +141,8 @@ class BoundKernel:
 
     def __setitem__(self, index: int, argument: Argument) -> None:
         self._arguments[index], self._given[index] = argument, _as_argument(argument)
-        if self._bound and isinstance(argument, np.generic):
-            self._kernel.set_arg(index, argument)
-        else:
-            self._bound = False
+        number = self._bound and isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
+        self._bound = number and self._kernel.set_number(index, argument)
 
     def change(self, *arguments: Argument) -> None:
         """Set the arguments that change, all of them, in the order in which they were named."""

@@ -89,15 +89,28 @@ ${part("common/segment_root")}\
 ${part("common/segment_back")}\
 ${part("common/epoch_records")}\
         MEET();
+% if spec.arena and spec.points:
+        // where pointers of all cells read it in the next step
+        for (int k = lane; present && k < mine.s1; k += LANES)
+            seen_v[(~step & 1) * num_places + mine.s0 + k] = V(k);
+        MEET();
+% if spec.joins:
+        // all work-groups meet: each is on a multiprocessor of its own
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (lid == 0) {
+            const int all = arrived_before + (step - first_step + 1) * ${spec.joins};
+            __asm__ volatile("membar.gl;" ::: "memory");
+            atomic_inc(arrived);
+            while (*(volatile __global int *)arrived - all < 0) {}
+            __asm__ volatile("membar.gl;" ::: "memory");
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+% endif
+% endif
     } while (++step <= first_step + num_steps);
 
     // back to memory
-    for (int k = lane; present && k < mine.s1; k += LANES) {
-        all_v[mine.s0 + k] = V(k);
-% if spec.arena and spec.points:   # where pointers read it in the next step
-        seen_v[(~first_step & 1) * num_places + mine.s0 + k] = V(k);
-% endif
-    }
+    for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
 #define MOVE(held, kept) kept = held
 ${part(states)}\

@@ -80,7 +80,6 @@ class ArenaEpochs(ArenaKernels):
         """Plan the cells, and put what does not change on the device."""
         model, limits = self.model, self.run.limits
         self.epoch, together = epoch_of(model)
-        self._steps = 1 if model.pointers else self.epoch  # of a launch of cells
         decisions = Decisions(
             network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
             constant_factors=False, inflow=has_constants(model),
@@ -101,6 +100,11 @@ class ArenaEpochs(ArenaKernels):
             self._tables.append(self._launch(plan, base))
             base += len(plan.table.gather)
         self.places = base
+        alone = self._tables[0].plan if len(self._tables) == 1 else None
+        joins = bool(alone and alone.spec.ptx and alone.groups <= limits.compute_units)
+        self._joins = alone.groups if alone and joins and model.pointers else 0
+        self._steps = self.epoch if self._joins or not model.pointers else 1  # of a launch of cells
+        self._arrived, self._total = cla.zeros(self.queue, 1, np.int32), 0
         self._node = np.full(base, -1)
         self._node[self.place] = np.arange(len(self.place))
         self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
@@ -164,6 +168,7 @@ class ArenaEpochs(ArenaKernels):
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ArenaEpochSpec)
             launch.spec, numbers = with_blocks(plan, spec, lists, self.run.variables, self._steps)
+            launch.spec = replace(launch.spec, joins=self._joins)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
@@ -183,7 +188,7 @@ class ArenaEpochs(ArenaKernels):
             "record_list": to_device(self.queue, entries, num),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
             "regions": self._regions, "seen_v": self._seen, "num_places": num(self.places),
-            "looks": num(1),
+            "looks": num(1), "arrived": self._arrived, "arrived_before": num(0),
             **self.run.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
@@ -199,7 +204,8 @@ class ArenaEpochs(ArenaKernels):
             spec, known = launch.spec, {**self._arguments, **launch.given}
             assert spec is not None
             built = program.build(self.queue.context, spec)
-            launch.kernel = program.bind(built, spec, "advance", known, _CHANGES)
+            changes = (*_CHANGES, "arrived_before") if self._joins else _CHANGES
+            launch.kernel = program.bind(built, spec, "advance", known, changes)
         return launch.kernel
 
     # -- steps ---------------------------------------------------------------------------------
@@ -221,8 +227,10 @@ class ArenaEpochs(ArenaKernels):
         """Enqueue steps in a launch of each plan; it `looks` for events where an epoch begins."""
         for launch in self._tables:
             kernel, group = self._kernel(launch), launch.plan.spec.work_group
-            kernel.change(*map(np.int32, (first, count, self.run.times.steps.start, row, looks)))
+            now = first, count, self.run.times.steps.start, row, looks
+            kernel.change(*map(np.int32, (*now, self._total) if self._joins else now))
             kernel.launch(self.queue, launch.plan.groups * group, group)
+        self._total = (self._total + self._joins * count + 2**31) % 2**32 - 2**31
 
     def _publish(self) -> None:
         """Enqueue that all targets see the events that were sent so far."""

@@ -115,6 +115,7 @@ class ArenaEpochSpec(EpochSpec):
             "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
             "numbers_ numbers, real *far_held if far",
             "real *restrict seen_v if points, int num_places if points",
+            "int *restrict arrived if joins, int arrived_before if joins",
         ),
     }
     special: ClassVar[int] = SPECIAL
@@ -122,6 +123,7 @@ class ArenaEpochSpec(EpochSpec):
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
+    joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `arena_lists`
     nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
