@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +14,15 @@ from clhines.errors import InputError
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, take_values
+from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
-from clhines.neuron.kept import Kept, keep, kept_model
+from clhines.neuron.kept import Kept, Request, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import Model, read_model
 from clhines.simulate.simulation import Simulation
+
+_FEW = 3  # steps that psolve takes one by one
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
@@ -223,9 +227,21 @@ def run(
         was.
     """
     h = interpreter()
-    steps, request = num_steps(h, tstop), (device, str(dtype), engine)
+    request = Request(device, str(dtype), engine)
+    advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
+
+
+def advance(
+    h: Hoc,
+    count: Callable[[], int],
+    request: Request,
+    progress: bool = False,
+    vectors: dict[Hoc, Hoc] | None = None,
+) -> int:
+    """Advance the model by as many steps as `count` says, as `run` does; return how many."""
+    steps = count()
     if not steps:
-        return
+        return 0
     with uncollected():
         kept = None if vectors else kept_model(request)
         if kept is None:
@@ -233,13 +249,14 @@ def run(
             if kept.model.rejected:
                 raise RejectedError(kept.model.rejected)
         if steps > 1 and kept.sim is None:
-            sim, at = _simulation(kept.model, dtype, device, engine)
+            sim, at = _simulation(kept.model, request.dtype, request.device, request.engine)
             kept.start(sim, at.imported)
         if steps > 1:
             kept.advance(steps - 1, progress)
         kept.step()
         if not vectors:
             keep(kept)
+    return steps
 
 
 def num_steps(h: Hoc, tstop: float) -> int:
@@ -248,3 +265,12 @@ def num_steps(h: Hoc, tstop: float) -> int:
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together
+
+
+def solve_steps(h: Hoc, tstop: float) -> int:
+    """Return how many steps ``ParallelContext.psolve(tstop)`` takes."""
+    t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms") * (1 + 1e-11)
+    steps = int((end - t) / dt + 1e-9)
+    if steps > _FEW:
+        return steps
+    return int(np.searchsorted(clock(t, dt, _FEW + 1), end - dt, side="right"))

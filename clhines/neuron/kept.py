@@ -12,6 +12,7 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -191,14 +192,16 @@ def _globals(model: Model, names: list[str]) -> list[object]:
     return [v if isinstance(v, float) else [v[k] for k in range(len(v))] for v in values]
 
 
-Request = tuple[object, object, str]
+class Request(NamedTuple):
+    """What a simulation is for."""
+
+    device: object
+    dtype: str
+    engine: str
 
 
 class Kept:
-    """A model as it was read, and its simulation, if there is one.
-
-    `request` is the device, dtype and engine.
-    """
+    """A model as it was read, and its simulation, if there is one."""
 
     def __init__(self, model: Model, request: Request) -> None:
         self.model, self.request = model, request

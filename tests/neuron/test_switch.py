@@ -1,0 +1,109 @@
+"""The switch: NEURON's own calls, of Python and hoc, that run a model here; beside NEURON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+PROGRAM = Path(__file__).parents[1] / "support" / "switch_program.py"
+# as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
+TOLERANCE = 1e-9
+STEPS = 480  # of 12 ms
+
+
+def told(what, engine="reference"):
+    command = [sys.executable, str(PROGRAM), what, engine]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_what_is_recorded_is_as_by_neuron(engine):
+    """Voltages, spikes and the time at the end, of each way to run a model."""
+    found = told("ways", engine)
+    assert len(found) == 7
+    for way, one in found.items():
+        assert one["steps"] == (STEPS // 2 if way == "in_turns" else STEPS), way
+        assert one["spikes"] > 2 and one["off"] == 0, way
+        assert one["worst"] < TOLERANCE, way
+
+
+def test_the_switch_is_what_it_was_after_a_block():
+    *steps, own, after, same = told("nesting")
+    assert steps == [40, 0, 40, 40, 40, 0]
+    assert own == after == [7, 0]  # a continuerun() of the user's stays his
+    assert same
+
+
+def test_what_is_refused_is_raised_or_run_by_neuron():
+    found = told("refusals")
+    wrong, engine = found["options"]
+    assert wrong == "fallback is 'neurn'; expected 'neuron' or None; did you mean 'neuron'?"
+    assert "engine" in engine and "nothing" in engine
+    for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve"):
+        message, t, steps, after = found[way]
+        assert message.startswith("RejectedError: the model has 1 thing that is not simulated"), way
+        assert "extracellular" in message and (t, steps, after) == (0, 0, 0), way
+    messages, files, solved, ran, steps = found["fallback"]
+    assert files == [PROGRAM.name]  # once, at the line that has called
+    assert messages[0].startswith("NEURON itself runs this model, as the model has 1 thing")
+    assert "\n" not in messages[0] and solved == ran == steps == 0
+    assert found["wrong"] == "RuntimeError"
+
+
+SCRIPT = """
+import sys
+from neuron import h
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert(NAME)
+h.tstop = 5
+h.run()
+print(*sys.argv, round(h.t, 6))
+"""
+
+
+def run(tmp_path, name, *words, **more):
+    (tmp_path / "script.py").write_text(SCRIPT.replace("NAME", repr(name)), "utf-8")
+    keep = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, env=keep,
+    )  # fmt: skip
+
+
+def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
+    command = ["-m", "clhines.cli", "simulate", "script.py", "--engine", "reference"]
+    done = run(tmp_path, "hh", *command, "--json")
+    own, report = done.stdout.split("\n", 1)
+    assert own.startswith("script.py 5.0")
+    assert json.loads(report)["steps"] == 200
+    done = run(tmp_path, "extracellular", *command)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "extracellular" in done.stderr.splitlines()[-1]
+    done = run(tmp_path, "extracellular", *command, "--fallback", "neuron")
+    assert not done.returncode and "steps        0" in done.stdout
+    assert "NEURON itself runs this model" in done.stderr
+    for words in (["--out", "a.npz"], ["--v-init", "-60"], ["--stop", "1", "--fallback", "neuron"]):
+        done = run(tmp_path, "hh", *command, *words)
+        assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
+
+
+def test_environment_variable_turns_the_switch_on(tmp_path):
+    """With a site module that imports clhines a script needs no line of its own."""
+    (tmp_path / "sitecustomize.py").write_text("import clhines\n", "utf-8")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    for value, ran in (("1", 200), ("0", 0)):
+        words = ["-X", "importtime", "script.py"]
+        done = run(tmp_path, "hh", *words, PYTHONPATH=path, CLHINES_NEURON=value)
+        assert not done.returncode, done.stderr[-2000:]
+        assert ("clhines.simulate.simulation" in done.stderr) == bool(ran)
+    done = run(tmp_path, "hh", "-c", "import clhines", CLHINES_NEURON="yes")
+    assert done.stderr.splitlines()[-1].endswith("CLHINES_NEURON is 'yes'; expected 1 or 0")
