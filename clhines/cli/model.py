@@ -42,6 +42,8 @@ def add_model(networks: Any) -> None:
     add("--fallback", choices=("neuron",), metavar="neuron",
         help="without --stop: NEURON runs what cannot be simulated, with a warning")  # fmt: skip
     add("--check", action="store_true", help="only list what cannot be simulated")
+    add("--fixed-step", type=positive_number, metavar="MS",
+        help="without --stop: in place of CVode's variable steps")  # fmt: skip
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
     add("--out", metavar="FILE.npz", help="write spikes of all sources")
@@ -58,8 +60,10 @@ def run_model(arguments: argparse.Namespace) -> int:
     _find(arguments)
     if arguments.stop is None and not arguments.check:
         return _run_script(arguments)
-    if arguments.fallback is not None:
-        raise InputError("--fallback is for scripts that run their model; expected no --stop")
+    for option in ("fallback", "fixed_step"):
+        if getattr(arguments, option) is not None:
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     begin = time.perf_counter()
@@ -121,8 +125,8 @@ def _run_script(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
     begin = time.perf_counter()
-    how = arguments.device, arguments.dtype, arguments.engine, arguments.fallback
-    with clhines.neuron.enable(*how) as enabled:
+    names = "device", "dtype", "engine", "fallback", "fixed_step"
+    with clhines.neuron.enable(**{n: getattr(arguments, n) for n in names}) as enabled:
         _execute(arguments)
     if not enabled.steps and arguments.fallback is None:
         raise InputError(f"{arguments.script} has run nothing here; expected --stop, or a run")

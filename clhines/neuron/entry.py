@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_number, as_whole_number
-from clhines.errors import InputError
+from clhines.errors import InputError, warn_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, take_values
@@ -202,6 +202,7 @@ def run(
     progress: bool = False,
     engine: str = "auto",
     vectors: dict[Hoc, Hoc] | None = None,
+    fixed_step: float | None = None,
 ) -> None:
     """Advance the model in NEURON's memory, in place of ``h.continuerun(tstop)``.
 
@@ -219,6 +220,9 @@ def run(
         Show a bar.
     vectors : dict of VecStim -> Vector, optional
         Times of VecStim whose Vector cannot be found.
+    fixed_step : float, ms, optional
+        What has turned CVode's variable steps on runs by steps of this length instead: a warning
+        says so, and CVode stays off.
 
     Raises
     ------
@@ -227,6 +231,7 @@ def run(
         was.
     """
     h = interpreter()
+    fix_steps(h, as_step(fixed_step))
     request = Request(device, str(dtype), engine)
     advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
 
@@ -257,6 +262,33 @@ def advance(
         if not vectors:
             keep(kept)
     return steps
+
+
+def as_step(fixed_step: object) -> float | None:
+    """Return a time step, ms, or None."""
+    step = None if fixed_step is None else as_number("fixed_step", fixed_step, "ms")
+    if step is not None and step <= 0:
+        raise InputError(f"fixed_step is {step:g} ms; expected more than 0")
+    return step
+
+
+def fix_steps(h: Hoc, step: float | None) -> None:
+    """Turn CVode's variable steps off, where they are on and there is a step for it."""
+    if step is None or not h.CVode().active():
+        return
+    if h.t:
+        raise InputError(
+            f"fixed_step: CVode's variable steps are on at {h.t:g} ms, in the middle of a run; "
+            "expected h.finitialize() before"
+        )
+    h.CVode().active(0)
+    h.dt = step
+    if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
+        h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
+    h.frecord_init()  # Vectors now record in fixed steps
+    warn_caller(
+        f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms", UserWarning
+    )
 
 
 def num_steps(h: Hoc, tstop: float) -> int:

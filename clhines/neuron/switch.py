@@ -16,7 +16,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, meant, shown, warn_caller
-from clhines.neuron.entry import Request, advance, num_steps, solve_steps
+from clhines.neuron.entry import Request, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
@@ -37,6 +37,7 @@ class Options:
     dtype: DTypeLike
     engine: str
     fallback: str | None
+    fixed_step: float | None
 
     def __post_init__(self) -> None:
         if self.fallback not in (None, "neuron"):
@@ -172,6 +173,7 @@ class Switch:
             raise InputError("a run has been called in a run; expected none in CVode.event")
         self._is_running = True
         try:
+            fix_steps(self._h, options.fixed_step)
             request = Request(options.device, str(options.dtype), options.engine)
             self.steps += advance(self._h, count, request)
         finally:
@@ -208,6 +210,7 @@ def enable(
     dtype: DTypeLike = "float64",
     engine: str = "auto",
     fallback: str | None = None,
+    fixed_step: float | None = None,
 ) -> Enabled:
     """Let NEURON's own calls run models here, as `run` does, until `disable`.
 
@@ -222,6 +225,9 @@ def enable(
     fallback : None or "neuron"
         ``"neuron"``: NEURON runs what cannot be simulated here, with a warning that says why.
 
+    fixed_step : float, ms, optional
+        See `run`.
+
     Returns
     -------
     Enabled
@@ -233,7 +239,7 @@ def enable(
         NEURON is not installed, or cannot be switched; an argument is wrong. While the switch is
         on, NEURON's calls raise what `run` does, where Python has called hoc.
     """
-    options = Options(device, dtype, engine, fallback)
+    options = Options(device, dtype, engine, fallback, as_step(fixed_step))
     if not _switch:
         try:
             _switch.append(Switch(interpreter()))

@@ -16,8 +16,8 @@ TOLERANCE = 1e-9
 STEPS = 480  # of 12 ms
 
 
-def told(what, engine="reference"):
-    command = [sys.executable, str(PROGRAM), what, engine]
+def told(*words, program=PROGRAM):
+    command = [sys.executable, str(program), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert not done.returncode, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -35,14 +35,14 @@ def test_what_is_recorded_is_as_by_neuron(engine):
 
 
 def test_the_switch_is_what_it_was_after_a_block():
-    *steps, own, after, same = told("nesting")
+    *steps, own, after, same = told("nesting", "reference")
     assert steps == [40, 0, 40, 40, 40, 0]
     assert own == after == [7, 0]  # a continuerun() of the user's stays his
     assert same
 
 
 def test_what_is_refused_is_raised_or_run_by_neuron():
-    found = told("refusals")
+    found = told("refusals", "reference")
     wrong, engine = found["options"]
     assert wrong == "fallback is 'neurn'; expected 'neuron' or None; did you mean 'neuron'?"
     assert "engine" in engine and "nothing" in engine
@@ -107,3 +107,19 @@ def test_environment_variable_turns_the_switch_on(tmp_path):
         assert ("clhines.simulate.simulation" in done.stderr) == bool(ran)
     done = run(tmp_path, "hh", "-c", "import clhines", CLHINES_NEURON="yes")
     assert done.stderr.splitlines()[-1].endswith("CLHINES_NEURON is 'yes'; expected 1 or 0")
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_fixed_steps_in_place_of_variable_ones_are_neurons_fixed_steps(engine):
+    found = told(engine, program=PROGRAM.with_name("fixed_program.py"))
+    assert found["spikes"] > 2 and found["variable"]["worst"] > 1e-3
+    for way in ("by_run", "by_switch", "again"):
+        assert found[way]["worst"] < TOLERANCE, way
+        assert found[way]["active"] == 0
+        said = "CVode's variable steps are off: the model runs by fixed steps of 0.05 ms"
+        assert found[way]["warnings"] == ([said] if way != "again" else [])
+    active, zero, negative, word, inside = found["refused"]
+    assert "CVode: variable time steps" in active and "fixed_step" in active
+    assert zero == "fixed_step is 0 ms; expected more than 0"
+    assert negative == "fixed_step is -1 ms; expected more than 0"
+    assert word.startswith("fixed_step") and inside.startswith("fixed_step: CVode's variable steps")

@@ -79,9 +79,14 @@ class Objects:
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether a name of hoc is a procedure with the code of another one."""
+        """Whether a name of hoc is a procedure with the code of another one, which has not run.
+
+        Where that has 0, one that has run may keep what it has looked up of objects.
+        """
         kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
-        return kinds[0] == kinds[1] and self._code(name) == self._code(example)
+        codes = self._code(name), self._code(example)
+        same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
+        return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 
     def procedure(self, name: str) -> list[int]:
         """Return where the code of a procedure is, and its size."""
