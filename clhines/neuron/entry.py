@@ -165,6 +165,10 @@ def from_neuron(
         raise InputError("from_neuron() is for one process; expected no comm")
     with uncollected():
         model = read_model(interpreter(), vectors or {})
+        for t in model.pending.statements:
+            what = f"CVode.event with a statement, at t = {t:g} ms"
+            way_out = "use clhines.neuron.run, or call it between runs"
+            model.rejected.append(Rejected("", what, "", 0, way_out))
         return _simulation(model, dtype, device, engine, copies, **options)
 
 
@@ -231,6 +235,7 @@ def run(
         was.
     """
     h = interpreter()
+    h.stoprun = 0
     fix_steps(h, as_step(fixed_step))
     request = Request(device, str(dtype), engine)
     advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
@@ -243,25 +248,34 @@ def advance(
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
 ) -> int:
-    """Advance the model by as many steps as `count` says, as `run` does; return how many."""
-    steps = count()
-    if not steps:
-        return 0
-    with uncollected():
-        kept = None if vectors else kept_model(request)
-        if kept is None:
-            kept = Kept(read_model(h, vectors or {}), request)
-            if kept.model.rejected:
-                raise RejectedError(kept.model.rejected)
-        if steps > 1 and kept.sim is None:
-            sim, at = _simulation(kept.model, request.dtype, request.device, request.engine)
-            kept.start(sim, at.imported)
-        if steps > 1:
-            kept.advance(steps - 1, progress)
-        kept.step()
-        if not vectors:
-            keep(kept)
-    return steps
+    """Advance the model by as many steps as `count` says, as `run` does; return how many.
+
+    NEURON runs code that `CVode.event` was given at the end of steps that it takes itself.
+    """
+    rest, done = count(), 0
+    while rest:
+        with uncollected():
+            kept = None if vectors else kept_model(request)
+            if kept is None:
+                kept = Kept(read_model(h, vectors or {}), request)
+                if kept.model.rejected:
+                    raise RejectedError(kept.model.rejected)
+            steps = kept.steps_to_statement(rest)
+            if steps > 1 and kept.sim is None:
+                sim, at = _simulation(kept.model, request.dtype, request.device, request.engine)
+                kept.start(sim, at.imported)
+            if steps > 1:
+                kept.advance(steps - 1, progress)
+            before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
+            kept.step()
+            if not vectors:
+                keep(kept)
+        rest, done = rest - steps, done + steps
+        if h.stoprun:
+            break
+        if (h.dt, h.t) != before:  # by such code
+            rest = count()
+    return done
 
 
 def as_step(fixed_step: object) -> float | None:

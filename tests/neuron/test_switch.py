@@ -123,3 +123,24 @@ def test_fixed_steps_in_place_of_variable_ones_are_neurons_fixed_steps(engine):
     assert zero == "fixed_step is 0 ms; expected more than 0"
     assert negative == "fixed_step is -1 ms; expected more than 0"
     assert word.startswith("fixed_step") and inside.startswith("fixed_step: CVode's variable steps")
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_code_of_cvode_events_runs_in_a_run_as_in_neuron(engine):
+    """Recorded values, the times at which it runs, and what it changes, by two ways to run."""
+    found = told(engine, program=PROGRAM.with_name("statements_program.py"))
+    assert len(found) == 18
+    for name, one in found.items():
+        assert one["worst"] < TOLERANCE and one["calls"], name
+        changes = name.split()[0] in ("clamp", "voltage", "state", "weight", "event", "stop")
+        assert (one["effect"] > 1e-3) == changes, name
+    assert 7.2 < found["stop plain"]["end"] < 7.4
+    assert found["note plain"]["calls"] == 9
+    assert found["hoc by_psolve"]["sims"] == 0  # code that changes nothing costs no simulation
+
+
+def test_code_of_cvode_events_that_cannot_be_run_is_refused():
+    point, none, own, nested = told("refused", program=PROGRAM.with_name("statements_program.py"))
+    assert point.startswith("CVode.event with a statement and a point process, at t = 2.99")
+    assert none == [] and nested == "RuntimeError"
+    assert own.startswith("CVode.event with a statement, at t = 2.99") and "neuron.run" in own

@@ -51,7 +51,7 @@ class Memory(Objects):
         "VecPlayContinuous",
     )
 
-    EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent")
+    EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent", "HocEvent")
 
     def __init__(self, h: Hoc) -> None:
         super().__init__(h)
