@@ -96,6 +96,34 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
         assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
 
 
+HOC = """
+load_file("stdrun.hoc")
+create soma
+soma { insert NAME L=20 diam=20 }
+objref pc
+pc = new ParallelContext()
+{ pc.set_maxstep(10) stdinit() pc.psolve(3) }
+print "solved to ", t
+tstop = 5
+run()
+print "run to ", t
+"""
+
+
+def test_command_line_runs_a_script_of_hoc(tmp_path):
+    command = ["-m", "clhines.cli", "simulate", "script.hoc", "--engine", "reference"]
+    for name in ("hh", "extracellular"):
+        (tmp_path / "script.hoc").write_text(HOC.replace("NAME", name), "utf-8")
+        done = run(tmp_path, "hh", *command)
+        if name == "hh":
+            assert not done.returncode and "solved to 3" in done.stdout
+            assert "run to 5" in done.stdout and "steps        320" in done.stdout
+        else:
+            assert done.returncode == 2 and "solved to" not in done.stdout
+            assert "extracellular" in done.stderr.splitlines()[-1]
+            assert "Traceback" not in done.stderr
+
+
 def test_environment_variable_turns_the_switch_on(tmp_path):
     """With a site module that imports clhines a script needs no line of its own."""
     (tmp_path / "sitecustomize.py").write_text("import clhines\n", "utf-8")
