@@ -58,6 +58,7 @@ Names are imported when first used: forests, cells, networks and plans work with
 """
 
 import logging
+import os
 from importlib import import_module
 
 __version__ = "0.2.0"
@@ -106,3 +107,7 @@ def __getattr__(name: str) -> object:
 
     near = meant(name, [*_HOME_OF, *_MODULES])
     raise AttributeError(f"module 'clhines' has no attribute {name!r}{near}")
+
+
+if os.environ.get("CLHINES_NEURON", "0") not in ("", "0"):
+    import_module("clhines.neuron.switch").enable_as(os.environ["CLHINES_NEURON"])

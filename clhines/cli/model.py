@@ -1,4 +1,4 @@
-"""`clhines simulate model.py`: a script of NEURON, simulated."""
+"""`clhines simulate model.py`: a script of NEURON, or the model that it builds, simulated."""
 
 from __future__ import annotations
 
@@ -36,9 +36,14 @@ def add_model(networks: Any) -> None:
     """Add the command `model`, which a file's name stands for."""
     model = networks.add_parser("model", help="a model of NEURON: a script, .py or .hoc")
     add = model.add_argument
-    add("script", metavar="FILE", help="builds the model; it need not run it")
-    add("--stop", type=positive_number, metavar="MS", help="until when; not with --check")
+    add("script", metavar="FILE", help="builds the model; with --stop it need not run it")
+    add("--stop", type=positive_number, metavar="MS",
+        help="simulate the model until then; default: run here what the script runs")  # fmt: skip
+    add("--fallback", choices=("neuron",), metavar="neuron",
+        help="without --stop: NEURON runs what cannot be simulated, with a warning")  # fmt: skip
     add("--check", action="store_true", help="only list what cannot be simulated")
+    add("--fixed-step", type=positive_number, metavar="MS",
+        help="without --stop: in place of CVode's variable steps")  # fmt: skip
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
     add("--out", metavar="FILE.npz", help="write spikes of all sources")
@@ -54,12 +59,18 @@ def run_model(arguments: argparse.Namespace) -> int:
     """Build the model with the script, simulate it, and write the spikes."""
     _find(arguments)
     if arguments.stop is None and not arguments.check:
-        raise InputError("--stop is missing; expected until when [ms] to simulate, or --check")
+        return _run_script(arguments)
+    for option in ("fallback", "fixed_step"):
+        if getattr(arguments, option) is not None:
+            name = option.replace("_", "-")
+            raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     begin = time.perf_counter()
     with doing("building the model"):
-        _build(arguments)
+        _execute(arguments)
+        h = clhines.neuron.interpreter()
+        h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
     built = time.perf_counter()
     if arguments.check:
         with doing("reading the model"):
@@ -90,10 +101,14 @@ def run_model(arguments: argparse.Namespace) -> int:
         with named_option("--out"):
             arrays = {"spike_time": time_of, "spike_source": source, "spike_gid": gid}
             files.write_npz(arguments.out, arrays)
+    print(as_json(report) if arguments.json else _table(report))
+    return 0
+
+
+def _table(report: dict[str, Any]) -> str:
     lines = [f"{k:<12} {v:.4g}" if isinstance(v, float) else f"{k:<12} {v}"[:100]
              for k, v in report.items()]  # fmt: skip
-    print(as_json(report) if arguments.json else "\n".join(lines))
-    return 0
+    return "\n".join(lines)
 
 
 def _find(arguments: argparse.Namespace) -> Path:
@@ -104,8 +119,28 @@ def _find(arguments: argparse.Namespace) -> Path:
     return script
 
 
-def _build(arguments: argparse.Namespace) -> None:
-    """Run the script, and start NEURON's time where the script has not."""
+def _run_script(arguments: argparse.Namespace) -> int:
+    """Run a script whose own calls of NEURON's run procedures run here."""
+    for option in ("out", "v_init"):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
+    begin = time.perf_counter()
+    names = "device", "dtype", "engine", "fallback", "fixed_step"
+    with clhines.neuron.enable(**{n: getattr(arguments, n) for n in names}) as enabled:
+        _execute(arguments)
+    if not enabled.steps and arguments.fallback is None:
+        raise InputError(f"{arguments.script} has run nothing here; expected --stop, or a run")
+    report = {
+        "steps": enabled.steps,
+        "t_ms": float(clhines.neuron.interpreter().t),
+        "script_s": time.perf_counter() - begin,
+    }
+    print(as_json(report) if arguments.json else _table(report))
+    return 0
+
+
+def _execute(arguments: argparse.Namespace) -> None:
+    """Run the script."""
     script = _find(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
@@ -122,6 +157,7 @@ def _build(arguments: argparse.Namespace) -> None:
                 "library that nrnivmodl has made, such as x86_64/libnrnmech.so"
             )
     h.load_file("stdrun.hoc")
+    argv, sys.argv = sys.argv, [str(script)]
     try:
         if script.suffix.lower() == ".py":
             sys.path.insert(0, str(script.parent))
@@ -135,7 +171,8 @@ def _build(arguments: argparse.Namespace) -> None:
         raise
     except Exception as error:
         raise InputError(_failed(script, error)) from None
-    h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
+    finally:
+        sys.argv = argv
 
 
 def _failed(script: Path, error: Exception) -> str:

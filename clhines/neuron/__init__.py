@@ -9,7 +9,7 @@ Who owns what
     `memory`: NEURON's memory, by ctypes. `read`: what is in it; `model`: all of it, and what is
     rejected. `convert` (texts to mechanisms), `importer` (a model to a network). `back`: values in
     and out, records, events. `kept`: a model between two calls of `run`, compared with what
-    NEURON has. `entry`: `run`, `from_neuron`, `check`.
+    NEURON has. `entry`: `run`, `from_neuron`, `check`. `switch`: `enable`, `disable`.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines
@@ -30,5 +30,16 @@ cannot be simulated, and give it to the network in `importer`.
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.entry import At, check, from_neuron, run
 from clhines.neuron.memory.session import interpreter
+from clhines.neuron.switch import disable, enable
 
-__all__ = ["At", "Rejected", "RejectedError", "check", "from_neuron", "interpreter", "run"]
+__all__ = [
+    "At",
+    "Rejected",
+    "RejectedError",
+    "check",
+    "disable",
+    "enable",
+    "from_neuron",
+    "interpreter",
+    "run",
+]

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_number, as_whole_number
-from clhines.errors import InputError
+from clhines.errors import InputError, warn_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.back.states import OneCopy, take_values
+from clhines.neuron.back.writeback import clock
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
-from clhines.neuron.kept import Kept, keep, kept_model
+from clhines.neuron.kept import Kept, Request, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import Model, read_model
 from clhines.simulate.simulation import Simulation
+
+_FEW = 3  # steps that psolve takes one by one
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
@@ -161,6 +165,10 @@ def from_neuron(
         raise InputError("from_neuron() is for one process; expected no comm")
     with uncollected():
         model = read_model(interpreter(), vectors or {})
+        for t in model.pending.statements:
+            what = f"CVode.event with a statement, at t = {t:g} ms"
+            way_out = "use clhines.neuron.run, or call it between runs"
+            model.rejected.append(Rejected("", what, "", 0, way_out))
         return _simulation(model, dtype, device, engine, copies, **options)
 
 
@@ -198,6 +206,7 @@ def run(
     progress: bool = False,
     engine: str = "auto",
     vectors: dict[Hoc, Hoc] | None = None,
+    fixed_step: float | None = None,
 ) -> None:
     """Advance the model in NEURON's memory, in place of ``h.continuerun(tstop)``.
 
@@ -215,6 +224,9 @@ def run(
         Show a bar.
     vectors : dict of VecStim -> Vector, optional
         Times of VecStim whose Vector cannot be found.
+    fixed_step : float, ms, optional
+        What has turned CVode's variable steps on runs by steps of this length instead: a warning
+        says so, and CVode stays off.
 
     Raises
     ------
@@ -223,23 +235,74 @@ def run(
         was.
     """
     h = interpreter()
-    steps, request = num_steps(h, tstop), (device, str(dtype), engine)
-    if not steps:
+    h.stoprun = 0
+    fix_steps(h, as_step(fixed_step))
+    request = Request(device, str(dtype), engine)
+    advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
+
+
+def advance(
+    h: Hoc,
+    count: Callable[[], int],
+    request: Request,
+    progress: bool = False,
+    vectors: dict[Hoc, Hoc] | None = None,
+) -> int:
+    """Advance the model by as many steps as `count` says, as `run` does; return how many.
+
+    NEURON runs code that `CVode.event` was given at the end of steps that it takes itself.
+    """
+    rest, done = count(), 0
+    while rest:
+        with uncollected():
+            kept = None if vectors else kept_model(request)
+            if kept is None:
+                kept = Kept(read_model(h, vectors or {}), request)
+                if kept.model.rejected:
+                    raise RejectedError(kept.model.rejected)
+            steps = kept.steps_to_statement(rest)
+            if steps > 1 and kept.sim is None:
+                sim, at = _simulation(kept.model, request.dtype, request.device, request.engine)
+                kept.start(sim, at.imported)
+            if steps > 1:
+                kept.advance(steps - 1, progress)
+            before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
+            kept.step()
+            if not vectors:
+                keep(kept)
+        rest, done = rest - steps, done + steps
+        if h.stoprun:
+            break
+        if (h.dt, h.t) != before:  # by such code
+            rest = count()
+    return done
+
+
+def as_step(fixed_step: object) -> float | None:
+    """Return a time step, ms, or None."""
+    step = None if fixed_step is None else as_number("fixed_step", fixed_step, "ms")
+    if step is not None and step <= 0:
+        raise InputError(f"fixed_step is {step:g} ms; expected more than 0")
+    return step
+
+
+def fix_steps(h: Hoc, step: float | None) -> None:
+    """Turn CVode's variable steps off, where they are on and there is a step for it."""
+    if step is None or not h.CVode().active():
         return
-    with uncollected():
-        kept = None if vectors else kept_model(request)
-        if kept is None:
-            kept = Kept(read_model(h, vectors or {}), request)
-            if kept.model.rejected:
-                raise RejectedError(kept.model.rejected)
-        if steps > 1 and kept.sim is None:
-            sim, at = _simulation(kept.model, dtype, device, engine)
-            kept.start(sim, at.imported)
-        if steps > 1:
-            kept.advance(steps - 1, progress)
-        kept.step()
-        if not vectors:
-            keep(kept)
+    if h.t:
+        raise InputError(
+            f"fixed_step: CVode's variable steps are on at {h.t:g} ms, in the middle of a run; "
+            "expected h.finitialize() before"
+        )
+    h.CVode().active(0)
+    h.dt = step
+    if h.name_declared("using_cvode_"):  # stdrun.hoc's settings, for its next init and run
+        h.using_cvode_, h.steps_per_ms, h.nstep_steprun = 0, 1 / step, 1
+    h.frecord_init()  # Vectors now record in fixed steps
+    warn_caller(
+        f"CVode's variable steps are off: the model runs by fixed steps of {step:g} ms", UserWarning
+    )
 
 
 def num_steps(h: Hoc, tstop: float) -> int:
@@ -248,3 +311,12 @@ def num_steps(h: Hoc, tstop: float) -> int:
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together
+
+
+def solve_steps(h: Hoc, tstop: float) -> int:
+    """Return how many steps ``ParallelContext.psolve(tstop)`` takes."""
+    t, dt, end = float(h.t), float(h.dt), as_number("tstop", tstop, "ms") * (1 + 1e-11)
+    steps = int((end - t) / dt + 1e-9)
+    if steps > _FEW:
+        return steps
+    return int(np.searchsorted(clock(t, dt, _FEW + 1), end - dt, side="right"))

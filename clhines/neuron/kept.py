@@ -12,6 +12,7 @@ import ctypes
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -191,14 +192,16 @@ def _globals(model: Model, names: list[str]) -> list[object]:
     return [v if isinstance(v, float) else [v[k] for k in range(len(v))] for v in values]
 
 
-Request = tuple[object, object, str]
+class Request(NamedTuple):
+    """What a simulation is for."""
+
+    device: object
+    dtype: str
+    engine: str
 
 
 class Kept:
-    """A model as it was read, and its simulation, if there is one.
-
-    `request` is the device, dtype and engine.
-    """
+    """A model as it was read, and its simulation, if there is one."""
 
     def __init__(self, model: Model, request: Request) -> None:
         self.model, self.request = model, request
@@ -259,12 +262,37 @@ class Kept:
         imported.crossed.clear()
         self._lag = 0
 
+    def steps_to_statement(self, most: int) -> int:
+        """Return after how many steps, at most, code of `CVode.event` runs next."""
+        h, statements = self.model.h, self.model.pending.statements
+        if not statements:
+            return most
+        ends = clock(float(h.t), float(h.dt), most)[1:]
+        return min(int(np.searchsorted(ends, min(statements))) + 1, most)
+
     def step(self) -> None:
-        """Take a step by NEURON, which sets currents and all other ASSIGNED variables."""
-        h = self.model.h
-        self._delivered = last_delivery(float(h.t), float(h.dt), 1)
-        h.fadvance()
+        """Take a step by NEURON, which sets currents and all other ASSIGNED variables.
+
+        What code of `CVode.event` changes at its end is a change by the user.
+        """
+        h, pending = self.model.h, self.model.pending
+        begin, end = clock(float(h.t), float(h.dt), 1).tolist()
+        self._delivered = last_delivery(begin, float(h.dt), 1)
+        due = [t for t in pending.statements if t <= end]
+        if not due:
+            h.fadvance()
+            self._take_print()
+        elif min(due) > begin:
+            h.CVode().event(begin, self._take_print)  # before them
+            h.fadvance()
+        else:  # they come before it: all is read again
+            h.fadvance()
+            self._print = None
+        pending.statements = [t for t in pending.statements if t > end]
         self._lag += 1
+
+    def _take_print(self) -> None:
+        """Take NEURON's memory as it is now for what the simulation has."""
         if self._print is not None:
             self._print.take_values()
         elif self._is_free:

@@ -161,7 +161,9 @@ def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
 def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
     found = []
     if h.CVode().active():
-        found.append(Rejected("", "CVode: variable time steps", "", 0, "h.CVode().active(0)"))
+        found.append(
+            Rejected("", "CVode: variable time steps", "", 0, "h.CVode().active(0), or fixed_step=")
+        )
     if int(h.ParallelContext().nthread()) > 1:
         found.append(
             Rejected("", "threads of NEURON", "", 0, "ParallelContext().nthread(1), finitialize()")

@@ -76,10 +76,6 @@ def redefine(text):
 def scatter():
     child(0.5).v += 0.1
 
-def again():
-    child(0.5).v += 0.1
-    cvode.event(h.t + 0.1, again)
-
 def set_stimulus():
     h("fstim(1)")
     h.fstim(0, 0.5, 0, 10, 0.2, sec=soma)
@@ -98,10 +94,6 @@ def stop_playing():
     global random
     random = None
     clamp.amp = 0.1
-
-def join(which):
-    global handler
-    handler = which and h.FInitializeHandler(again)
 
 def transit():
     global states, source
@@ -125,7 +117,6 @@ between("fsyn", set_synapse, lambda: h.fsyn(0))
 between("Random.play", play, stop_playing)
 between("CVode.extra_scatter_gather", lambda: cvode.extra_scatter_gather(0, scatter),
         lambda: cvode.extra_scatter_gather_remove(scatter))
-between("CVode.event with a statement", lambda: join(True), lambda: join(False))
 between("nrn_netrec_state_adjust", lambda: setattr(h, "nrn_netrec_state_adjust", 1),
         lambda: setattr(h, "nrn_netrec_state_adjust", 0))
 between("StateTransitionEvent", transit, forget)

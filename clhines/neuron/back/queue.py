@@ -139,12 +139,14 @@ class SelfEvent:
 class Pending:
     """All events on their way, with times of arrival, ms; `netcons` and `binned` are connections.
 
-    The latter are in NEURON's bins of a step, the last to be delivered in one first.
+    The latter are in NEURON's bins of a step, the last to be delivered in one first. `statements`
+    are times at which code runs that `CVode.event` was given; it runs at the end of a step.
     """
 
     netcons: list[tuple[int, float]] = field(default_factory=list)
     binned: list[tuple[int, float]] = field(default_factory=list)
     selves: list[SelfEvent] = field(default_factory=list)
+    statements: list[float] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
 
 
@@ -164,16 +166,11 @@ def read_pending(queue: EventQueue, wires: Wires) -> Pending:
             found.netcons += pairs
             if event.bin_order >= 0:
                 binned.append((event.bin_order, pairs))
-        elif event.what == "other" and event.has_statement:
-            found.rejected.append(
-                Rejected(
-                    "",
-                    f"CVode.event with a statement, at t = {event.time:g} ms",
-                    "",
-                    0,
-                    "run up to that time, call it, and go on",
-                )
-            )
+        elif event.has_statement and event.is_between_steps:
+            found.statements.append(event.time)
+        elif event.has_statement:
+            what = f"CVode.event with a statement and a point process, at t = {event.time:g} ms"
+            found.rejected.append(Rejected("", what, "", 0, "leave the point process out"))
     for event, target, netcon in zip(selves, targets, weights, strict=True):
         if target >= 0:
             number = netcon if event.weight else -1

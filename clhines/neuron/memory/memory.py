@@ -24,7 +24,7 @@ from clhines.neuron.memory.raw import (
     vector_at,
     words_at,
 )
-from clhines.neuron.memory.session import Hoc, library_path
+from clhines.neuron.memory.session import Hoc
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
 _REBUILT = {  # flags, and what NEURON does where they are set
@@ -51,14 +51,10 @@ class Memory(Objects):
         "VecPlayContinuous",
     )
 
-    EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent")
+    EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent", "HocEvent")
 
     def __init__(self, h: Hoc) -> None:
-        path = library_path()
-        if path is None:
-            raise OSError("no library")
-        self._h, self._library = h, ctypes.CDLL(path)
-        self._functions = {}
+        super().__init__(h)
         self._list = self.function("_Z22net_cvode_instance_prlv", ctypes.c_void_p)
         self._classes = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES}
         self.kinds = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS}
@@ -222,14 +218,6 @@ class Memory(Objects):
         """Return how many places an instance of a mechanism has that are no variables."""
         sizes = words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
         return ctypes.c_int.from_address(sizes + 4 * type_).value
-
-    def template(self, name: str) -> int:
-        """Address of what hoc knows of a class."""
-        look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
-        symbol = look(name.encode())
-        if not symbol:
-            raise OSError(f"hoc knows no {name}")
-        return words_at(symbol, 3)[2]
 
     def has_order(self, order: float, dt: float) -> bool:
         """Whether NEURON's steps are of the order of time, as it sets them for dt."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from clhines.neuron.memory.raw import WORD, Place, Readable, gather, words_at
-from clhines.neuron.memory.session import Hoc
+from clhines.neuron.memory.session import Hoc, library_path
 
 POINTER = 2  # word of a place that has an address, where it has one
 # of a symbol of hoc: the word that has its procedure or value, and how many words there are
@@ -25,12 +25,16 @@ class _Handle(ctypes.Structure):
 
 
 class Objects:
-    """The library; the base of `Memory`, which finds `reference`."""
+    """The library; the base of `Memory`, which finds `reference`. OSError: it is not found."""
 
-    _h: Hoc
-    _library: ctypes.CDLL
     reference: int
-    _functions: dict[str, Any]
+
+    def __init__(self, h: Hoc) -> None:
+        path = library_path()
+        if path is None:
+            raise OSError("no library")
+        self._h, self._library = h, ctypes.CDLL(path)
+        self._functions: dict[str, Any] = {}
 
     def symbol(self, name: str) -> Any:
         """Return a function of NEURON's library; OSError where it has none of this name."""
@@ -57,12 +61,32 @@ class Objects:
         """Return the word in a variable of NEURON's library."""
         return WORD.from_address(self.address(name)).value
 
-    # -- procedures of hoc ---------------------------------------------------------------------
+    # -- names of hoc ---------------------------------------------------------------------
+
+    def template(self, name: str) -> int:
+        """Address of what hoc knows of a class."""
+        return words_at(self._known(name), 3)[_PROC]
+
+    def method(self, template: str, name: str) -> ctypes.c_uint64:
+        """Return where the address is of the function that a method of a class calls.
+
+        OSError where a function that is known is not where it is looked for.
+        """
+        known = words_at(words_at(self._known("fadvance"), 3)[_PROC], 1)[0]
+        if known != ctypes.cast(self.symbol("_Z8fadvancev"), ctypes.c_void_p).value:
+            raise OSError("functions of hoc are not as expected")
+        symbol = self._find(name, words_at(self.template(template), 2)[1])
+        return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether a name of hoc is a procedure with the code of another one."""
+        """Whether a name of hoc is a procedure with the code of another one, which has not run.
+
+        Where that has 0, one that has run may keep what it has looked up of objects.
+        """
         kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
-        return kinds[0] == kinds[1] and self._code(name) == self._code(example)
+        codes = self._code(name), self._code(example)
+        same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
+        return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 
     def procedure(self, name: str) -> list[int]:
         """Return where the code of a procedure is, and its size."""
@@ -99,12 +123,24 @@ class Objects:
 
     def _symbol_of(self, name: str) -> int:
         """Address of hoc's symbol of a name at its top level."""
+        return self._find(name, self.variable("hoc_top_level_symlist"))
+
+    def _find(self, name: str, symbols: int) -> int:
+        """Address of the symbol of a name in a list."""
         name_and_list = ctypes.c_char_p, ctypes.c_void_p
         find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
-        found = find(name.encode(), self.variable("hoc_top_level_symlist"))
-        if not found:
+        return self._there(name, find(name.encode(), symbols))
+
+    def _known(self, name: str) -> int:
+        """Address of the symbol of a name, built in or not."""
+        look = self.function("_Z10hoc_lookupPKc", ctypes.c_void_p, ctypes.c_char_p)
+        return self._there(name, look(name.encode()))
+
+    @staticmethod
+    def _there(name: str, symbol: int | None) -> int:
+        if not symbol:
             raise OSError(f"hoc knows no {name}")
-        return int(found)
+        return int(symbol)
 
     # -- objects -------------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ class Source:
 class Queued:
     """An event on its way."""
 
-    what: str  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent or other
+    what: str  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
     time: float  # ms
     address: int  # of the event, for a NetCon that of the NetCon
     item: int  # address of its entry in the queue
@@ -70,7 +70,12 @@ class Queued:
     @property
     def has_statement(self) -> bool:
         """Whether an event of another kind runs hoc or Python code."""
-        return self.what == "other" and bool(words_at(self.address, 2)[1])
+        return self.what in ("HocEvent", "other") and bool(words_at(self.address, 2)[1])
+
+    @property
+    def is_between_steps(self) -> bool:
+        """Whether its code runs at the end of a step: it is of no point process."""
+        return self.what == "HocEvent" and not words_at(self.address, 3)[2]
 
 
 def words_at(address: int, count: int = SEARCHED) -> list[int]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.raw import WORD, Readable, ref, vector_at, words_at
 from clhines.neuron.memory.session import Hoc, Section, library_path
 
@@ -199,24 +200,32 @@ def _python_blocks(memory: Memory) -> list[Rejected]:
 
 def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
     """Find step() and advance() of the model's own in place of those of stdrun.hoc."""
-    try:
-        path = os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc")
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        text = "proc advance() {\n\tfadvance()\n}\n"
     found = []
     for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
-        own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
-        if own and h.name_declared(name) == 1 and not _is_same(memory, name, own[0]):
+        if not is_standard(h, memory, name):
             what = f"{name}() of the model's own, which hoc calls in each step"
             way_out = f"do it between calls of clhines.neuron.run, with stdrun.hoc's {name}()"
             found.append(Rejected("", what, "", 0, way_out))
     return found
 
 
-def _is_same(memory: Memory, name: str, text: str) -> bool:
-    """Whether a procedure of hoc is the one that a text makes."""
+def standard(h: Hoc, name: str) -> str:
+    """Return the text of a procedure of stdrun.hoc; empty where it is not found."""
+    try:
+        path = os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        text = "proc advance() {\n\tfadvance()\n}\n"
+    own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
+    return own[0] if own else ""
+
+
+def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
+    """Whether a procedure of hoc is that of stdrun.hoc, as far as there are both."""
+    text = standard(h, name)
+    if not text or h.name_declared(name) != 1:
+        return True
     example = f"{name}_as_in_stdrun_hoc"
     with memory.example(example, text.replace(f"proc {name}", f"proc {example}", 1)):
         return memory.is_same(name, example)

@@ -1,0 +1,263 @@
+"""The switch: while it is on, NEURON's own calls that run a model run it here.
+
+hoc's ``continuerun()`` is defined anew while it is that of stdrun.hoc, and in NEURON's table of
+methods ``ParallelContext.psolve`` is another function. Both keep an exception, and let hoc stop;
+Python raises it where it has called NEURON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from clhines.errors import InputError, meant, shown, warn_caller
+from clhines.neuron.entry import Request, advance, as_step, fix_steps, num_steps, solve_steps
+from clhines.neuron.memory.objects import Objects
+from clhines.neuron.memory.session import Hoc, interpreter
+from clhines.neuron.read.hooks import is_standard, standard
+
+_NAME = "clhines_neuron_switch"  # in hoc
+_OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
+_TAKEN = (
+    f'proc continuerun() {{ if ({_NAME}.continuerun($1)) {{ execerror({_NAME}.message, "") }} }}'
+)
+_SHOWN = 400  # characters of a message that hoc prints
+
+
+@dataclass(frozen=True)
+class Options:
+    """How models are run while the switch is on; see `enable`."""
+
+    device: object
+    dtype: DTypeLike
+    engine: str
+    fallback: str | None
+    fixed_step: float | None
+
+    def __post_init__(self) -> None:
+        if self.fallback not in (None, "neuron"):
+            hint = meant(self.fallback, ["neuron"])
+            raise InputError(f"fallback is {shown(self.fallback)}; expected 'neuron' or None{hint}")
+
+
+class Switch:
+    """What NEURON calls while the switch is on; `message` is what hoc prints of an exception."""
+
+    def __init__(self, h: Hoc) -> None:
+        self.message = ""
+        self.steps = 0  # run here
+        self._h = h
+        self._options: Options | None = None
+        self._library = Objects(h)
+        self._error: BaseException | None = None
+        self._is_running, self._warned = False, set[str]()
+        self._method = self._library.method("ParallelContext", "psolve")
+        self._own_method = self._method.value
+        kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
+        self._taken_method = kind(self._psolve)
+        self._kind, self._own_call = type(h), type(h).__call__
+        integer = ctypes.c_int.from_address
+        self._interrupt = integer(self._library.address("hoc_intset"))
+        self._prints = integer(self._library.address("hoc_execerror_messages"))
+        self._in_python = integer(self._library.address("nrn_is_python_extension"))
+        self._code: list[int] = []  # where that of the taken procedure is
+
+    @property
+    def options(self) -> Options | None:
+        """Options of the switch; None where it is off."""
+        return self._options
+
+    def set(self, options: Options | None) -> None:
+        """Turn it on, or off, or on with other options."""
+        if (options is None) != (self._options is None):
+            self._turn_off() if options is None else self._turn_on()
+        self._options = options
+        self._warned.clear()
+
+    def _turn_on(self) -> None:
+        h = self._h
+        h.load_file("stdrun.hoc")
+        if is_standard(h, self._library, "continuerun"):
+            own = standard(h, "continuerun")
+            h(own.replace("proc continuerun", f"proc {_OWN}", 1))
+            h(f"objref {_NAME}")
+            setattr(h, _NAME, self)
+            h(_TAKEN)
+            self._code = self._library.procedure("continuerun")
+        self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
+        self._kind.__call__ = self._calling()
+
+    def _turn_off(self) -> None:
+        h = self._h
+        self._kind.__call__ = self._own_call
+        self._method.value = self._own_method
+        if self._code and self._library.procedure("continuerun") == self._code:
+            h(standard(h, "continuerun"))
+        self._code = []
+
+    def _calling(self) -> Callable[..., Any]:
+        """Return what Python calls functions of hoc by: it raises the exception that was kept."""
+        own = self._own_call
+
+        def call(function: Hoc, *arguments: object, **named: object) -> object:
+            try:
+                result = own(function, *arguments, **named)
+            except BaseException:
+                kept = self._kept()
+                if kept is None:
+                    raise
+                raise kept from None
+            kept = self._kept()
+            if kept is not None:
+                raise kept
+            return result
+
+        return call
+
+    def _kept(self) -> BaseException | None:
+        error, self._error = self._error, None
+        if error is not None:
+            self._interrupt.value = 0
+        return error
+
+    # -- what NEURON calls -----------------------------------------------------------------------
+
+    def continuerun(self, stop: float) -> int:
+        """Run until a time, ms, for hoc; 1 where that has failed."""
+        h = self._h
+        h.stoprun = 0
+        ran = self._attempt(lambda: num_steps(h, stop), lambda: getattr(h, _OWN)(stop))
+        return int(not ran)
+
+    def _psolve(self, _: int) -> float:
+        stop = self._library.function(
+            "_Z10hoc_getargi", ctypes.POINTER(ctypes.c_double), ctypes.c_int
+        )(1)[0]
+        h = self._h
+        if not self._attempt(lambda: solve_steps(h, stop), lambda: self._own_psolve(stop)):
+            self._interrupt.value = 1  # hoc stops before what comes next
+        return 0.0
+
+    def _own_psolve(self, stop: float) -> None:
+        self._method.value = self._own_method
+        try:
+            self._h.ParallelContext().psolve(stop)
+        finally:
+            self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
+
+    def _attempt(self, count: Callable[[], int], own: Callable[[], object]) -> bool:
+        """Run here, or in NEURON what is refused and may; keep an exception."""
+        options = self._options
+        assert options is not None
+        try:
+            try:
+                self._run(count, options)
+            except InputError as error:
+                if options.fallback is None:
+                    raise
+                self._warn(str(error))
+                own()
+        except BaseException as error:
+            self._error = error
+            self.message = " ".join(str(error).split())[:_SHOWN]
+            self._prints.value = int(not self._in_python.value)  # Python raises it
+        return self._error is None
+
+    def _run(self, count: Callable[[], int], options: Options) -> None:
+        if self._is_running:
+            raise InputError("a run has been called in a run; expected none in CVode.event")
+        self._is_running = True
+        try:
+            fix_steps(self._h, options.fixed_step)
+            request = Request(options.device, str(options.dtype), options.engine)
+            self.steps += advance(self._h, count, request)
+        finally:
+            self._is_running = False
+
+    def _warn(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            message = " ".join(message.split())
+            warn_caller(f"NEURON itself runs this model, as {message}", UserWarning)
+
+
+_switch: list[Switch] = []
+
+
+class Enabled(AbstractContextManager["Enabled"]):
+    """The switch that `enable` has turned on; the end of a ``with`` block sets it as it was."""
+
+    def __init__(self, switch: Switch, options: Options) -> None:
+        self._switch, self._before, self._first = switch, switch.options, switch.steps
+        switch.set(options)
+
+    @property
+    def steps(self) -> int:
+        """How many steps have been run here, and not by NEURON, since it was turned on."""
+        return self._switch.steps - self._first
+
+    def __exit__(self, *_: object) -> None:
+        self._switch.set(self._before)
+
+
+def enable(
+    device: object = None,
+    dtype: DTypeLike = "float64",
+    engine: str = "auto",
+    fallback: str | None = None,
+    fixed_step: float | None = None,
+) -> Enabled:
+    """Let NEURON's own calls run models here, as `run` does, until `disable`.
+
+    These are ``h.run()`` and ``h.continuerun(tstop)``, from Python and hoc, and
+    ``ParallelContext.psolve(tstop)``. Loops around ``h.fadvance()`` stay NEURON's. With
+    ``with enable():`` the switch is set to what it was at the end of the block.
+
+    Parameters
+    ----------
+    device, dtype, engine
+        See `Simulation`.
+    fallback : None or "neuron"
+        ``"neuron"``: NEURON runs what cannot be simulated here, with a warning that says why.
+
+    fixed_step : float, ms, optional
+        See `run`.
+
+    Returns
+    -------
+    Enabled
+        A context manager; its `steps` counts those that were run here.
+
+    Raises
+    ------
+    InputError
+        NEURON is not installed, or cannot be switched; an argument is wrong. While the switch is
+        on, NEURON's calls raise what `run` does, where Python has called hoc.
+    """
+    options = Options(device, dtype, engine, fallback, as_step(fixed_step))
+    if not _switch:
+        try:
+            _switch.append(Switch(interpreter()))
+        except OSError as error:
+            raise InputError(
+                f"NEURON cannot be switched here ({error}); expected NEURON 9 on Linux or macOS"
+            ) from None
+    return Enabled(_switch[0], options)
+
+
+def disable() -> None:
+    """Let NEURON run models itself again, also inside of ``with enable():``."""
+    if _switch:
+        _switch[0].set(None)
+
+
+def enable_as(value: str) -> None:
+    """Turn the switch on, for the environment variable ``CLHINES_NEURON``: it is to be 1."""
+    if value != "1":
+        raise InputError(f"CLHINES_NEURON is {shown(value)}; expected 1 or 0")
+    enable()

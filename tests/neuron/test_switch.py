@@ -1,0 +1,174 @@
+"""The switch: NEURON's own calls, of Python and hoc, that run a model here; beside NEURON."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+PROGRAM = Path(__file__).parents[1] / "support" / "switch_program.py"
+# as in test_run: NEURON's conductances are differences of currents, amplified by a spike's upstroke
+TOLERANCE = 1e-9
+STEPS = 480  # of 12 ms
+
+
+def told(*words, program=PROGRAM):
+    command = [sys.executable, str(program), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_what_is_recorded_is_as_by_neuron(engine):
+    """Voltages, spikes and the time at the end, of each way to run a model."""
+    found = told("ways", engine)
+    assert len(found) == 7
+    for way, one in found.items():
+        assert one["steps"] == (STEPS // 2 if way == "in_turns" else STEPS), way
+        assert one["spikes"] > 2 and one["off"] == 0, way
+        assert one["worst"] < TOLERANCE, way
+
+
+def test_the_switch_is_what_it_was_after_a_block():
+    *steps, own, after, same = told("nesting", "reference")
+    assert steps == [40, 0, 40, 40, 40, 0]
+    assert own == after == [7, 0]  # a continuerun() of the user's stays his
+    assert same
+
+
+def test_what_is_refused_is_raised_or_run_by_neuron():
+    found = told("refusals", "reference")
+    wrong, engine = found["options"]
+    assert wrong == "fallback is 'neurn'; expected 'neuron' or None; did you mean 'neuron'?"
+    assert "engine" in engine and "nothing" in engine
+    for way in ("by_run", "by_hoc", "by_psolve", "by_hoc_psolve"):
+        message, t, steps, after = found[way]
+        assert message.startswith("RejectedError: the model has 1 thing that is not simulated"), way
+        assert "extracellular" in message and (t, steps, after) == (0, 0, 0), way
+    messages, files, solved, ran, steps = found["fallback"]
+    assert files == [PROGRAM.name]  # once, at the line that has called
+    assert messages[0].startswith("NEURON itself runs this model, as the model has 1 thing")
+    assert "\n" not in messages[0] and solved == ran == steps == 0
+    assert found["wrong"] == "RuntimeError"
+
+
+SCRIPT = """
+import sys
+from neuron import h
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.L = soma.diam = 20
+soma.insert(NAME)
+h.tstop = 5
+h.run()
+print(*sys.argv, round(h.t, 6))
+"""
+
+
+def run(tmp_path, name, *words, **more):
+    (tmp_path / "script.py").write_text(SCRIPT.replace("NAME", repr(name)), "utf-8")
+    keep = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, env=keep,
+    )  # fmt: skip
+
+
+def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
+    command = ["-m", "clhines.cli", "simulate", "script.py", "--engine", "reference"]
+    done = run(tmp_path, "hh", *command, "--json")
+    own, report = done.stdout.split("\n", 1)
+    assert own.startswith("script.py 5.0")
+    assert json.loads(report)["steps"] == 200
+    done = run(tmp_path, "extracellular", *command)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "extracellular" in done.stderr.splitlines()[-1]
+    done = run(tmp_path, "extracellular", *command, "--fallback", "neuron")
+    assert not done.returncode and "steps        0" in done.stdout
+    assert "NEURON itself runs this model" in done.stderr
+    for words in (["--out", "a.npz"], ["--v-init", "-60"], ["--stop", "1", "--fallback", "neuron"]):
+        done = run(tmp_path, "hh", *command, *words)
+        assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
+
+
+HOC = """
+load_file("stdrun.hoc")
+create soma
+soma { insert NAME L=20 diam=20 }
+objref pc
+pc = new ParallelContext()
+{ pc.set_maxstep(10) stdinit() pc.psolve(3) }
+print "solved to ", t
+tstop = 5
+run()
+print "run to ", t
+"""
+
+
+def test_command_line_runs_a_script_of_hoc(tmp_path):
+    command = ["-m", "clhines.cli", "simulate", "script.hoc", "--engine", "reference"]
+    for name in ("hh", "extracellular"):
+        (tmp_path / "script.hoc").write_text(HOC.replace("NAME", name), "utf-8")
+        done = run(tmp_path, "hh", *command)
+        if name == "hh":
+            assert not done.returncode and "solved to 3" in done.stdout
+            assert "run to 5" in done.stdout and "steps        320" in done.stdout
+        else:
+            assert done.returncode == 2 and "solved to" not in done.stdout
+            assert "extracellular" in done.stderr.splitlines()[-1]
+            assert "Traceback" not in done.stderr
+
+
+def test_environment_variable_turns_the_switch_on(tmp_path):
+    """With a site module that imports clhines a script needs no line of its own."""
+    (tmp_path / "sitecustomize.py").write_text("import clhines\n", "utf-8")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    for value, ran in (("1", 200), ("0", 0)):
+        words = ["-X", "importtime", "script.py"]
+        done = run(tmp_path, "hh", *words, PYTHONPATH=path, CLHINES_NEURON=value)
+        assert not done.returncode, done.stderr[-2000:]
+        assert ("clhines.simulate.simulation" in done.stderr) == bool(ran)
+    done = run(tmp_path, "hh", "-c", "import clhines", CLHINES_NEURON="yes")
+    assert done.stderr.splitlines()[-1].endswith("CLHINES_NEURON is 'yes'; expected 1 or 0")
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_fixed_steps_in_place_of_variable_ones_are_neurons_fixed_steps(engine):
+    found = told(engine, program=PROGRAM.with_name("fixed_program.py"))
+    assert found["spikes"] > 2 and found["variable"]["worst"] > 1e-3
+    for way in ("by_run", "by_switch", "again"):
+        assert found[way]["worst"] < TOLERANCE, way
+        assert found[way]["active"] == 0
+        said = "CVode's variable steps are off: the model runs by fixed steps of 0.05 ms"
+        assert found[way]["warnings"] == ([said] if way != "again" else [])
+    active, zero, negative, word, inside = found["refused"]
+    assert "CVode: variable time steps" in active and "fixed_step" in active
+    assert zero == "fixed_step is 0 ms; expected more than 0"
+    assert negative == "fixed_step is -1 ms; expected more than 0"
+    assert word.startswith("fixed_step") and inside.startswith("fixed_step: CVode's variable steps")
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_code_of_cvode_events_runs_in_a_run_as_in_neuron(engine):
+    """Recorded values, the times at which it runs, and what it changes, by two ways to run."""
+    found = told(engine, program=PROGRAM.with_name("statements_program.py"))
+    assert len(found) == 18
+    for name, one in found.items():
+        assert one["worst"] < TOLERANCE and one["calls"], name
+        changes = name.split()[0] in ("clamp", "voltage", "state", "weight", "event", "stop")
+        assert (one["effect"] > 1e-3) == changes, name
+    assert 7.2 < found["stop plain"]["end"] < 7.4
+    assert found["note plain"]["calls"] == 9
+    assert found["hoc by_psolve"]["sims"] == 0  # code that changes nothing costs no simulation
+
+
+def test_code_of_cvode_events_that_cannot_be_run_is_refused():
+    point, none, own, nested = told("refused", program=PROGRAM.with_name("statements_program.py"))
+    assert point.startswith("CVode.event with a statement and a point process, at t = 2.99")
+    assert none == [] and nested == "RuntimeError"
+    assert own.startswith("CVode.event with a statement, at t = 2.99") and "neuron.run" in own

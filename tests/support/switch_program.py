@@ -1,0 +1,175 @@
+"""A model run by NEURON's own calls, with the switch off and on: ``switch_program.py WHAT``."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.kept_program import Net, h, worst
+
+import clhines
+from clhines.neuron import disable, enable
+
+pc = h.ParallelContext()
+h("objref hoc_pc\nhoc_pc = new ParallelContext()")
+h("proc hoc_solve() { hoc_pc.psolve($1) hoc_after = 1 }\nhoc_after = 0")
+STOP = 12.0
+
+
+def by_run():
+    h.tstop = STOP
+    h.run()
+
+
+def by_hoc():
+    h.tstop = STOP
+    h("run()")
+
+
+def by_continuerun():
+    h.finitialize(-65)
+    for stop in (3.01, 3.0, 3.02, STOP):  # also of no step
+        h.continuerun(stop)
+
+
+def in_groups():
+    """Several steps by one call of step(), as setdt() has it for few points per ms."""
+    h.steps_per_ms = 10
+    h.tstop = STOP
+    h.run()
+    h.steps_per_ms = 40
+
+
+def by_psolve():
+    pc.set_maxstep(10)
+    h.finitialize(-65)
+    for stop in (3.01, 3.02, 3.09, 3.0901, STOP):
+        pc.psolve(stop)
+
+
+def by_hoc_psolve():
+    pc.set_maxstep(10)
+    h.finitialize(-65)
+    h.hoc_solve(STOP)
+
+
+def in_turns():
+    """NEURON goes on from what has been run here, in steps of its own."""
+    h.finitialize(-65)
+    h.continuerun(STOP / 2)
+    while h.t < STOP - 0.5 * h.dt:
+        h.fadvance()
+
+
+WAYS = [by_run, by_hoc, by_continuerun, in_groups, by_psolve, by_hoc_psolve, in_turns]
+
+
+def taken(net, way):
+    net.stim.ranvar.set_ids(1, 2, 3)
+    net.stim.ranvar.set_seq(0)
+    way()
+    return [*net.taken(), np.array([h.t])]
+
+
+def ways(engine):
+    """Of each way, steps that were run here, and how far what was recorded is from NEURON's."""
+    net, found = Net(), {}
+    for way in WAYS:
+        truth = taken(net, way)
+        with enable(engine=engine) as on:
+            got = taken(net, way)
+        again = taken(net, way)
+        found[way.__name__] = {
+            "steps": on.steps,
+            "spikes": len(truth[-3]),
+            "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
+            "off": max(worst(a, b) for a, b in zip(truth, again, strict=True)),
+        }
+    return found
+
+
+def steps_of(on, way):
+    before = on.steps
+    way()
+    return on.steps - before
+
+
+def nesting(engine):
+    """Steps that were run here, while the switch is turned on and off; own procedures of hoc."""
+    kept, h.tstop = Net(), 1.0  # 40 steps
+    own = h.continuerun, type(h).__call__
+    found = []
+    outer = enable(engine=engine)
+    with enable(engine="reference") as on:
+        found.append(steps_of(on, h.run))  # here
+        enable(engine=engine)
+        disable()
+        found.append(steps_of(on, h.run))  # by NEURON
+        enable(engine=engine)
+        found.append(steps_of(on, h.run))
+    found.append(steps_of(outer, h.run))  # as before the block
+    try:
+        with enable():
+            raise KeyError("of the user")
+    except KeyError:
+        found.append(steps_of(outer, h.run))
+    disable()
+    disable()
+    found.append(steps_of(outer, h.run))
+    with enable(engine=engine) as on:
+        h("proc continuerun() { hoc_after = 7 }")  # of the user, in a run
+        h.run()
+        found.append([int(h.hoc_after), on.steps])
+    h.run()
+    found.append([int(h.hoc_after), on.steps])
+    found.append(type(h).__call__ is own[1])
+    del kept
+    return found
+
+
+def refusals(engine):
+    """What is raised of a model that is not simulated, and what falls back."""
+    kept, found, h.tstop = Net(), {"options": []}, 1.0
+    for options in ({"fallback": "neurn"}, {"engine": "nothing"}):
+        try:
+            with enable(**options):
+                h.run()
+        except clhines.InputError as error:
+            found["options"].append(str(error))
+    other = h.Section(name="other")
+    other.insert("extracellular")
+    for way in (by_run, by_hoc, by_psolve, by_hoc_psolve):
+        h.hoc_after = 0
+        with enable(engine=engine) as on:
+            try:
+                way()
+            except clhines.InputError as error:
+                said = f"{type(error).__name__}: {error}"
+            found[way.__name__] = [said, h.t, on.steps, h.hoc_after]
+    with warnings.catch_warnings(record=True) as caught, enable(fallback="neuron") as on:
+        warnings.simplefilter("always")
+        truth = taken(kept, by_psolve)
+        got = taken(kept, by_run)
+    disable()
+    expected = taken(kept, by_run)
+    found["fallback"] = [
+        [str(w.message) for w in caught],
+        [Path(w.filename).name for w in caught],
+        max(worst(a, b) for a, b in zip(truth, expected, strict=True)),
+        max(worst(a, b) for a, b in zip(got, expected, strict=True)),
+        on.steps,
+    ]
+    with enable(), warnings.catch_warnings():
+        try:
+            h.continuerun("soon")
+        except RuntimeError as error:  # NEURON's own
+            found["wrong"] = type(error).__name__
+    return found
+
+
+if __name__ == "__main__":
+    what, engine = sys.argv[1:]
+    print(json.dumps({"ways": ways, "nesting": nesting, "refusals": refusals}[what](engine)))
