@@ -17,7 +17,7 @@ The map, two wings and a roof::
 `clhines.plan`          forest -> `Plan`: methods, layouts, schedules, `reroot`; without a device
 `clhines.literature`    methods that are here to be compared with; `METHODS` loads them
 `clhines.device`        OpenCL: devices, queues, programs, copies, times
-`clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `solve_tridiagonal`
+`clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
@@ -83,7 +83,7 @@ _HOMES = {
     "simulate.simulation": "Simulation",
     "solve.factors": "Factors",
     "solve.solver": "Solver",
-    "solve.tridiagonal": "solve_tridiagonal",
+    "solve.tridiagonal": "Tridiagonal solve_tridiagonal",
 }
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -55,6 +55,7 @@ from clhines.solve import jax as jax
 from clhines.solve import torch as torch
 from clhines.solve.factors import Factors as Factors
 from clhines.solve.solver import Solver as Solver
+from clhines.solve.tridiagonal import Tridiagonal as Tridiagonal
 from clhines.solve.tridiagonal import solve_tridiagonal as solve_tridiagonal
 
 __version__: str
