@@ -9,7 +9,7 @@ The map, two wings and a roof::
     analysis; torch, jax                  from results on; from solve on
     literature                            methods to compare with; on forest and plan
     cli                                   on all
-    ground: errors arrays quantities checks files forest reference
+    ground: errors summary arrays quantities checks files forest reference
 
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
@@ -95,6 +95,11 @@ _MODULES = {
     ).split()
 }
 __all__ = sorted(_HOME_OF)
+
+
+def __dir__() -> list[str]:
+    # Completion in a terminal asks for each: not for what needs packages that may not be there.
+    return sorted({*_HOME_OF, *_MODULES, "__version__"} - {"jax", "torch"})
 
 
 def __getattr__(name: str) -> object:

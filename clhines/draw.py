@@ -6,11 +6,13 @@ pictures of one's own.
 
 from __future__ import annotations
 
+import io
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from clhines.cells.cable import Cable
 
+__all__ = ["activity", "plot_morphology", "style"]
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
 _WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
@@ -35,6 +38,10 @@ _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
 _STYLE = Path(__file__).with_name("clhines.mplstyle")
 _THIN = 1.5  # points: width of the thinnest neurite
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @contextmanager
@@ -398,4 +405,13 @@ def check_matplotlib() -> None:
 def _figure(**options: Any) -> Any:
     from matplotlib.figure import Figure
 
-    return Figure(layout="constrained", **options)
+    figure = Figure(layout="constrained", **options)
+    # Notebooks look for this name, and show the picture whatever their settings are.
+    figure._repr_png_ = partial(_as_png, figure)  # type: ignore[attr-defined]
+    return figure
+
+
+def _as_png(figure: Any) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 GROUND = (
     "errors",
+    "summary",
     "arrays",
     "quantities",
     "checks",

@@ -30,6 +30,7 @@ from clhines.cells.values import as_positive, per_section
 from clhines.checks import as_array, as_finite, as_indices, as_real
 from clhines.errors import InputError
 from clhines.quantities import as_numbers
+from clhines.summary import as_html, range_text
 
 
 def areas_and_resistances(
@@ -152,12 +153,25 @@ class Cable:
     name: str = "cell"
 
     def __repr__(self) -> str:
+        nodes = f"{self.num_nodes} nodes in {self.sections.num_sections} sections"
+        values = f"Ra {range_text(self.Ra)} Ω·cm, cm {range_text(self.cm)} µF/cm²"
+        return f"Cable({self.name}: {nodes} ({self._regions()}); {values})"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "nodes": self.num_nodes,
+            "sections": f"{self.sections.num_sections} ({self._regions()})",
+            "length": f"{self.sections.length.sum():.5g} µm",
+            "area": f"{self.area.sum():.5g} µm²",
+            "Ra": f"{range_text(self.Ra)} Ω·cm",
+            "cm": f"{range_text(self.cm)} µF/cm²",
+        }
+        return as_html(f"Cable {self.name}", rows)
+
+    def _regions(self) -> str:
         types, counts = np.unique(self.sections.type, return_counts=True)
         kinds = zip(types.tolist(), counts.tolist(), strict=True)
-        regions = ", ".join(f"{NAMES.get(t, f'type {t}')} {count}" for t, count in kinds)
-        nodes = f"{self.num_nodes} nodes in {self.sections.num_sections} sections ({regions})"
-        values = f"Ra {_range_text(self.Ra)} Ω·cm, cm {_range_text(self.cm)} µF/cm²"
-        return f"Cable({self.name}: {nodes}; {values})"
+        return ", ".join(f"{NAMES.get(t, f'type {t}')} {count}" for t, count in kinds)
 
     @property
     def num_nodes(self) -> int:
@@ -390,12 +404,6 @@ def discretise(
     else:
         counts = sections.nseg_by_length(max_length)
     return _assemble(sections, counts, Ra, cm)
-
-
-def _range_text(value: float | np.ndarray) -> str:
-    """Return a number, or the smallest and the largest, for reading."""
-    least, most = np.min(value), np.max(value)
-    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
 
 
 def _checked_nseg(sections: Sections, nseg: np.ndarray) -> np.ndarray:

@@ -39,6 +39,7 @@ from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
 from clhines.quantities import as_numbers
+from clhines.summary import as_html, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
 
@@ -270,6 +271,19 @@ class Network:
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
         return f"Network({self.num_cells} cells, {self.forest.num_nodes} nodes; {groups})"
+
+    def _repr_html_(self) -> str:
+        given = sum(len(columns[0]) for columns in self._wiring.columns)
+        rows: dict[str, object] = {
+            "cells": self.num_cells,
+            "nodes": self.forest.num_nodes,
+            **{f"group {g.number}, {g.mechanism.name}": g.summary() for g in self.groups},
+            "connections": given,
+            "sources besides cells": self._added.num_sources - self.num_cells,
+            "threshold": f"{range_text(self.threshold)} mV",
+            "temperature": f"{self.celsius:g} °C",
+        }
+        return as_html("Network" + (", frozen" if self.frozen else ""), rows)
 
     # -- mechanisms ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from clhines.simulate.records.features import FeatureValues
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import packed_columns
 from clhines.simulate.state.chunk import Chunk
+from clhines.summary import as_html
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,17 @@ class Result:
         ends = f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "no times"
         shapes = ", ".join(str(a.shape) for a in self.values)
         return f"Result({ends}; {len(self.spike_time)} spikes; records [{shapes}])"
+
+    def _repr_html_(self) -> str:
+        rows: dict[str, object] = {
+            "time": f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "none",
+            "spikes": len(self.spike_time),
+            "wall time": f"{self.cost['all']:.3g} s" if "all" in self.cost else "unknown",
+        }
+        for k, values in enumerate(self.values):
+            features = ", ".join(self.features.get(k, ()))
+            rows[f"record {k}"] = f"features {features}" if features else values.shape
+        return as_html("Result", rows)
 
     def __getitem__(self, k: int) -> np.ndarray:
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)):

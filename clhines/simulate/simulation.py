@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from inspect import signature
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
-from tqdm import tqdm
 
 from clhines.analysis.features import Features
 from clhines.checks import as_choice, as_switch, as_whole_number, shown
@@ -42,12 +41,13 @@ from clhines.simulate.state.copies import copies_of, network_of_copies
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+    from tqdm import tqdm
 
 _Self = TypeVar("_Self", bound="Simulation")
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
-_BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
+_BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} {unit} [{elapsed}<{remaining}{postfix}]"
 
 
 class Simulation:
@@ -218,7 +218,7 @@ class Simulation:
         duration : float, ms
             A whole number of steps.
         progress : bool
-            Show a bar, and how many seconds a second of the simulated time takes.
+            Show a bar, and how many seconds one simulated second takes.
 
         Returns
         -------
@@ -249,17 +249,17 @@ class Simulation:
         chunks = self._recordings.first_values(records, begin)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
-        with _bar(steps * dt, progress) as bar:
+        with bar(steps, "ms", progress, dt) or nullcontext() as shown:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
                 done, failed = self._advance_whole(count, records, cost)
                 chunks.append(done)
                 self._progress.step += count
-                if bar is not None:
-                    bar.update(count * dt)
-                    second = (self.step - begin) * dt * 1e-3
-                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / second:.3g} s a second")
+                if shown is not None:
+                    speed = (time.perf_counter() - clock) / ((self.step - begin) * dt * 1e-3)
+                    shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
+                    shown.update(count)
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
@@ -567,6 +567,13 @@ def _queue(
     return devices.given_queue(queue, device, dtype)
 
 
-def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
-    """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
-    return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()
+def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:
+    """Return a bar of things that are `scale` units each, in notebooks one of theirs.
+
+    None where it is not shown, as even the import takes a while.
+    """
+    if not show:
+        return None
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR)

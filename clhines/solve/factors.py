@@ -21,6 +21,7 @@ from clhines.solve.arguments import Arguments
 from clhines.solve.engines.engine import Eliminated, Engine, first_nodes
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.repeated import Calls
+from clhines.summary import as_html
 
 
 class Gradients(NamedTuple):
@@ -143,6 +144,20 @@ class Factors:
         self.eliminated, self.symmetric = eliminated, symmetric
         self._engine, self._arguments, self._lock = engine, arguments, lock
         self._calls = Calls()
+
+    def __repr__(self) -> str:
+        batch = f"{self._arguments.forest!r}, {self._arguments.dtype}"
+        return f"Factors({batch}, {self._engine.describe()}"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "batch": self._arguments.forest,
+            "matrix": "symmetric" if self.symmetric else "unsymmetric",
+            "dtype": self._arguments.dtype,
+            "method": self._engine.plan.method,
+            "memory": "\n".join(map(str, self.memory)),
+        }
+        return as_html("Factors", rows)
 
     @property
     def queue(self) -> cl.CommandQueue:
