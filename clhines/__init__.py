@@ -9,7 +9,7 @@ The map, two wings and a roof::
     analysis; torch, jax                  from results on; from solve on
     literature                            methods to compare with; on forest and plan
     cli                                   on all
-    ground: errors summary arrays quantities checks files forest reference
+    ground: errors summary units arrays quantities checks files forest reference
 
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
@@ -63,7 +63,7 @@ from importlib import import_module
 __version__ = "0.2.0"
 # Where each public name is defined; `__init__.pyi` tells type checkers the same.
 _HOMES = {
-    "cells.cable": "Cable discretise",
+    "cells.cable": "Cable discretise discretize",
     "cells.morphology": "Morphology",
     "cells.swc": "read_swc",
     "cells.synthetic": "sample_cells",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from clhines.cells.cable import Cable
 
 __all__ = ["activity", "plot_morphology", "style"]
 FORMATS = (".png", ".svg", ".pdf")
@@ -189,6 +188,7 @@ def activity(
     traces: tuple[np.ndarray, np.ndarray, list[str]],
     title: str,
     path: PathLike | None = None,
+    label: str = "voltage [mV]",
 ) -> Any:
     """Draw spikes as a raster above voltages over time.
 
@@ -202,6 +202,8 @@ def activity(
     title : str
     path : str or path, optional
         Ends in .png, .svg or .pdf; written where it is given.
+    label : str
+        Of what is drawn in place of voltages.
 
     Returns
     -------
@@ -232,7 +234,7 @@ def activity(
     raster.set_title(title, loc="left")
     for k, name in enumerate(names):
         below.plot(t, v[:, k], lw=1.1, label=name)
-    below.set(xlabel="time [ms]", ylabel="voltage [mV]")
+    below.set(xlabel="time [ms]", ylabel=label)
     below.ticklabel_format(axis="y", useOffset=False)
     if len(t) > 1:
         below.set_xlim(float(t[0]), float(t[-1]))
@@ -244,7 +246,7 @@ def activity(
 
 @style()
 def plot_morphology(
-    cable: Cable,
+    cable: Any,
     values: ArrayLike,
     label: str = "",
     titles: Sequence[str] | None = None,
@@ -302,7 +304,7 @@ def plot_morphology(
 
 
 def _panels(
-    cable: Cable, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
+    cable: Any, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
 ) -> Figure:
     """Draw a cell once for each row of values."""
     node, ends, diameter = _strokes(cable)
@@ -331,7 +333,7 @@ def _panels(
     return figure
 
 
-def _strokes(cable: Cable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the sections at their points and at the ends of their segments.
 
     Returns nodes, (m,) int64, ends, (m, 2, 3) float64, and diameters, (m,) float64, both in µm.

@@ -389,7 +389,7 @@ def test_every_argument_is_tried():
         *("name", "continuous", "group", "what", "dtype", "device", "queue", "method", "engine"),
         *("network", "comm", "options", "values", "path", "reduce", "to", "morphology", "names"),
         *("changes", "arrays", "state", "saved", "unit", "nodes", "value", "out", "overwrite"),
-        *("copied", "groups", "added", "wiring"),
+        *("copied", "groups", "added", "wiring", "paths", "label"),
         *(
             "check",
             "forest",

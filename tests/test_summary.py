@@ -83,7 +83,7 @@ def test_results_and_populations(cable):
     assert table(population)["parameters"] == "g"
     sim = clhines.Simulation(model, engine="reference")
     sim.record("v", model.soma)
-    assert table(sim.run(0.5))["record 0"] == "(21, 1)"
+    assert table(sim.run(0.5))["record 0, v"] == "(21, 1)"
 
 
 def test_the_bar_of_a_population(cable, capsys):

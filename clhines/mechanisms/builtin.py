@@ -80,3 +80,4 @@ BUILT_IN = {
         current i = -(mean + std*noise) [nA]
     """,
 }
+NEURON_NAMES = {"IClamp": "iclamp", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn"}  # of built-in ones

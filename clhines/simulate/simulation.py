@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, TypeVar
 
@@ -265,6 +266,7 @@ class Simulation:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
         result = joined_result(chunks, records, dt, taken, bool(failed), cost)
+        result = replace(result, num_cells=self.network.num_cells)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
@@ -313,6 +315,7 @@ class Simulation:
         threshold: float | None = None,
         matrix: ArrayLike | None = None,
         to: PathLike | None = None,
+        name: str | None = None,
     ) -> int:
         """Record a variable in the runs that follow.
 
@@ -325,7 +328,8 @@ class Simulation:
             outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
             a current; a variable of an ion, as ``cai``; a parameter that is played.
         where : (r,) integer, or Group
-            Natural nodes for ``v``, ``i_membrane`` and ions; the group that has the state.
+            Natural nodes for ``v``, ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``;
+            the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
         every : float, optional, ms
@@ -343,6 +347,8 @@ class Simulation:
             Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead of
             keeping them, see `clhines.simulate.records.streams`. Of several ranks the first one
             writes.
+        name : str, optional
+            Of the record: ``result[name]``; default: `what`.
 
         Returns
         -------
@@ -354,7 +360,8 @@ class Simulation:
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        return self._recordings.add(what, where, index, every, reduce, threshold, matrix, to)
+        given = what, where, index, every, reduce, threshold, matrix, to, name
+        return self._recordings.add(*given)
 
     @exclusive
     def set(self, group: Group | None = None, /, **values: object) -> None:
