@@ -46,6 +46,10 @@ from clhines.quantities import as_numbers
 from clhines.summary import as_html, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
+_INTERNAL = {  # names for other packages here, which completion leaves out
+    *("added", "area_at", "check_not_frozen", "connect_numbers", "copied", "freeze", "only_cells"),
+    *("parameter", "take_copies", "wiring"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ class Network:
     num_cells : int, optional
         Default: one of each.
     branched_from : Network, optional
-        The network whose copies this is; see `Simulation.branch`.
+        The network whose copies this is; see `Simulation.replicate`.
 
     Attributes
     ----------
@@ -305,6 +309,9 @@ class Network:
         """Whether as many values as there are cells can be of nothing but cells."""
         sizes = self.forest.sizes
         return self.num_cells not in (count, 1, self.forest.num_nodes, int(sizes[0]))
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - _INTERNAL)
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)

@@ -410,7 +410,7 @@ class Simulation:
         self._changing.reset()
 
     @exclusive
-    def branch(self: _Self, count: int) -> _Self:
+    def replicate(self: _Self, count: int) -> _Self:
         """Return a simulation of copies of the network, each in the state that this one has now.
 
         Parameters
@@ -426,8 +426,8 @@ class Simulation:
         """
         count = as_whole_number("count", count, 1)
         if self.ranks is not None:
-            raise InputError("branch() is for one process; expected a simulation without comm")
-        self._progress.check("there is no state to branch from")
+            raise InputError("replicate() is for one process; expected a simulation without comm")
+        self._progress.check("there is no state to copy")
         self._changing.settle()
         model, request, current = self.model, self._runner.request, self._runner.model
         net = network_of_copies(self.network, current.changes, model, count)

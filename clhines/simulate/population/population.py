@@ -206,7 +206,7 @@ _SHARE = 0.4  # of the memory of a device that a batch takes at most
 
 
 @dataclass(frozen=True, eq=False)
-class Responses:
+class PopulationResult:
     """What a population did.
 
     Attributes
@@ -233,7 +233,9 @@ class Responses:
     def __repr__(self) -> str:
         names = f"; features {', '.join(self.features)}" if self.features else ""
         shape = self.v.shape[:2]
-        return f"Responses({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+        return (
+            f"PopulationResult({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+        )
 
     @property
     def spike_count(self) -> np.ndarray:
@@ -369,7 +371,7 @@ class Population:
 
     def evaluate(
         self, sets: ArrayLike | Mapping[str, ArrayLike], progress: bool = False
-    ) -> Responses:
+    ) -> PopulationResult:
         """Simulate parameter sets under all protocols.
 
         Parameters
@@ -381,7 +383,7 @@ class Population:
 
         Returns
         -------
-        Responses
+        PopulationResult
 
         Raises
         ------
@@ -412,7 +414,7 @@ class Population:
             found = [one for part in ranks.comm.allgather(found) for one in part]
         return self._joined(found, number)
 
-    def _joined(self, found: list[Found], number: int) -> Responses:
+    def _joined(self, found: list[Found], number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in found), key=len)
         length = 0 if self._recipe.features else len(t)
         v = np.full((number, several, length), np.nan, found[0].v.dtype)
@@ -425,7 +427,9 @@ class Population:
         ]
         order = np.lexsort((spikes[2], spikes[1], spikes[0]))
         of_set, protocol, time = (a[order] for a in spikes)
-        return Responses(t, v, of_set, protocol, time, joined_features(found, number, several))
+        return PopulationResult(
+            t, v, of_set, protocol, time, joined_features(found, number, several)
+        )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
         sets = _by_name(sets)
