@@ -47,7 +47,7 @@ from clhines.summary import as_html, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
 _INTERNAL = {  # names for other packages here, which completion leaves out
-    *("added", "area_at", "check_not_frozen", "connect_numbers", "copied", "freeze", "only_cells"),
+    *("added", "check_not_frozen", "connect_numbers", "copied", "freeze", "only_cells"),
     *("parameter", "take_copies", "wiring"),
 }
 

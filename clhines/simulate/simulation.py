@@ -6,7 +6,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -16,7 +16,7 @@ from clhines.analysis.features import Features
 from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
-from clhines.device.guard import exclusive, lock_of
+from clhines.device.guard import Closed, Holder, exclusive, lock_of
 from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
 from clhines.model.model import Model
@@ -51,7 +51,7 @@ _HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} {unit} [{elapsed}<{remaining}{postfix}]"
 
 
-class Simulation:
+class Simulation(Holder):
     """A network advanced in time.
 
     The network is frozen once a simulation has been made of it. Attributes are read-only; `set`
@@ -197,7 +197,21 @@ class Simulation:
         return self.ranks is None or self.ranks.rank == 0
 
     def __repr__(self) -> str:
+        if isinstance(self._runner, Closed):
+            return f"Simulation({self.network!r}, closed)"
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.engine})"
+
+    @exclusive
+    def close(self) -> None:
+        """Wait for the device, and drop the buffers; calls are rejected from then on.
+
+        The end of a ``with`` does the same.
+        """
+        if not isinstance(self._runner, Closed):
+            if self._runner.request.queue is not None:
+                self._runner.request.queue.finish()
+            gone: Any = Closed(self)
+            self._runner = self._recordings = self._changing = gone
 
     @property
     def device_label(self) -> str:

@@ -125,6 +125,9 @@ def vjp(
 class Factors:
     """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
 
+    They are pickled as forest, method and matrix, and eliminated again where they are unpickled, on
+    the device that is chosen there, with the usual options of the method.
+
     Attributes
     ----------
     eliminated : Eliminated
@@ -158,6 +161,22 @@ class Factors:
             "memory": "\n".join(map(str, self.memory)),
         }
         return as_html("Factors", rows)
+
+    @exclusive
+    def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
+        """Return forest, method, dtype and the matrix that was given: d, u, (l), (n,) each.
+
+        InputError where the inverse pivots have taken the place of d.
+        """
+        eliminated, plan = self.eliminated, self._engine.plan
+        if not getattr(eliminated, "in_natural_order", False):
+            if any(part.keeps_factors for part in plan.parts):
+                raise InputError(
+                    f"factors of {plan.method} have no matrix any more, and cannot be pickled; "
+                    "expected d, u and l, and factor() there"
+                )
+        given = {name: a.copy() for name, a in eliminated.matrix_on_host().items()}
+        return self._arguments.forest, plan.method, self._arguments.dtype, given
 
     @property
     def queue(self) -> cl.CommandQueue:

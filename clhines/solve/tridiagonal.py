@@ -23,7 +23,7 @@ import pyopencl.array as cla
 from clhines.checks import as_switch, real_numbers
 from clhines.device import devices
 from clhines.device.arrays import Array, Given, unmark
-from clhines.device.guard import check_process
+from clhines.device.guard import Closed, Holder, check_process
 from clhines.errors import InputError, PivotError
 from clhines.plan.plan import real_name
 from clhines.solve.arguments import Arguments
@@ -49,7 +49,7 @@ _KEPT: OrderedDict[object, Tridiagonal] = OrderedDict()  # the last used is the 
 _LOCK = threading.Lock()
 
 
-class Tridiagonal:
+class Tridiagonal(Holder):
     """Solve batches of tridiagonal systems of the same sizes again and again.
 
     Row i of a system is ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]``, as in LAPACK's
@@ -108,7 +108,8 @@ class Tridiagonal:
         self._device: DeviceChains | None = None
 
     def __repr__(self) -> str:
-        engine = self.solver.engine.describe()
+        closed = isinstance(self.solver.engine, Closed)
+        engine = "closed)" if closed else self.solver.engine.describe()
         return (
             f"Tridiagonal({len(self.sizes)} systems, {self.chains.n} rows, {self.dtype}, {engine}"
         )
@@ -185,6 +186,11 @@ class Tridiagonal:
             factors = self.solver.factor(matrix.d, matrix.u, l=matrix.l, check=check)
         side = self._device_side() if on_device(dl, d, du) else None
         return TridiagonalFactors(self, factors, Rows(self, side, matrix.sign))
+
+    def close(self) -> None:
+        """As `Solver.close`."""
+        self.solver.close()
+        self._device = None
 
     def status(self) -> np.ndarray:
         """(m,) int64: first bad row of each system in the last solve, of all rows, or -1; waits."""
