@@ -99,6 +99,6 @@ def test_engines_are_those_of_the_table():
     assert rows(page, "### Execution engines") == expected
     text = " ".join(page.read_text("utf-8").split())
     (kernels,) = (some for some in ENGINES[0].kernels if "exact_times" in some.takes)
-    taken = kernels.takes & EXACT | {"pointers"}
+    taken = kernels.takes & EXACT
     assert f"where a network has {phrases(taken - {'exact_times', 'bins'})}, its" in text
     assert all(f"- {what}: {why}." in text for what, why in MISSING.items())

@@ -134,7 +134,10 @@ class BoundKernel:
 
     def __setitem__(self, index: int, argument: Argument) -> None:
         self._arguments[index], self._given[index] = argument, _as_argument(argument)
-        self._bound = False
+        if self._bound and isinstance(argument, np.generic):
+            self._kernel.set_arg(index, argument)
+        else:
+            self._bound = False
 
     def change(self, *arguments: Argument) -> None:
         """Set the arguments that change, all of them, in the order in which they were named."""

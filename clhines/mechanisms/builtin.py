@@ -81,3 +81,9 @@ BUILT_IN = {
     """,
 }
 NEURON_NAMES = {"IClamp": "iclamp", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn"}  # of built-in ones
+
+HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
+PARAMETER { g = 0 (uS) }
+ASSIGNED { v (mV) vgap (mV) i (nA) }
+BREAKPOINT { i = g*(v - vgap) }
+"""  # NMODL: either half of `Network.gap`

@@ -43,6 +43,9 @@ class Mechanism:
         dm/dt = alpha*(1 - m) - beta*m       # a state without this line changes by events only
         current i = g*m^3*(v - e) [mA/cm2]   # outward; several add up
         on event: m += weight                # also = -= *= /=; several with ;
+        spike: v > v_threshold               # at a soma; a parameter or a number, as below
+        reset: v = v_reset; m *= 0.5         # what a spike does
+        refractory: 5 ms                     # v is held where it was reset; 0 without this line
         method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4
         substeps 4                           # of each time step
 
@@ -72,6 +75,17 @@ class Mechanism:
     the begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after it the method takes
     all states. The right sides of an event's actions use the values before it; events of one
     instance in the same step act once, with the sum of their weights.
+
+    **Spikes.** A text with ``spike:`` and ``reset:`` stands at the soma of a cell, `Network.soma`,
+    and its threshold is that of the cell in place of `Network.threshold`: the cell is a source of
+    connections as any other. After a step, and after its states, v is compared; where it is above,
+    the states are reset, and the next step begins with v at its new value (v as recorded at the
+    time of the spike is still above the threshold). With ``refractory`` v stays there for that
+    time, in whole steps. In the step of a reset, currents of other mechanisms in the node are
+    linear about the v above the threshold. In such a text the current is explicit where it falls
+    with v, as exponentials do, and ``secondorder`` is refused. A spike in the very step after a
+    reset ends the run. While v is held, a recorded current is what holds it, which is beyond
+    measure in the first step.
 
     A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
 
@@ -213,12 +227,6 @@ class Mechanism:
     def uses_noise(self) -> bool:
         """Whether the current takes a normal number."""
         return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
-
-    @cached_property
-    def uses_time(self) -> bool:
-        """Whether the current or a rate depends on t."""
-        blocks = [name for name in ("current", "advance") if name in self.program.blocks]
-        return any("t" in self.compiled.free(name) for name in blocks)
 
     @property
     def constant(self) -> bool:

@@ -20,6 +20,7 @@ from clhines.model.instances import (
     constant_sums,
     kinds_of,
     revalued,
+    spiking,
 )
 from clhines.model.ions import IonNodes
 from clhines.model.model import Alike, Kind, Model
@@ -112,7 +113,11 @@ def _compiled(
         numbers = on_grid[numbers]  # without those of trains
     weights = given_weights(wiring)
     exactly = np.delete(np.arange(len(weights)), on_grid) if exact else np.zeros(0, np.int64)
-    cells = Sources(network, 0, network.soma, _threshold(network))
+    kinds, threshold = spiking(network, kinds, _threshold(network))
+    second_order = _second_order(times[2], exact)
+    if second_order and any(kind.mechanism.program.spike for kind in kinds):
+        raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
+    cells = Sources(network, 0, network.soma, threshold)
     added_fields = fields_of(
         added, cells, kinds, instances, network.area, network.celsius,
         (at_times.given, at_times.outside), times[2],
@@ -130,7 +135,7 @@ def _compiled(
         given_weights=weights,
         events=compiled_events(own, added, dt, first, instances),
         dt=dt,
-        secondorder=_second_order(times[2], exact),
+        secondorder=second_order,
         seed=as_seed(times[3]),
         stored=frozenset(stored),
         **added_fields,

@@ -14,10 +14,12 @@ import numpy as np
 from clhines.arrays import ascending, repeat_moved, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.mechanisms.ir.program import CAPACITANCE
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import DENSITY, Kind
 from clhines.network.changes import Changes, Value
 from clhines.network.groups import Group
+from clhines.network.network import Network
 from clhines.network.structure import Structure
 
 
@@ -73,6 +75,47 @@ def kinds_of(
         first += len(node)
         targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)
+
+
+def spiking(
+    network: Network, kinds: Sequence[Kind], threshold: np.ndarray
+) -> tuple[tuple[Kind, ...], np.ndarray]:
+    """Return kinds that know the capacitance of their nodes, where a text has a threshold.
+
+    And (num_cells,) thresholds of cells, mV: `threshold`, or that of the text at the soma. Raises
+    InputError where no spike of a cell can be that of a text.
+    """
+    found, taken = list(kinds), np.zeros(network.num_cells, bool)
+    for k, kind in enumerate(kinds):
+        spike, name = kind.mechanism.program.spike, kind.mechanism.name
+        if spike is None:
+            continue
+        cell = stretch_of(network.forest.cell_offsets, kind.node)
+        given = kind.arrays()
+        at, reset, refractory = (
+            np.broadcast_to(given[x] if isinstance(x, str) else x, kind.count)
+            for x in (spike.threshold, spike.reset, spike.refractory)
+        )
+        capacitance = network.structure.whole("capacitance")[kind.node]
+        again = taken[cell]
+        again[1:] |= cell[1:] == cell[:-1]
+        for wrong, what in (
+            (network.soma[cell] != kind.node, "is not where its cell spikes; expected net.soma"),
+            (again, "is not the only text with 'spike:' there; expected one in a cell"),
+            (capacitance <= 0, "has no capacitance; expected more than 0 nF"),
+            (reset >= at, "resets v to its threshold or above; expected a lower voltage"),
+            (given[CAPACITANCE] != 0, "is given a capacitance, which is that of the node"),
+            (refractory < 0, "has a refractory time below 0; expected 0 ms or more"),
+        ):
+            if wrong.any():
+                j = int(np.argmax(wrong))
+                where = f"node {kind.node[j]} of cell {cell[j]}"
+                raise InputError(f"{name} in {where} {what}")
+        taken[cell], threshold = True, threshold.copy()
+        threshold[cell] = at
+        own = {CAPACITANCE: capacitance / kind.factor}
+        found[k] = replace(kind, parameters=kind.parameters | own)
+    return tuple(found), threshold
 
 
 def revalued(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -167,6 +167,11 @@ class Model:
     def copies(self) -> int:
         """Number of copies that are alike."""
         return 1 if self.alike is None else len(self.alike.sources)
+
+    @property
+    def apart(self) -> Model:
+        """The model in which copies that are alike are cells as any others."""
+        return self if self.alike is None else replace(self, alike=None)
 
     @property
     def has_times(self) -> bool:

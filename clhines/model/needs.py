@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from clhines.mechanisms.ir.program import Program
+from clhines.mechanisms.ir.program import CAPACITANCE, Program
 from clhines.model.model import Kind, Model
 from clhines.network.additions import Added
 from clhines.network.groups import Group
@@ -35,6 +35,7 @@ NEEDS = {  # what users call them
     "bins": "events in bins",
     "artificial_cells": "artificial cells",
     "pointers": "pointers to voltages (gap junctions)",
+    "pointers_in_states": "states or events that depend on pointers",
     "instant_events": "events between instances within a step",
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
@@ -71,7 +72,10 @@ def of_program(program: Program) -> set[str]:
         "ions": program.ions,
         "pointers": program.pointers,
         "random": program.random,
-        "nmodl": program.tables or program.outputs or program.built_in or _has_more(program),
+        "nmodl": program.tables
+        or program.outputs
+        or {*program.built_in} - {CAPACITANCE}
+        or _has_more(program),
         "single_events": net is not None and not net.summed,
         "self_events": any(send.kind != "event" for send in sends),
     }
@@ -147,6 +151,7 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "instant_events": (sent & ~loose).any(),
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
+            "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
             "no_cells": not model.forest.num_cells,
@@ -161,6 +166,13 @@ def artificial_sources(model: Model) -> np.ndarray:
         if model.kinds[k].mechanism.kind == "artificial":
             found[sources[sources >= 0]] = True
     return found
+
+
+def _points_in_states(kind: Kind) -> bool:
+    """Whether more than a current and what comes before it reads a pointer."""
+    ours = ("initial", "current", "before_breakpoint")
+    blocks = kind.mechanism.program.blocks.items()
+    return any(a.role == "pointer" for name, given in blocks if name not in ours for a in given)
 
 
 def _reads_currents(kind: Kind) -> bool:

@@ -194,6 +194,8 @@ class Added:
         self._instances(group, [index])
         if name not in group.mechanism.parameters:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
+        if fixed := group.mechanism.program.fixed.get(name):
+            raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
         given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
         times, values = (as_finite(k, as_array(k, a, unit=unit)) for k, a, unit in given)
         if times.ndim != 1 or times.shape != values.shape or not len(times):

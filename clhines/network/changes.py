@@ -104,6 +104,8 @@ def as_value(group: Group, name: str, value: object) -> Value:
             f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
             "another parameter, or a new Network"
         )
+    if fixed := mechanism.program.fixed.get(name):
+        raise InputError(f"{mechanism.name}: {name} is {fixed}; expected another parameter")
     if isinstance(value, float) and type(value) in _PLAIN and math.isfinite(value):
         return Value(np.array([value]), "all")  # as below, in a tenth of the time
     unit = mechanism.units.get(name)

@@ -21,10 +21,11 @@ from numpy.typing import ArrayLike
 
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.swc import read_swc
-from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number
+from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number, broadcast
 from clhines.errors import InputError, meant
 from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
+from clhines.mechanisms.builtin import HALF_GAP
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network import stored
 from clhines.network.additions import Added, Sources
@@ -106,7 +107,8 @@ class Network:
         Temperature, °C; 6.3 at first, as in NEURON. Once set, it is that of all mechanisms to
         which no other is given.
     threshold : float or (num_cells,) float64, mV
-        A cell spikes when the middle of its soma comes from below to this or above; 10 at first.
+        A cell spikes when the middle of its soma comes from below to above this; 10 at first. A
+        text with ``spike:`` at the soma has the threshold of its cell.
     settings : dict of str to float
         NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
 
@@ -557,6 +559,48 @@ class Network:
             Which of the group's instances; default: all.
         """
         self._added.point(group, name, to, index)
+
+    def gap(self, a: ArrayLike, b: ArrayLike, g: ArrayLike) -> Group:
+        """Join nodes by gap junctions; the arrays broadcast.
+
+        Each half is a point process with ``i = g*(v - vgap)`` [nA], outward. `vgap`, the voltage on
+        the other side, is that of the begin of each step, as with NEURON's
+        ``ParallelContext.source_var`` and ``target_var``. So its part is explicit: where g exceeds
+        the capacitance over dt of a node, voltages may oscillate.
+
+        Parameters
+        ----------
+        a, b : integer or (m,) integer
+            Nodes by natural index, see `nodes`; of any cells.
+        g : float or (m,) float, µS
+
+        Returns
+        -------
+        Group
+            The halves at `a`, then those at `b`, 2m instances; to `record` ``i`` and to `set` `g`.
+
+        Raises
+        ------
+        InputError
+            `g` is negative, or a junction joins a node to itself.
+        """
+        self.check_not_frozen("gap()")
+        ends = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
+        n = self.forest.num_nodes
+        here, there = (as_indices(name, ends[name], n, "node") for name in "ab")
+        conductance = as_finite("g", ends["g"])
+        bad = np.flatnonzero((here == there) | (conductance < 0))
+        if len(bad):
+            k = int(bad[0])
+            raise InputError(
+                f"g of gap junction {k} is {conductance[k]:g} uS; expected 0 or more"
+                if conductance[k] < 0
+                else f"gap junction {k} joins node {here[k]} to itself; expected another node"
+            )
+        both = np.concatenate([here, there])
+        halves = self.add(Mechanism.from_nmodl(HALF_GAP), both, g=np.tile(conductance, 2))
+        self.point(halves, "vgap", np.concatenate([there, here]))
+        return halves
 
     def play(
         self,

@@ -18,7 +18,7 @@ from clhines.simulate.current import Outdated
 from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.records.recording import Recordings
 from clhines.simulate.runner import Progress, Runner, in_unit
-from clhines.simulate.state.changes import DeviceChanges, from_start
+from clhines.simulate.state.changes import from_start
 
 _log = logging.getLogger(__name__)
 _WHOLE = ("v_init", "weight", "events")
@@ -59,6 +59,9 @@ class Changing:
 
     def _checked(self, group: Group, name: str, value: object) -> Value:
         checked = as_value(group, name, value)
+        spike = group.mechanism.program.spike
+        if spike is not None and name == spike.refractory and checked.numbers.min() < 0:
+            raise InputError(f"{group.mechanism.name}: {name} is below 0 ms; expected 0 or more")
         model = self._model.known
         k = model.instances[group.number][0]
         if not model.has_times and name in group.mechanism.begins:
@@ -236,7 +239,7 @@ class Changing:
         """Put the run into its state at the start."""
         runner, old = self._runner, self._runner.unsettled.start
         device = runner.on_device
-        if not isinstance(device, DeviceChanges):
+        if device is None or not device.keeps_start:
             if runner.moved or old:
                 self._remake("back to the start")
             return

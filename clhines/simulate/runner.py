@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -17,7 +18,6 @@ from clhines.simulate.engines.table import FAMILY
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.changes import changes_of
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import incoming_scale
 
@@ -74,8 +74,9 @@ class Runner:
     def take(self, made: Made, model: Model) -> None:
         """Go on with a run of a model, which is in its state at the start."""
         self.made, self.moved, self._tried, self.unsettled = made, False, False, Unsettled()
-        in_place = self.ranks is None and getattr(made.runner, "in_place", False)
-        self.on_device = changes_of(made.runner) if in_place else None  # type: ignore[arg-type]
+        run: Any = made.runner
+        in_place = self.ranks is None and getattr(run, "in_place", False)
+        self.on_device = run.changes(run) if in_place else None
         self.unit = incoming_scale(model) if model.has_sums else 1.0
         self.model.take(model)
 

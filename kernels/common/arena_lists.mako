@@ -3,7 +3,7 @@
     import re
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
-    pointer = "v[{}]"
+    pointer = "seen_v[(step & 1) * num_places + {}]"   # a launch is a step
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
@@ -14,15 +14,16 @@
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
     later = [k for k in kinds if k.has("current") and not k.held]
-    apart, hot = spec.sums_apart, spec.hot
+    apart, now = spec.sums_apart, spec.sums_in_step
+    hot, cold = spec.adding(now), spec.adding(apart)
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
-    reads_a = bool(nets or spec.nernst or second or not apart) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
+    reads_a = bool(nets or spec.nernst or second or now) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
     def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     def asks(some):   # whether a list has any of some kinds
         return " || ".join(spec.loop.present(k) for k in some)
 %>\
 <%def name="current(kind, indent)">\
-${hot[kind.number].call("current", noise[kind.number], indent)}\
+${hot[kind.number].call("current", {**noise[kind.number], "sums": True}, indent)}\
 % if kind.asks("current", "i"):
 <% space = " " * indent %>\
 % if kind.kind == "density":
@@ -99,7 +100,7 @@ ${spec.loop.closing(kind)}\
                            scale_of_events, own_v, mem, clock, ints, regions);
 % endif
 % if not kind.watches:
-                instant due = opens ? look_ahead_${kind.number}(j, clock, ints, regions) : clock[next_due + target_${kind.number} + j];
+                instant due = opens && looks ? look_ahead_${kind.number}(j, clock, ints, regions) : clock[next_due + target_${kind.number} + j];
                 if (due <= ${e.soon}) {
 % endif
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
@@ -130,7 +131,7 @@ ${copied(kind, ["current"])}\
 % for name in kind.states:
                 const real s_${name} = ${kind.line(name)};
 % endfor
-${kind.call("current", noise[kind.number], 16)}\
+${cold[kind.number].call("current", noise[kind.number], 16)}\
 </%def>\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
@@ -164,7 +165,7 @@ ${copied(kind, ends)}\
             const bool is_active = word >= 0, special = is_active && (word & ${hex(spec.special)});
             const real v = V(place);
             real sum_i = 0, sum_g = 0, point_i = 0, point_g = 0;
-% for ion in e.ions if not apart else ():
+% for ion in now:
             real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
 % if e.played:
@@ -233,7 +234,7 @@ ${for_each(recorded, of_record)}\
             if (${asks(nets)}) {
 <% times = spec.loop.times("t_begin t_mid") %>\
                 ${times}
-                if (is_active && (opens || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
+                if (is_active && ((opens && looks) || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
                     ${e.v_space} const real *own_v = &V(place);
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\
@@ -263,21 +264,22 @@ ${for_each(earlier, of_breakpoint)}\
 ${for_each(later, of_current)}\
             }
 % endif
-% if e.ions and apart:
+% if apart:
             if (shown && is_active) {
-% for ion in e.ions:
+% for ion in apart:
                 real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
                 ${spec.loop.begin}
 ${for_each(spec.with_ions, of_sums)}\
-% for ion in e.ions:
+% for ion in apart:
                 mem[ion_i${ion} + a] = sum_i${ion};
                 mem[ion_di${ion} + a] = slope_i${ion};
 % endfor
             }
-% elif e.ions:
+% endif
+% if now:
             if (is_active) {
-% for ion in e.ions:
+% for ion in now:
                 ${f"" if ion in spec.currents_read else "if (shown) "}mem[ion_i${ion} + a] = sum_i${ion};
                 ${"" if second and ion in spec.currents_read else "if (shown) "}mem[ion_di${ion} + a] = slope_i${ion};
 % endfor

@@ -32,7 +32,7 @@ ${end}\
 % endif
 % if kind.has_net:
 % if not kind.watches:
-            const instant due = step == first_step ? look_ahead_${k}(j, clock, ints, regions) : clock[next_due + target_${k} + j];
+            const instant due = looks && step == first_step ? look_ahead_${k}(j, clock, ints, regions) : clock[next_due + target_${k} + j];
             if (due <= ${e.soon})
 % endif
             events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,

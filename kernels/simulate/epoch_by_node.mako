@@ -92,7 +92,12 @@ ${part("common/epoch_records")}\
     } while (++step <= first_step + num_steps);
 
     // back to memory
-    for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
+    for (int k = lane; present && k < mine.s1; k += LANES) {
+        all_v[mine.s0 + k] = V(k);
+% if spec.arena and spec.points:   # where pointers read it in the next step
+        seen_v[(~first_step & 1) * num_places + mine.s0 + k] = V(k);
+% endif
+    }
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
 #define MOVE(held, kept) kept = held
 ${part(states)}\

@@ -30,7 +30,6 @@ def test_what_a_mechanism_says_of_itself():
         "constant": {n: n == "pas" for n in BUILT_IN_HERE},
         "takes_events": {n: n in ("expsyn", "exp2syn") for n in BUILT_IN_HERE},
         "uses_noise": {n: n == "inoise" for n in BUILT_IN_HERE},
-        "uses_time": {n: n == "iclamp" for n in BUILT_IN_HERE},
     }
     assert set(BUILT_IN_HERE) <= set(BUILT_IN)
     for what, expected in known.items():

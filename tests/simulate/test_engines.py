@@ -82,8 +82,17 @@ def played(net):
     net.play(net.add(mod_files.ours("ext_clamp"), [0]), 0, "amp", [0], [1])
 
 
-def gap(net):
-    net.point(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
+FOLLOWS = """
+NEURON { POINT_PROCESS follows POINTER vgap NONSPECIFIC_CURRENT i }
+STATE { s }
+ASSIGNED { v (mV) vgap (mV) i (nA) }
+BREAKPOINT { SOLVE states METHOD cnexp i = s }
+DERIVATIVE states { s' = vgap - s }
+"""
+
+
+def gap(net, mechanism=None):
+    net.point(net.add(mechanism or mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
 
 
 NETWORKS = {  # a need -> a network that has it, and options of its simulation
@@ -104,6 +113,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "bins": (changed(lambda net: net.bin_events()), {}),
     "artificial_cells": (changed(fires), {}),
     "pointers": (changed(gap), {}),
+    "pointers_in_states": (changed(lambda net: gap(net, Mechanism.from_nmodl(FOLLOWS))), {}),
     "instant_events": (changed(sends_at_once), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
     "ion_order": (with_ions, {"secondorder": 2}),
@@ -116,7 +126,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
 OTHERS = ("begins", "no_cells", "ranks", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
-    **dict.fromkeys(("pointers", "instant_events", "read_currents"), ("steps", CPU)),
+    **dict.fromkeys(("pointers_in_states", "instant_events"), ("steps", CPU)),
 }
 
 
@@ -170,12 +180,14 @@ def test_what_an_engine_lacks_is_refused_in_words(word, engine):
 
 def test_other_refusals():
     """An engine of other devices, and what no engine takes; the family's nearest row counts."""
-    grid, exact = model_of("grid_times").needs, model_of("pointers").needs
+    grid, exact = model_of("grid_times").needs, model_of("pointers_in_states").needs
     for needs, other in ((grid, "epochs-gpu"), (exact, "steps")):
         with pytest.raises(InputError, match=f"'epochs-cpu' is for CPUs; expected '{other}'"):
             engines_for(needs, "epochs-cpu", "gpu")
     assert [e.name for e in engines_for(grid, "epochs-gpu", "cpu")] == ["epochs-gpu"]
-    with pytest.raises(InputError, match="takes no pointers .*; expected 'steps' or 'reference'$"):
+    with pytest.raises(
+        InputError, match="takes no states .* pointers; expected 'steps' or 'reference'$"
+    ):
         engines_for(exact, "epochs", "gpu")
     with pytest.raises(InputError, match="no engine takes events in bins on several ranks; expe"):
         engines_for(exact | {"bins", "ranks", "ranked_bins"}, "auto", "cpu")
@@ -188,8 +200,8 @@ def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
     of_steps, of_times = described()[0][3].split("; ")
     assert of_steps == "with events in whole steps: methods of the solver"
-    assert of_times.startswith("with events at exact times: pointers to voltages")
-    assert all(NEEDS[word] in of_times for word in ("ranks", "copies", "solver", "instant_events"))
+    assert of_times.startswith("with events at exact times: states or events that depend on")
+    assert all(NEEDS[word] in of_times for word in ("ranks", "solver", "instant_events"))
     assert [row[3] for row in described()[2:]] == ["", ""]
 
 

@@ -188,7 +188,7 @@ def recorded(sim, groups):
 
 
 @oracle
-@pytest.mark.parametrize("engine", ["reference", "steps"])
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-gpu"])
 @pytest.mark.parametrize(("dt", "secondorder"), [(0.025, 0), (0.1, 0), (0.05, 1), (0.05, 2)])
 def test_everything_at_once(truth, fast_queue, needs, engine, dt, secondorder):
     """Voltages, concentrations, potentials, states; spikes and events at the same times."""
@@ -324,11 +324,9 @@ def test_a_circle_without_delay_is_rejected():
         Simulation(net, 0.025, engine="reference")
 
 
-def test_events_are_at_exact_times_only_where_something_needs_it(truth, fast_queue):
-    """Engines of other events refuse it by name; with plain mechanisms alone it is not so."""
+def test_events_are_at_exact_times_only_where_something_needs_it(truth):
     net, *_ = our_network(truth)
-    with pytest.raises(InputError, match="takes no .*ions.*; expected .*'steps' or 'reference'"):
-        Simulation(net, 0.1, queue=fast_queue, engine="epochs-gpu")
+    assert compile(net).has_times
     plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
     plain.insert("hh")
     assert not compile(plain).has_times

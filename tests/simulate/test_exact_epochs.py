@@ -16,6 +16,25 @@ from clhines.simulate.gpu import arena_epochs
 from clhines.simulate.gpu.artificial import epoch_of
 
 ENGINE = "epochs-gpu"  # of any device
+READS = """
+NEURON { SUFFIX reads USEION ca READ ica NONSPECIFIC_CURRENT i }
+ASSIGNED { ica (mA/cm2) i (mA/cm2) }
+BREAKPOINT { i = 0.1*ica }
+"""
+OWN = """
+NEURON { SUFFIX own RANGE ica NONSPECIFIC_CURRENT i }
+STATE { c }
+ASSIGNED { v (mV) i (mA/cm2) ica (mA/cm2) }
+BREAKPOINT { SOLVE states METHOD cnexp ica = 1e-5*(v + 60)*(1 + c) i = ica }
+DERIVATIVE states { c' = -ica*1000 - c/9 }
+"""  # ica is a variable of its own, whatever ions others have
+FOLLOWS = """
+NEURON { POINT_PROCESS follows POINTER vgap NONSPECIFIC_CURRENT i }
+STATE { s }
+ASSIGNED { v (mV) vgap (mV) i (nA) }
+BREAKPOINT { SOLVE states METHOD cnexp i = s }
+DERIVATIVE states { s' = vgap - s }
+"""
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
 STATES = {
@@ -216,11 +235,48 @@ def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(fast_que
     np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
 
 
+def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
+    """Voltages of other cells are those at the begin of a step, after odd numbers of steps too."""
+    needs(fast_queue, "float64")
+    found, total = [], NODES * CELLS
+    for engine, pieces in (("reference", [1]), (ENGINE, [1]), (ENGINE, [0.35, 0.65])):
+        net, groups = network()
+        net.insert(Mechanism.from_nmodl(READS), np.arange(total))
+        gaps = net.add(mod_files.ours("ext_gap"), np.arange(5, total, NODES), g=2e-3)
+        net.point(gaps, "vgap", to=np.roll(np.arange(5, total, NODES), 1))
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        numbers = recorded(sim, groups)
+        results = [sim.run(STOP * piece) for piece in pieces]
+        found.append([np.concatenate([r[n] for r in results])[-99:] for n in numbers.values()])
+    for expected, *others in zip(*found, strict=True):
+        for own in others:
+            np.testing.assert_allclose(own, expected, 0, EPS * np.abs(expected).max())
+    alone, _ = network()
+    sim = Simulation(alone, DT, queue=fast_queue, engine=ENGINE)
+    sim.run(STOP)
+    assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # they do something
+
+
+def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
+    """Its mechanism sets it in each step, after its states have seen the one before."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", ENGINE):
+        net = Network.from_arrays([-1, 0, 1], [0, 3], [500.0] * 3, [0.0, 0.1, 0.1], [0.005] * 3)
+        for mechanism in (mod_files.ours("ext_ca"), Mechanism.from_nmodl(OWN)):
+            group = net.insert(mechanism, [0, 1, 2])
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        number = sim.record("c", group)
+        found.append(sim.run(STOP)[number])
+    assert np.ptp(found[0]) > 1e-3
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())
+
+
 def test_what_epochs_do_not_take(fast_queue):
     """Rejected by name where epochs are asked for."""
     net, _ = network()
-    net.point(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
-    with pytest.raises(InputError, match="takes no pointers"):
+    net.point(net.add(Mechanism.from_nmodl(FOLLOWS), [5]), "vgap", to=[11])
+    with pytest.raises(InputError, match="takes no states or events that depend on pointers"):
         Simulation(net, DT, queue=fast_queue, engine=ENGINE)
 
 

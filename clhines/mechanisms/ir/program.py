@@ -47,6 +47,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
+HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
+CAPACITANCE = "capacitance"  # parameter: nF of the node, of density mechanisms per 0.01 µm²
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,20 @@ class Net:
 
 
 @dataclass(frozen=True)
+class Spike:
+    """Where a text spikes: numbers, or names of parameters, mV and ms."""
+
+    threshold: str | float
+    reset: str | float
+    refractory: str | float
+
+
+@dataclass(frozen=True)
 class Program:
     """A mechanism as engines see it.
 
-    `parameters` are what blocks read and nothing of the mechanism writes; ``celsius``, ``diam`` and
-    ``area`` are among them by these names, where `built_in` lists them.
+    `parameters` are what blocks read and nothing of the mechanism writes; ``celsius``, ``diam``,
+    ``area`` and ``capacitance`` are among them by these names, where `built_in` lists them.
     """
 
     name: str
@@ -148,6 +159,7 @@ class Program:
     random: tuple[str, ...] = ()  # names of RANDOM variables
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
+    spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
 
@@ -165,6 +177,14 @@ class Program:
         return lines
 
     @property
+    def fixed(self) -> dict[str, str]:
+        """Parameters that stay as they are in a network, and what each is."""
+        found = {CAPACITANCE: "that of the node"} if CAPACITANCE in self.built_in else {}
+        if self.spike is not None and isinstance(self.spike.threshold, str):
+            found[self.spike.threshold] = "the threshold of the cell"
+        return found
+
+    @property
     def begins(self) -> dict[str, float]:
         """Value before INITIAL, where the user gives none, of states that users may give one."""
         return {q.name: q.default for q in self.states if q.is_given}
@@ -178,4 +198,4 @@ class Program:
     def units(self) -> dict[str, str]:
         """Unit of each parameter and state; empty where none is."""
         quantities = (*self.parameters, *self.states)
-        return {q.name: q.unit for q in quantities if q.name != HIDDEN}
+        return {q.name: q.unit for q in quantities if q.name not in (HIDDEN, HELD)}

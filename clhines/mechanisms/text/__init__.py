@@ -3,5 +3,7 @@
 `parser` reads one expression, `reader` the text, statement by statement: its `Equations` are a list
 of assignments to names, which a `Scope` of `scope` executes with given values. `checks` says what
 may depend on what, and which method takes which state. `advance` makes one step of the states:
-exponential Euler, explicit and implicit methods. `Text` of `language` puts the blocks together.
+exponential Euler, explicit and implicit methods. `spikes`: a threshold, and what a spike resets:
+the current moves v there, so that engines need nothing for it. `Text` of `language` puts the blocks
+together.
 """

@@ -15,6 +15,7 @@ from clhines.mechanisms.ir.singular import singular_point
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.reader import Equations, Line
 from clhines.mechanisms.text.scope import Scope, coupled
+from clhines.mechanisms.text.spikes import check_spike
 from clhines.units import UnitError
 
 IMPLICIT = ("sparse", "derivimplicit")
@@ -33,14 +34,15 @@ def checked(text: str) -> Equations:
         if name not in eq.states:
             hint = f"expected a line 'state {name} = ...'"
             raise eq.fail(line, f"'{shortened(name)}' is no state; {hint}")
-    for name, line in eq.events.items():
-        if name not in eq.states:
-            raise eq.fail(line, f"the event changes '{name}', which is no state")
+    for line in (*eq.events.values(), *eq.resets.values()):
+        if line.name not in eq.states:
+            raise eq.fail(line, f"the {line.sort} changes '{line.name}', which is no state")
+    check_spike(eq)
     if not eq.currents:
         raise InputError(f"mechanism {eq.name} has no current; expected a line 'current i = ...'")
     if len(eq.states) > MAX_STATES:
         raise InputError(f"mechanism {eq.name} has {len(eq.states)} states; at most {MAX_STATES}")
-    for line in (*eq.ordered, *eq.states.values(), *eq.events.values()):
+    for line in _expressions(eq):
         eq.parse(line)
     _check_names(eq)
     _check_values(eq)
@@ -60,6 +62,10 @@ def checked(text: str) -> Equations:
     return eq
 
 
+def _expressions(eq: Equations) -> tuple[Line, ...]:
+    return (*eq.ordered, *eq.states.values(), *eq.events.values(), *eq.resets.values())
+
+
 def _check_names(eq: Equations) -> None:
     uses = {name: sorted(e.free & eq.written.keys()) for name, e in eq.written.items()}
     try:
@@ -72,7 +78,7 @@ def _check_names(eq: Equations) -> None:
         problem = f"'{circle[0]}' is defined by itself ({chain})"
         raise eq.fail(eq.defined[circle[0]], problem) from error
     mask = 0
-    for line in (*eq.ordered, *eq.states.values(), *eq.events.values()):
+    for line in _expressions(eq):
         mask |= line.value.mask
     eq.check_unused({name for name, bit in eq.graph.bits.items() if bit & mask})
 
@@ -87,6 +93,7 @@ def _check_values(eq: Equations) -> None:
         "rate": ({"noise", "weight"}, "a rate"),
         "state": ({*eq.states, "t", "dt", "noise", "weight"}, "an initial value"),
         "event": ({"v", "t", "dt", "noise"}, "the action of an event"),
+        "reset": ({"t", "dt", "noise", "weight"}, "a reset"),
     }
 
     def check(line: Line) -> None:
@@ -106,7 +113,7 @@ def _check_values(eq: Equations) -> None:
         if line.sign == "/" and value is eq.graph.zero:
             raise eq.fail(line, f"'{line.name}' is not a finite real number after a division by 0")
 
-    for line in (*eq.ordered, *eq.states.values(), *eq.events.values()):
+    for line in _expressions(eq):
         check(line)
 
 

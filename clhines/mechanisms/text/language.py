@@ -11,7 +11,8 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir.compiled import Body, Compiled
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.forms import linear_parts
-from clhines.mechanisms.ir.program import HIDDEN, Argument, Net, Program
+from clhines.mechanisms.ir.program import CAPACITANCE, HIDDEN, Argument, Net, Program
+from clhines.mechanisms.text import spikes
 from clhines.mechanisms.text.advance import advance
 from clhines.mechanisms.text.checks import IMPLICIT, checked
 from clhines.mechanisms.text.parser import shortened
@@ -68,12 +69,15 @@ def _program(eq: Equations, current: Body) -> Program:
         weight = Argument("weight", "weight", symbol="weight")
         blocks["receive"] = (weight, *parameters, *states("inout"))
     net = Net(("weight",), summed=True) if eq.events else None
-    return Program(eq.name, eq.kind, eq.parameters, eq.kept, net=net, blocks=blocks)
+    return Program(
+        eq.name, eq.kind, eq.parameters, eq.kept, net=net, blocks=blocks, spike=eq.spike,
+        built_in=(CAPACITANCE,) if eq.spike else (),
+    )  # fmt: skip
 
 
 def _is_constant(eq: Equations) -> bool:
     """Whether the current is linear in v with coefficients of parameters only, without states."""
-    parts = None if eq.states else linear_parts(Scope(eq).current(), "v")
+    parts = None if eq.states or eq.spike else linear_parts(Scope(eq).current(), "v")
     allowed = {q.name for q in eq.parameters}
     return parts is not None and all(e.free <= allowed for e in parts)
 
@@ -86,21 +90,23 @@ def _body_of_initial(eq: Equations) -> Body:
     writes = {name: scope.expression(line.value) for name, line in eq.states.items()}
     if eq.uses_currents:
         writes[HIDDEN] = eq.graph.symbol("v")
-    return Body(writes=writes, comment="states at the start, at v")
+    return Body(writes=spikes.begun(eq, writes), comment="states at the start, at v")
 
 
 def _body_of_current(eq: Equations) -> Body:
     graph = eq.graph
     intensity = graph.power(graph.symbol("dt"), graph.number(Fraction(-1, 2)))
     current = Scope(eq, {"noise": graph.symbol("noise") * intensity}).current()
+    i, g = spikes.current(eq, current)
     unit, per = ("mA/cm2", "S/cm2") if eq.kind == "density" else ("nA", "uS")
-    results = [("i", "i", current), ("g", "g", graph.slope(current, "v"))]
+    results = [("i", "i", i), ("g", "g", g)]
     return Body(results, comment=f"i in {unit}, outward; g = di/dv in {per}")
 
 
 def _body_of_advance(eq: Equations) -> Body:
     values, loops = advance(eq)
     writes = values | {q.name: eq.graph.symbol(q.name) for q in eq.kept if q.name not in values}
+    writes = spikes.advanced(eq, writes)
     exact = [s for s in eq.rates if s not in eq.stepped]
     parts = [f"{', '.join(exact)} by exponential Euler"] if exact else []
     parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
@@ -109,11 +115,8 @@ def _body_of_advance(eq: Equations) -> Body:
 
 
 def _body_of_event(eq: Equations) -> Body:
-    scope, writes = Scope(eq), {}
-    for name, line in eq.events.items():
-        value, old = scope.expression(line.value), eq.graph.symbol(name)
-        changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
-        writes[name] = old / value if line.sign == "/" else changed[line.sign]
+    scope, symbol = Scope(eq), eq.graph.symbol
+    writes = {n: spikes.acted(scope, line, symbol(n)) for n, line in eq.events.items()}
     return Body([], writes, comment="what an event of this weight does", suffix="event")
 
 
@@ -125,6 +128,8 @@ def _about(eq: Equations, program: Program) -> tuple[str, ...]:
     lines = program.heading()
     for q in eq.kept[: len(eq.states)]:
         how = "exponential Euler" if q.name in eq.rates else "changed by events only"
+        if q.name in eq.resets and q.name not in eq.rates:
+            how = "changed by spikes" + (" and events" if q.name in eq.events else " only")
         if q.name in eq.stepped:
             how = eq.method
             if len(eq.stepped) > 1:
@@ -134,6 +139,10 @@ def _about(eq: Equations, program: Program) -> tuple[str, ...]:
     lines.append(f"  currents: {', '.join(eq.currents)}")
     if eq.uses_currents:
         lines.append("  rates take the currents of before the voltage solve")
+    if eq.spike:
+        given = {"spike": "v >", "reset": "v =", "refractory": ""}
+        told = (f"{key} {given[key]} {line.source}" for key, line in eq.spiking.items())
+        lines.append("  " + "; ".join(" ".join(one.split()) for one in told))
     if eq.substeps > 1:
         lines.append(f"  substeps: {eq.substeps}")
     if eq.events:

@@ -15,7 +15,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.ir.program import HIDDEN, Quantity
+from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Quantity, Spike
 from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
 from clhines.units import Unit, UnitError
 
@@ -64,6 +64,9 @@ class Equations:
     currents: dict[str, Line] = field(default_factory=dict)
     rates: dict[str, Line] = field(default_factory=dict)  # by state
     events: dict[str, Line] = field(default_factory=dict)  # by state
+    spiking: dict[str, Line] = field(default_factory=dict)  # spike, reset of v, refractory
+    resets: dict[str, Line] = field(default_factory=dict)  # by state
+    spike: Spike | None = None
     settings: dict[str, Line] = field(default_factory=dict)  # by keyword
     graph: Graph = field(default_factory=Graph)
     method: str = ""
@@ -85,12 +88,14 @@ class Equations:
     def parameters(self) -> tuple[Quantity, ...]:
         """Parameters with their defaults."""
         given = self.of_sort("parameter").values()
-        return tuple(Quantity(p.name, _canonical(p), p.default) for p in given)
+        found = [Quantity(p.name, _canonical(p), p.default) for p in given]
+        return (*found, *[Quantity(CAPACITANCE, "")] * bool(self.spiking))
 
     @property
     def kept(self) -> tuple[Quantity, ...]:
-        """All states that instances have, the hidden one last."""
+        """All states that instances have, the hidden ones last."""
         found = [Quantity(name, _canonical(line)) for name, line in self.states.items()]
+        found += [Quantity(HELD, "")] * bool(self.spiking)
         return (*found, *[Quantity(HIDDEN, "mV")] * self.uses_currents)
 
     # --------------------------------------------------------------------------- statements
@@ -152,7 +157,11 @@ class Equations:
         line.sort, line.name = sort or "name", name
         self._take(line, source)
         if sort == "parameter":
-            self._number(line)
+            try:
+                self.number(line)
+            except ExpressionError as error:
+                problem = f"parameter '{line.name}' got '{shortened(line.source)}'"
+                raise self.fail(line, f"{problem}; expected a number and its unit") from error
         expected = CURRENT_UNITS[self.kind]
         if sort == "current" and line.unit:
             if line.unit.dimension != units.parse(expected).dimension:
@@ -178,15 +187,12 @@ class Equations:
             except UnitError as error:
                 raise self.fail(line, f"'{line.shown}': {error}") from error
 
-    def _number(self, line: Line) -> None:
-        try:
-            if not re.fullmatch(_NUMBER, line.source):
-                raise ExpressionError("no number")
-            value = exact.literal(line.source.lstrip("+-")) * _factor(line)
-            line.default = float(exact.bounded(value)) * (-1) ** line.source.startswith("-")
-        except ExpressionError as error:
-            problem = f"parameter '{line.name}' got '{shortened(line.source)}'"
-            raise self.fail(line, f"{problem}; expected a number and its unit") from error
+    def number(self, line: Line) -> None:
+        """Keep the number that a line has; ExpressionError for anything else."""
+        if not re.fullmatch(_NUMBER, line.source):
+            raise ExpressionError("no number")
+        value = exact.literal(line.source.lstrip("+-")) * _factor(line)
+        line.default = float(exact.bounded(value)) * (-1) ** line.source.startswith("-")
 
     def no_value(self, line: Line, name: str) -> None:
         """Refuse ``state NAME``."""
@@ -208,6 +214,9 @@ class Equations:
 
     def event(self, line: Line, actions: str) -> None:
         """Take ``on event: NAME += EXPRESSION; ...``."""
+        self._actions(line, actions, "event", self.events)
+
+    def _actions(self, line: Line, actions: str, sort: str, table: dict[str, Line]) -> None:
         for action in actions.split(";"):
             found = re.fullmatch(rf"\s*({_NAME})\s*([-+*/]?)=(?!=)(.*\S)\s*", action, re.S)
             if not found:
@@ -215,9 +224,26 @@ class Equations:
                     line, f"cannot read the action '{shortened(action)}'; expected 'NAME += ...'"
                 )
             name, sign, source = found.groups()
-            if name in self.events:
-                raise self.fail(line, f"the event changes '{name}' twice")
-            self.events[name] = Line(line.number, line.text, "event", name, source, sign)
+            if name in table:
+                raise self.fail(line, f"the {sort} changes '{name}' twice")
+            table[name] = Line(line.number, line.text, sort, name, source, sign)
+
+    def spikes(self, line: Line, key: str, source: str) -> None:
+        """Take ``spike: v > X``, ``reset: v = X; NAME += ...`` or ``refractory: X``."""
+        line.sort = line.name = key
+        self._once(self.spiking, line)
+        if key == "spike":
+            found = re.fullmatch(r"\s*v\s*>(?!=)(.*)", source, re.S)
+            if not found:
+                raise self.fail(line, "expected 'spike: v > X', X a parameter or a number")
+            source = found.group(1)
+        elif key == "reset":
+            self._actions(line, source, "reset", self.resets)
+            own = self.resets.pop("v", None)
+            if own is None or own.sign:
+                raise self.fail(line, "expected 'reset: v = X', X a parameter or a number")
+            source = own.source
+        self._take(line, source)
 
     def setting(self, line: Line, key: str, value: str) -> None:
         """Take ``method NAME`` or ``substeps NUMBER``."""
@@ -294,13 +320,15 @@ def _near_keyword(word: str) -> str:
 
 _EXPECTED = (
     "expected 'parameter NAME = NUMBER UNIT', 'state NAME = ...', 'dNAME/dt = ...', "
-    "'current NAME = ...', 'NAME = ...', 'on event: NAME += ...', 'method ...' or 'substeps ...'"
+    "'current NAME = ...', 'NAME = ...', 'on event: NAME += ...', 'spike: v > ...', "
+    "'reset: v = ...', 'refractory: ...', 'method ...' or 'substeps ...'"
 )
 _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
     (rf"(?:(parameter|state|current)\s+)?({_NAME})\s*=(?!=)(.*)", Equations.define),
     (rf"state\s+({_NAME})\s*", Equations.no_value),
     (rf"d({_NAME})\s*/\s*dt\s*=(?!=)(.*)", Equations.rate),
     (r"on\s+event\s*:(.*)", Equations.event),
+    (r"(spike|reset|refractory)\s*:(.*)", Equations.spikes),
     (r"(method|substeps)\s+([^=]*)", Equations.setting),
 ]
 

@@ -138,7 +138,7 @@ class CellBlocksSpec(ArenaSpec):
 
 def make(job: Job) -> ArenaRun:
     """Make a run by blocks; see `Job`."""
-    model = job.model
+    model = job.apart
     units = devices.limits(job.queue.device).compute_units
     blocks = plan_blocks(model, wires_of(model), units, always=job.asked)
     if blocks is None:
@@ -146,7 +146,10 @@ def make(job: Job) -> ArenaRun:
     job.check("blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
     kernels = partial(CellBlocks, blocks=blocks)
-    return ArenaRun(model, job.queue, job.dtype, kernels, job.max_spikes, family=CellBlocks.family)
+    return ArenaRun(
+        model, job.queue, job.dtype, kernels, job.max_spikes,
+        family=CellBlocks.family, alike=job.model,
+    )  # fmt: skip
 
 
 class CellBlocks(ArenaKernels):

@@ -32,7 +32,9 @@ class GroupedKind(KindBlocks):
         """Return a kind with its instances in groups."""
         blocks = [name for name, _ in kind.vectors]
         single = tuple(name for name, alone in kind.parameters if alone)
-        how = real, groups.width, single, kind.outputs
+        declared = [q.name for q in mechanism.program.outputs]  # others are currents as they are
+        outputs = tuple(name for name in kind.outputs if name in declared)
+        how = real, groups.width, single, outputs
         printed = Functions(mechanism.compiled, *how)
 
         def lifted() -> tuple[str, list[str], dict[str, tuple[Argument, ...]]]:
@@ -48,7 +50,7 @@ class GroupedKind(KindBlocks):
         return cls(
             **{
                 **fields_of(kind),
-                "functions": mechanism.functions(real, kind.outputs, names),
+                "functions": mechanism.functions(real, outputs, names),
                 "blocks": tuple((name, *found) for name, found in known.items()),
                 "vectors": tuple((n, f"{printed.prefix}_{n}") for n in blocks),
                 "rows": False,

@@ -36,7 +36,7 @@ from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
-from clhines.simulate.state.copies import chunk_of_all, whole, with_wires
+from clhines.simulate.state.copies import chunk_of_all, of_all, whole, with_wires
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
 
@@ -185,7 +185,8 @@ class ArenaRun(DeviceRun):
 
     The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
     alike are put on the device when they are needed: until then they are of one copy, and a state
-    of one may be loaded. Times are `instant`: float64, but in networks with events in whole steps
+    of one may be loaded. Some kernels take each copy as cells of its own; `alike` is then the model
+    that has one. Times are `instant`: float64, but in networks with events in whole steps
     where the device has none. Else see `DeviceRun`.
     """
 
@@ -198,6 +199,7 @@ class ArenaRun(DeviceRun):
         max_spikes: int | None = None,
         decisions: Decisions | None = None,
         family: str = "steps",
+        alike: Model | None = None,
     ) -> None:
         double = devices.has_fp64(queue.device)
         if not double and model.has_times:
@@ -205,7 +207,7 @@ class ArenaRun(DeviceRun):
                 f"{devices.label(queue.device)} has no float64, in which exact times of events are "
                 "kept; expected another device"
             )
-        self.family = family
+        self.family, self._alike = family, alike or model
         super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
@@ -259,7 +261,7 @@ class ArenaRun(DeviceRun):
         return [Storage(self.mem, first, (k, name), places)]
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
-        """Note that instances of kind `k` have other values of a parameter where they lie."""
+        """See `DeviceRun`."""
         known = self.host.variables.parameters[k]
         known[name][own] = values
         self._changed[k, name] = known[name]
@@ -457,7 +459,9 @@ class ArenaRun(DeviceRun):
 
     def _with(self, saved: dict[str, np.ndarray]) -> Variables:
         """Return variables with the values of a state, of one copy or of all."""
-        variables = self.host.variables
+        variables, copies = self.host.variables, self._alike
+        if self.model.copies < copies.copies and len(saved["v"]) == copies.once.forest.num_nodes:
+            saved = of_all(copies, saved)
         if len(saved["v"]) != len(variables.v):
             variables = whole(with_wires(variables, self.model, self.wires))
         variables.load(saved)

@@ -24,6 +24,7 @@ from clhines.simulate.ranks.exchange import SpikeList
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import View
 from clhines.simulate.records.sampling import Sample
+from clhines.simulate.state.changes import DeviceChanges
 from clhines.simulate.state.chunk import Chunk, check_room
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
@@ -147,6 +148,7 @@ class CellsRun(DeviceRun):
     """
 
     family, in_place = "epochs", True
+    changes = DeviceChanges
     grid: Grid
 
     def __init__(

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -25,6 +26,7 @@ from clhines.simulate.events.grid_run import Grid
 from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import DeviceReducer, Reducers, View
+from clhines.simulate.state.changes import ParameterChanges
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
@@ -77,6 +79,7 @@ class DeviceRun(ABC):
     max_steps: int
     grid: Grid | None
     failed: cla.Array
+    changes: ClassVar[type[ParameterChanges]] = ParameterChanges
 
     def __init__(
         self,
@@ -107,6 +110,10 @@ class DeviceRun(ABC):
     def in_place(self) -> bool:
         """Whether parameters change where they lie; see `ParameterChanges`."""
         return False
+
+    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
+        """Note that instances of kind `k` have other values of a parameter where they lie."""
+        return
 
     # -- what engines say ----------------------------------------------------------------------
 

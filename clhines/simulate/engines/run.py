@@ -25,6 +25,8 @@ _NO_MEMORY = (
 )
 
 
+MOST_APART = 1 << 22  # nodes of copies: epochs have all values on the host, some 2 kB of a node
+
 Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
 
 
@@ -168,6 +170,16 @@ class Job:
     def max_spikes(self) -> int | None:
         """Spikes that one chunk may have; None: as many as is usual."""
         return self.request.max_spikes
+
+    @property
+    def apart(self) -> Model:
+        """The model, in which copies that are alike are cells as any others.
+
+        Where they are many, ``auto`` is left to engines that repeat one of them on the device.
+        """
+        if self.model.copies > 1 and self.model.forest.num_nodes > MOST_APART and not self.asked:
+            raise InputError("steps keep one of so many copies in the host's memory")
+        return self.model.apart
 
     def check(self, family: str) -> None:
         """Reject an engine that ``auto`` tries where the device's known answers are wrong."""

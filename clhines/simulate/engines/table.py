@@ -15,9 +15,12 @@ _TIMES = frozenset(
         *("nmodl", "sent_events", "single_events", "self_events", "weights", "begins"),
     }
 )
-_LOOSE = frozenset({"artificial_cells", "instant_artificial", "ion_order"})
-_CELLS = _LOOSE | {"pointers", "instant_events", "read_currents"}
-ALL = _STEPS | _TIMES | _CELLS | {"bins", "played_artificial", "no_cells", "copies", "solver"}
+_LOOSE = frozenset(
+    {"artificial_cells", "instant_artificial", "ion_order", "pointers", "read_currents"}
+)
+_CELLS = _LOOSE | {"pointers_in_states", "instant_events"}
+_OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
+ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
 
@@ -67,7 +70,6 @@ class Engine:
         return self.anywhere or self.on in ("", "host", device)
 
 
-_OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
 ENGINES = (
     Engine(
         "epochs-gpu",
@@ -75,7 +77,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | {"bins", "played_artificial"}),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - {"no_cells"}),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -86,7 +88,7 @@ ENGINES = (
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
         (
             Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | {"bins", "played_artificial"}),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - {"no_cells"}),
         ),
     ),
     Engine(
@@ -107,10 +109,8 @@ CHOICES = ("auto", FAMILY, *NAMES)
 MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
-    "epochs-gpu with pointers, or events between instances within a step": "both act between "
-    "work-groups within a step",
+    "epochs-gpu with states on pointers, or events between instances within a step": "both act "
+    "between work-groups within a step",
     "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
     "where events of other ranks are due; the exchange is written for steps alone",
-    "epochs-gpu and epochs-cpu with copies of one network": "their tables list every instance; "
-    "only those of steps are repeated on the device",
 }

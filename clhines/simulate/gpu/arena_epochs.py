@@ -2,8 +2,9 @@
 
 The state is that of `steps`, in the same arenas. A work-group has one cell or some; a lane
 does for its node what the kernels of `steps` do, and segments are eliminated in local
-memory, see ``epoch_by_node.mako``. Events of a launch are seen by the next one: a launch is no
-longer than the smallest delay. Artificial cells go ahead by a launch, see `artificial`.
+memory, see ``epoch_by_node.mako``. Events of an epoch are seen by the next one: an epoch is no
+longer than the smallest delay. It is one launch, or one for each step where cells read voltages of
+others. Artificial cells go ahead by an epoch, see `artificial`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,13 @@ from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
 
 MANY = 8  # cells a compute unit, above which `steps` are faster where nodes have many synapses
-_CHANGES = ("first_step", "num_steps", "first_time", "record_row")  # arguments of each launch
+_CHANGES = (
+    "first_step",
+    "num_steps",
+    "first_time",
+    "record_row",
+    "looks",
+)  # arguments of each launch
 
 
 @dataclass(eq=False)
@@ -53,11 +60,13 @@ def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
     units = devices.limits(job.queue.device).compute_units
-    if not job.asked and job.model.forest.num_cells > MANY * units and takes_apart(job.model):
+    model = job.apart
+    if not job.asked and model.forest.num_cells > MANY * units and takes_apart(model):
         raise InputError("steps are expected to be faster")
     return ArenaRun(
-        job.model, job.queue, job.dtype, ArenaEpochs, job.max_spikes, family=ArenaEpochs.family
-    )
+        model, job.queue, job.dtype, ArenaEpochs, job.max_spikes,
+        family=ArenaEpochs.family, alike=job.model,
+    )  # fmt: skip
 
 
 class ArenaEpochs(ArenaKernels):
@@ -71,6 +80,7 @@ class ArenaEpochs(ArenaKernels):
         """Plan the cells, and put what does not change on the device."""
         model, limits = self.model, self.run.limits
         self.epoch, together = epoch_of(model)
+        self._steps = 1 if model.pointers else self.epoch  # of a launch of cells
         decisions = Decisions(
             network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
             constant_factors=False, inflow=has_constants(model),
@@ -128,6 +138,9 @@ class ArenaEpochs(ArenaKernels):
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
+        self._seen = to_device(
+            self.queue, np.tile(packed, 2 if self.model.pointers else 0), self.dtype
+        )
         arenas = filled_arenas(variables, self.dtype, self.place, self.base_d, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
         for k in takes_apart(self.model):
@@ -150,7 +163,7 @@ class ArenaEpochs(ArenaKernels):
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ArenaEpochSpec)
-            launch.spec, numbers = with_blocks(plan, spec, lists, self.run.variables, self.epoch)
+            launch.spec, numbers = with_blocks(plan, spec, lists, self.run.variables, self._steps)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
@@ -169,7 +182,9 @@ class ArenaEpochs(ArenaKernels):
             "record_start": to_device(self.queue, starts, num),
             "record_list": to_device(self.queue, entries, num),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
-            "regions": self._regions, **self.run.arguments,
+            "regions": self._regions, "seen_v": self._seen, "num_places": num(self.places),
+            "looks": num(1),
+            **self.run.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
         self._arguments = given
@@ -194,15 +209,20 @@ class ArenaEpochs(ArenaKernels):
         self.run.times.put(first, count)
         for done in range(0, count, self.epoch):
             some = min(self.epoch, count - done)
-            now = first + done, some, self.run.times.steps.start, row + done
             if self.artificial is not None:
                 self.artificial.launch(some, first + done - self.run.times.steps.start, row + done)
                 self._publish()
-            for launch in self._tables:
-                kernel, group = self._kernel(launch), launch.plan.spec.work_group
-                kernel.change(*map(np.int32, now))
-                kernel.launch(self.queue, launch.plan.groups * group, group)
+            for step in range(0, some, self._steps):
+                each = min(self._steps, some - step)
+                self._launch_cells(first + done + step, each, row + done + step, not step)
             self._publish()
+
+    def _launch_cells(self, first: int, count: int, row: int, looks: bool) -> None:
+        """Enqueue steps in a launch of each plan; it `looks` for events where an epoch begins."""
+        for launch in self._tables:
+            kernel, group = self._kernel(launch), launch.plan.spec.work_group
+            kernel.change(*map(np.int32, (first, count, self.run.times.steps.start, row, looks)))
+            kernel.launch(self.queue, launch.plan.groups * group, group)
 
     def _publish(self) -> None:
         """Enqueue that all targets see the events that were sent so far."""

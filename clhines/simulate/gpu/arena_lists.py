@@ -302,9 +302,9 @@ def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
     Those are currents that depend on v, the kind's own states, and variables of ions that nothing
     changes at the end of a step; they leave nothing that is recorded or read there.
     """
-    if any(kind.has(block) for kind in kinds for block in _ENDS):
+    names, read = [ion.name for ion in variables.model.ions], "read_currents"
+    if read in variables.model.needs or any(kind.has(x) for kind in kinds for x in _ENDS):
         return set()
-    names = [ion.name for ion in variables.model.ions]
     changed = _written(kinds, names)
     for ion in variables.model.ions:
         if ((ion.style & ADVANCE_REVERSAL) > 0).any():
@@ -318,7 +318,10 @@ def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
         if kind.outputs or not kind.has("current"):
             continue
         arguments = kind.arguments("current")
-        sets = {a.role for a in arguments if a.direction != "in" and a.name not in currents}
+        sets = {
+            a.role for a in arguments
+            if a.direction != "in" and not (a.role == "ion" and a.name in currents)
+        }  # fmt: skip
         reads = {a.name for a in arguments if a.role == "ion" and a.direction == "in"}
         if sets <= {"i", "g", "ion_current"} and not reads & changed:
             found.add(kind.number)

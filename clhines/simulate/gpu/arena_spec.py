@@ -34,7 +34,7 @@ class EpochBlocks(KindBlocks):
     quick: bool = False  # functions are those of `rates.side_by_side`
     lined: bool = False  # states are in lines of the lists during a launch
     local: bool = False  # these lines are in local memory
-    sums: bool = True  # currents of ions are added up
+    sums: tuple[str, ...] = ()  # ions whose currents are added up
     apart: bool = False  # lanes take instances, not the nodes that these are at
 
     @property
@@ -72,6 +72,8 @@ class EpochBlocks(KindBlocks):
 
     def value(self, a: Argument, values: Values) -> str:
         """Return the expression of an argument."""
+        if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
+            return f"sum_{a.name}"  # of the kinds before
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super().value(a, values)
 
@@ -80,7 +82,7 @@ class EpochBlocks(KindBlocks):
         current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
         if block == "current" and (current or a.role == "ion_current"):
             share = " * (100 / mem[area + a])" if self.kind == "point" else ""
-            if not self.sums:
+            if a.name.removeprefix("i") not in self.sums:
                 return []
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
         return super().stores(a, block, local)
@@ -100,7 +102,7 @@ class ArenaEpochSpec(EpochSpec):
             "const int *restrict node_members, const int *restrict node_active",
             "const real *restrict node_scalars, const real *restrict node_values",
             "real *restrict node_states",
-            "int first_time, const double *restrict step_begin, real dt, double half_dt",
+            "int first_time, int looks, const double *restrict step_begin, real dt, double half_dt",
             "ulong seed, int capacity, int *restrict spike_count, int *restrict spike_source",
             "double *restrict spike_time, int slots if grid, int num_targets if grid",
             "real scale_of_events if grid, long *restrict incoming if grid",
@@ -112,6 +114,7 @@ class ArenaEpochSpec(EpochSpec):
             "const int *restrict mem_column, const int *restrict mem_index",
             "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
             "numbers_ numbers, real *far_held if far",
+            "real *restrict seen_v if points, int num_places if points",
         ),
     }
     special: ClassVar[int] = SPECIAL
@@ -135,6 +138,12 @@ class ArenaEpochSpec(EpochSpec):
         return self.arena is not None and self.arena.grid
 
     @property
+    def points(self) -> bool:
+        """Whether a kind has pointers to voltages."""
+        given = (a for kind in self.blocks for _, _, arguments in kind.blocks for a in arguments)
+        return any(a.role == "pointer" for a in given)
+
+    @property
     def loop(self) -> ListLoop:
         """Source of the loop over the lists."""
         return ListLoop(self)
@@ -145,24 +154,37 @@ class ArenaEpochSpec(EpochSpec):
         return sum(len(names) for names in self.uniform)
 
     @property
-    def sums_apart(self) -> bool:
-        """Whether currents of ions are added up where they are looked for, not in each step."""
-        return not self.currents_read and all(k.held for k in self.with_ions)
+    def sums_apart(self) -> tuple[str, ...]:
+        """Ions whose currents are added up where they are looked for, not in each step."""
+        if self.arena is None:
+            return ()
+        ours = [ion for ion in self.arena.ions if ion not in self.currents_read]
+        return tuple(ion for ion in ours if all(k.held for k in self._with_ions((ion,))))
+
+    @property
+    def sums_in_step(self) -> tuple[str, ...]:
+        """The other ions."""
+        ions = () if self.arena is None else self.arena.ions
+        return tuple(ion for ion in ions if ion not in self.sums_apart)
+
+    def _with_ions(self, ions: tuple[str, ...]) -> list[EpochBlocks]:
+        """Kinds with currents of ions."""
+        names = {f"i{ion}" for ion in ions}
+        return [
+            kind for kind in self.blocks if kind.has("current") and any(
+                a.direction != "in" and a.role in ("ion", "ion_current") and a.name in names
+                for a in kind.arguments("current")
+            )
+        ]  # fmt: skip
 
     @property
     def with_ions(self) -> list[EpochBlocks]:
-        """Kinds with currents of ions."""
-        sets = (
-            (k, {a.role for a in k.arguments("current") if a.direction != "in"})
-            for k in self.blocks
-            if k.has("current")
-        )
-        return [kind for kind, roles in sets if roles & {"ion", "ion_current"}]
+        """Kinds with currents of the ions `sums_apart`."""
+        return self._with_ions(self.sums_apart)
 
-    @property
-    def hot(self) -> dict[int, EpochBlocks]:
-        """Kinds by number, as each step takes them."""
-        return {k.number: replace(k, sums=not self.sums_apart) for k in self.blocks}
+    def adding(self, ions: tuple[str, ...]) -> dict[int, EpochBlocks]:
+        """Kinds by number, which add up currents of these ions alone."""
+        return {k.number: replace(k, sums=ions) for k in self.blocks}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -10,9 +12,6 @@ from clhines.device.arrays import set_zero
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.network.changes import Value
-from clhines.simulate.engines.arena_run import ArenaRun
-from clhines.simulate.engines.cells_run import CellsRun
-from clhines.simulate.engines.device_run import DeviceRun
 from clhines.simulate.state.decisions import external_sums
 from clhines.simulate.state.shapes import shape_of
 from clhines.simulate.state.spread import Spread
@@ -23,7 +22,9 @@ _SPARE_BITS = 8  # of the 62 of the largest sum of weights, which a finer unit w
 class ParameterChanges:
     """Changes parameters of a run where they lie; methods return whether they could."""
 
-    def __init__(self, run: DeviceRun) -> None:
+    keeps_start = False  # whether `reset` goes back to what was kept
+
+    def __init__(self, run: Any) -> None:
         self.run, self.queue, self.model = run, run.queue, run.model
         self._spread: Spread | None = None
 
@@ -43,8 +44,7 @@ class ParameterChanges:
             return False
         for storage in found:
             self._spread.put(storage, group, value)
-        if isinstance(self.run, ArenaRun):
-            self.run.take_values(k, name, own, self._spread.of_each(group, value))
+        self.run.take_values(k, name, own, self._spread.of_each(group, value))
         return True
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
@@ -59,9 +59,9 @@ class ParameterChanges:
 class DeviceChanges(ParameterChanges):
     """Changes a `CellsRun` where it lies; methods return whether they could."""
 
-    run: CellsRun
+    keeps_start = True
 
-    def __init__(self, run: CellsRun) -> None:
+    def __init__(self, run: Any) -> None:
         super().__init__(run)
         self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
 
@@ -98,11 +98,6 @@ class DeviceChanges(ParameterChanges):
         set_zero(self.run.grid.incoming, self.queue)
         set_zero(self.run.failed, self.queue)
         return True
-
-
-def changes_of(run: DeviceRun) -> ParameterChanges:
-    """Return what changes a run on one device."""
-    return DeviceChanges(run) if isinstance(run, CellsRun) else ParameterChanges(run)
 
 
 def check_range(mechanism: str, name: str, value: Value, dtype: np.dtype) -> None:

@@ -1,0 +1,134 @@
+"""Spikes of a text: a threshold, what a spike resets, and how long it holds the voltage.
+
+The voltage stays the cable's. A spike is found after a step, as v is above the threshold there; the
+current of the steps that follow moves v to where it is reset and, in the refractory time, keeps it
+there. So kernels need nothing for it, and v of the step of the spike is that above the threshold.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from clhines import units
+from clhines.mechanisms.ir.exact import ExpressionError
+from clhines.mechanisms.ir.expressions import Node
+from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Spike
+from clhines.mechanisms.text.parser import shortened
+from clhines.mechanisms.text.reader import Equations, Line
+from clhines.mechanisms.text.scope import Scope
+
+_STIFF = Fraction(2**50)  # conductance that holds v, over the capacitance per step
+
+
+def check_spike(eq: Equations) -> None:
+    """Check the statements, and put the `Spike` that they mean into `eq`."""
+    if not eq.spiking:
+        return
+    for key, other in (("spike", "reset"), ("reset", "spike"), ("refractory", "spike")):
+        if key in eq.spiking and other not in eq.spiking:
+            raise eq.fail(eq.spiking[key], f"'{key}:' needs a line '{other}: ...'")
+    if CAPACITANCE in eq.defined:
+        problem = f"'{CAPACITANCE}' is that of the node where a text has 'spike:'"
+        raise eq.fail(eq.defined[CAPACITANCE], problem)
+    expected = {"spike": "mV", "reset": "mV", "refractory": "ms"}
+    eq.spike = Spike(*(_constant(eq, key, unit) for key, unit in expected.items()))
+
+
+def _constant(eq: Equations, key: str, unit: str) -> str | float:
+    """Return the name of a parameter, or a number."""
+    line = eq.spiking.get(key)
+    if line is None:
+        return 0.0
+    known = eq.of_sort("parameter").get(line.source)
+    if known is None:
+        try:
+            eq.number(line)
+        except ExpressionError as error:
+            got = f"'{key}:' has '{shortened(line.source)}' for its {unit}"
+            raise eq.fail(line, f"{got}; expected a parameter or a number") from error
+    given = (known or line).unit
+    if given and given.dimension != units.parse(unit).dimension:
+        raise eq.fail(line, f"'{key}:' is in '{given.text}'; expected {unit} or a multiple of it")
+    return line.default if known is None else known.name
+
+
+def _value(eq: Equations, value: str | float) -> Node:
+    graph = eq.graph
+    return graph.symbol(value) if isinstance(value, str) else graph.number(Fraction(value))
+
+
+def acted(scope: Scope, line: Line, old: Node) -> Node:
+    """Return what an action makes of a value."""
+    value = scope.expression(line.value)
+    changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
+    return old / value if line.sign == "/" else changed[line.sign]
+
+
+def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node]]:
+    """Return whether v is above the threshold, and states after a spike."""
+    assert eq.spike is not None
+    graph, v = eq.graph, eq.graph.symbol("v")
+    now = {name: graph.local(f"_{name}_then", values[name]) for name in eq.states}
+    scope = Scope(eq, now)
+    fired = graph.less(_value(eq, eq.spike.threshold), v)
+    after = {n: graph.where(fired, acted(scope, a, now[n]), now[n]) for n, a in eq.resets.items()}
+    if eq.uses_currents:
+        after[HIDDEN] = graph.where(fired, _value(eq, eq.spike.reset), values[HIDDEN])
+    return fired, values | after
+
+
+def begun(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
+    """Return states at the start, where v may be above the threshold."""
+    if eq.spike is None:
+        return values
+    fired, after = _fired(eq, values)
+    return after | {HELD: eq.graph.where(fired, eq.graph.one, eq.graph.zero)}
+
+
+def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
+    """Return states after a step, of which `values` are those without a spike.
+
+    HELD counts the steps that follow a spike, 1 in the first, until v is free, 0. A spike before
+    that makes it -1, which makes the current of the next step no number, and ends the run.
+    """
+    if eq.spike is None:
+        return values
+    graph, one, zero = eq.graph, eq.graph.one, eq.graph.zero
+    held = graph.symbol(HELD)
+    fired, after = _fired(eq, values)
+    first = graph.where(graph.less(zero, held), -one, one)
+    more = graph.both(graph.less(zero, held), graph.less(held, _steps(eq)))
+    return after | {HELD: graph.where(fired, first, graph.where(more, held + one, zero))}
+
+
+def _steps(eq: Equations) -> Node:
+    """Return the refractory time in whole steps."""
+    assert eq.spike is not None
+    graph = eq.graph
+    if eq.spike.refractory == 0.0:
+        return graph.zero
+    half = graph.number(Fraction(1, 2))
+    return graph.call("floor", _value(eq, eq.spike.refractory) / graph.symbol("dt") + half)
+
+
+def current(eq: Equations, i: Node) -> tuple[Node, Node]:
+    """Return the current of a text, and its slope, with what a spike makes of them.
+
+    Where the slope is negative, as that of an exponential is near the threshold, the current is
+    taken explicitly: implicitly v would turn back where the step is too long for it.
+    """
+    graph = eq.graph
+    g = graph.slope(i, "v")
+    if eq.spike is None:
+        return i, g
+    v, reset, held = graph.symbol("v"), _value(eq, eq.spike.reset), graph.symbol(HELD)
+    g = graph.where(graph.less(g, graph.zero), graph.zero, g)
+    share = graph.symbol(CAPACITANCE) / graph.symbol("dt") * graph.sqrt(held)  # of -1 no number
+    at_reset = graph.replaced([i, g], {v: reset})
+    moved = share * (v - reset) + at_reset[0] + at_reset[1] * (v - reset), at_reset[1]
+    stiff = graph.number(_STIFF) * share
+    holds = graph.less(graph.one, _steps(eq), or_equal=True)
+    busy = graph.less(graph.zero, held * held)
+    pairs = zip((stiff * (v - reset), stiff), moved, (i, g), strict=True)
+    found = [graph.where(busy, graph.where(holds, a, b), c) for a, b, c in pairs]
+    return found[0], found[1]

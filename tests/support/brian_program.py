@@ -1,0 +1,122 @@
+"""Spikes of Brian 2 for tests/simulate/test_spiking_texts.py: ``python brian_program.py FILE``.
+
+It runs where Brian 2 is installed, which the tests need not: they read the file. The step is that
+of this package (implicit in v, then exact in conductances), written out by `run_regularly`, as
+Brian's own methods are explicit; thresholds, refractoriness, resets and synapses are Brian's.
+"""
+
+import json
+import sys
+from functools import partial
+
+import numpy as np
+
+N, DT, STEPS = 60, 0.1, 2500  # ms
+REFRACTORY, DELAY = 20, 8  # steps
+WEIGHTS = {"e": 0.004, "i": 0.03}  # uS
+LIF = {"c": 0.2, "g": 0.01, "e": -60.0, "threshold": -50.0, "reset": -60.0}  # nF, uS, mV
+SYNAPSES = {"e": (5.0, 0.0), "i": (10.0, -80.0)}  # ms, mV
+
+
+def wiring():
+    """Amplitudes, nA; sources and targets of excitatory and inhibitory synapses."""
+    rng = np.random.default_rng(7)
+    amp = rng.uniform(0.05, 0.16, N)
+    pairs = {}
+    for name, some in (("e", np.arange(48)), ("i", np.arange(48, N))):
+        chosen = rng.random((len(some), N)) < 0.1
+        source, target = np.nonzero(chosen)
+        pairs[name] = some[source], target
+    return amp, pairs
+
+
+def amplitudes():
+    """Of the neurons without refractory time, nA: they differ."""
+    rng = np.random.default_rng(8)
+    return {"adex": rng.uniform(0.6, 1.2, 8), "izhikevich": rng.uniform(5.0, 20.0, 8)}
+
+
+# v at the start and threshold; then of v: its rate but for I/c, minus the rate's slope, and 1/c; of
+# w: its time constant and what it goes to; what a spike does
+POINTS = {
+    "adex": (
+        *(-70.6, -40.0, "(0.03*(-70.6 - v) + 0.06*exp((v + 50.4)/2) - w)/0.281"),
+        *("(0.03 - 0.03*exp((v + 50.4)/2))/0.281", 1 / 0.281),
+        *(144.0, "0.004*(v + 70.6)", "v = -70.6\nw += 0.0805"),
+    ),
+    "izhikevich": (
+        *(-65.0, 30.0, "0.04*v**2 + 5*v + 140 - w", "-0.08*v - 5", 1.0),
+        *(50.0, "0.2*v", "v = -65\nw += 8"),
+    ),
+}
+
+
+def brian_network():
+    import brian2 as b
+
+    b.prefs.codegen.target = "numpy"
+    b.defaultclock.dt = DT * b.ms
+    amp, pairs = wiring()
+    group = b.NeuronGroup(
+        N,
+        "v : 1\nge : 1\ngi : 1\nI : 1",
+        threshold=f"v > {LIF['threshold']}",
+        reset=f"v = {LIF['reset']}",
+        refractory=(REFRACTORY + 1) * DT * b.ms,  # Brian counts the step of the spike
+        method="euler",
+    )
+    group.v, group.I = LIF["e"], amp
+    (te, ee), (ti, ei) = SYNAPSES.values()
+    c, g, e = LIF["c"] / DT, LIF["g"], LIF["e"]
+    new = f"({c}*v + {g}*({e}) + ge*({ee}) + gi*({ei}) + I)/({c} + {g} + ge + gi)"
+    group.run_regularly(
+        f"v = int(not_refractory)*({new}) + int(not not_refractory)*v\n"
+        f"ge = ge*{np.exp(-DT / te)!r}\ngi = gi*{np.exp(-DT / ti)!r}",
+        when="groups",
+        order=1,
+    )
+    parts = [group]
+    for name, (source, target) in pairs.items():
+        synapses = b.Synapses(group, group, on_pre=f"g{name} += {WEIGHTS[name]}")
+        synapses.connect(i=source, j=target)
+        synapses.delay = DELAY * DT * b.ms
+        parts.append(synapses)
+    spikes = b.SpikeMonitor(group)
+    b.Network(*parts, spikes).run(STEPS * DT * b.ms)
+    return spikes
+
+
+def brian_points(kind):
+    """Neurons without refractory time: v implicit where its rate falls with v, else explicit."""
+    import brian2 as b
+
+    b.prefs.codegen.target = "numpy"
+    b.defaultclock.dt = DT * b.ms
+    start, threshold, rate, slope, per, tau, end, reset = POINTS[kind]
+    group = b.NeuronGroup(8, "v : 1\nw : 1\nI : 1", threshold=f"v > {threshold}", reset=reset)
+    group.v, group.I = start, amplitudes()[kind]
+    decay = float(np.exp(-DT / tau))
+    group.run_regularly(
+        f"v = v + {DT}*({rate} + {per!r}*I)/(1 + {DT}*clip({slope}, 0, inf))\n"
+        f"w = {decay!r}*w + {1 - decay!r}*({end})",
+        when="groups",
+        order=1,
+    )
+    spikes = b.SpikeMonitor(group)
+    b.Network(group, spikes).run(STEPS * DT * b.ms)
+    return spikes
+
+
+if __name__ == "__main__":
+    import brian2
+
+    runs = {"lif": brian_network, **{kind: partial(brian_points, kind) for kind in POINTS}}
+    found = {"brian2": brian2.__version__}
+    for name, run in runs.items():
+        spikes = run()
+        steps = np.rint(np.array(spikes.t / brian2.ms) / DT).astype(int)
+        order = np.lexsort((spikes.i[:], steps))
+        found[name] = [steps[order].tolist(), np.array(spikes.i)[order].tolist()]
+        print(name, len(steps), "spikes")
+    with open(sys.argv[1], "w") as file:
+        json.dump(found, file)
