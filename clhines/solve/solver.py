@@ -91,7 +91,7 @@ class Solver(Holder):
     tuning : clhines.solve.tune.Tuning or None
         What ``tune="measure"`` found.
     shares : list of float
-        Fractions of the nodes, one per device of ``devices``; 0 where it is less than a cell.
+        Fractions of the nodes, one per device; 0 where it is less than a cell.
 
     Raises
     ------
@@ -152,9 +152,9 @@ class Solver(Holder):
 
     @exclusive
     def close(self) -> None:
-        """Wait for the device, and drop the buffers; calls are rejected from then on.
+        """Wait for the device, and drop the buffers, as the end of a ``with`` does.
 
-        The end of a ``with`` does the same. `Factors` keep what they need, and may be used on.
+        Calls are rejected from then on. `Factors` keep what they need, and may be used on.
         """
         if not isinstance(self.engine, Closed):
             for part in self._parts:
@@ -440,9 +440,7 @@ class Solver(Holder):
         return first_nodes(self.forest, self.engine.bad_pivots())
 
 
-def _factored(
-    forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, np.ndarray]
-) -> Factors:
+def _factored(forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, Any]) -> Factors:
     """Return the factors of a matrix that were pickled."""
     return Solver(forest, method, dtype).factor(**matrix, check=False)
 
