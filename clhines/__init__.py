@@ -9,7 +9,7 @@ The map, two wings and a roof::
     analysis; torch, jax                  from results on; from solve on
     literature                            methods to compare with; on forest and plan
     cli                                   on all
-    ground: errors arrays quantities checks files forest reference
+    ground: errors summary units arrays quantities checks files forest reference
 
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
@@ -17,7 +17,7 @@ The map, two wings and a roof::
 `clhines.plan`          forest -> `Plan`: methods, layouts, schedules, `reroot`; without a device
 `clhines.literature`    methods that are here to be compared with; `METHODS` loads them
 `clhines.device`        OpenCL: devices, queues, programs, copies, times
-`clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `solve_tridiagonal`
+`clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
@@ -64,7 +64,7 @@ from importlib import import_module
 __version__ = "0.2.0"
 # Where each public name is defined; `__init__.pyi` tells type checkers the same.
 _HOMES = {
-    "cells.cable": "Cable discretise",
+    "cells.cable": "Cable discretise discretize",
     "cells.morphology": "Morphology",
     "cells.swc": "read_swc",
     "cells.synthetic": "sample_cells",
@@ -84,7 +84,7 @@ _HOMES = {
     "simulate.simulation": "Simulation",
     "solve.factors": "Factors",
     "solve.solver": "Solver",
-    "solve.tridiagonal": "solve_tridiagonal",
+    "solve.tridiagonal": "Tridiagonal solve_tridiagonal",
 }
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -96,6 +96,11 @@ _MODULES = {
     ).split()
 }
 __all__ = sorted(_HOME_OF)
+
+
+def __dir__() -> list[str]:
+    # Completion in a terminal asks for each: not for what needs packages that may not be there.
+    return sorted({*_HOME_OF, *_MODULES, "__version__"} - {"jax", "torch"})
 
 
 def __getattr__(name: str) -> object:

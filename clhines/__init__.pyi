@@ -16,6 +16,7 @@ from clhines import simulate as simulate
 from clhines import solve as solve
 from clhines.cells.cable import Cable as Cable
 from clhines.cells.cable import discretise as discretise
+from clhines.cells.cable import discretize as discretize
 from clhines.cells.morphology import Morphology as Morphology
 from clhines.cells.swc import read_swc as read_swc
 from clhines.cells.synthetic import sample_cells as sample_cells
@@ -55,6 +56,7 @@ from clhines.solve import jax as jax
 from clhines.solve import torch as torch
 from clhines.solve.factors import Factors as Factors
 from clhines.solve.solver import Solver as Solver
+from clhines.solve.tridiagonal import Tridiagonal as Tridiagonal
 from clhines.solve.tridiagonal import solve_tridiagonal as solve_tridiagonal
 
 __version__: str

@@ -6,11 +6,13 @@ pictures of one's own.
 
 from __future__ import annotations
 
+import io
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-    from clhines.cells.cable import Cable
 
+__all__ = ["activity", "plot_morphology", "style"]
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
 _WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
@@ -35,6 +37,10 @@ _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
 _STYLE = Path(__file__).with_name("clhines.mplstyle")
 _THIN = 1.5  # points: width of the thinnest neurite
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @contextmanager
@@ -182,6 +188,7 @@ def activity(
     traces: tuple[np.ndarray, np.ndarray, list[str]],
     title: str,
     path: PathLike | None = None,
+    label: str = "voltage [mV]",
 ) -> Any:
     """Draw spikes as a raster above voltages over time.
 
@@ -195,6 +202,8 @@ def activity(
     title : str
     path : str or path, optional
         Ends in .png, .svg or .pdf; written where it is given.
+    label : str
+        Of what is drawn in place of voltages.
 
     Returns
     -------
@@ -225,7 +234,7 @@ def activity(
     raster.set_title(title, loc="left")
     for k, name in enumerate(names):
         below.plot(t, v[:, k], lw=1.1, label=name)
-    below.set(xlabel="time [ms]", ylabel="voltage [mV]")
+    below.set(xlabel="time [ms]", ylabel=label)
     below.ticklabel_format(axis="y", useOffset=False)
     if len(t) > 1:
         below.set_xlim(float(t[0]), float(t[-1]))
@@ -237,7 +246,7 @@ def activity(
 
 @style()
 def plot_morphology(
-    cable: Cable,
+    cable: Any,
     values: ArrayLike,
     label: str = "",
     titles: Sequence[str] | None = None,
@@ -295,7 +304,7 @@ def plot_morphology(
 
 
 def _panels(
-    cable: Cable, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
+    cable: Any, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
 ) -> Figure:
     """Draw a cell once for each row of values."""
     node, ends, diameter = _strokes(cable)
@@ -324,7 +333,7 @@ def _panels(
     return figure
 
 
-def _strokes(cable: Cable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the sections at their points and at the ends of their segments.
 
     Returns nodes, (m,) int64, ends, (m, 2, 3) float64, and diameters, (m,) float64, both in µm.
@@ -398,4 +407,13 @@ def check_matplotlib() -> None:
 def _figure(**options: Any) -> Any:
     from matplotlib.figure import Figure
 
-    return Figure(layout="constrained", **options)
+    figure = Figure(layout="constrained", **options)
+    # Notebooks look for this name, and show the picture whatever their settings are.
+    figure._repr_png_ = partial(_as_png, figure)  # type: ignore[attr-defined]
+    return figure
+
+
+def _as_png(figure: Any) -> bytes:
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return file.getvalue()

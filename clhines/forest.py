@@ -374,6 +374,10 @@ class Forest:
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "parent": self.parent, "_parents": None}
 
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._freeze()
+
     def __repr__(self) -> str:
         shapes = f"{self.trees.num_trees} distinct shapes"
         return f"Forest({self.num_cells} cells, {self.num_nodes} nodes, {shapes})"

@@ -1,4 +1,4 @@
-"""Quantities: numbers with units of pint, quantities (Neo), astropy and the like.
+"""Quantities: numbers with units of pint, quantities (Neo), astropy and the like, and texts.
 
 `as_numbers` is called for each number that users give. It converts a quantity to the unit of the
 argument, and rejects it where the argument has none: NumPy would take 100 pA for 100.
@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from clhines.errors import InputError, shown
+from clhines.units import UnitError, number_in
 
 _MEMBERS = (  # of types with units: of pint and quantities; astropy and unyt; brian2
     ("magnitude", "units"),
@@ -52,9 +53,12 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
     """Return a value without units.
 
     A quantity, or a list, tuple or object array of them, becomes numbers in `unit`, such as
-    ``mA/cm2``, or ``1`` for pure numbers; anything else is returned as it is. Raises InputError for
+    ``mA/cm2``, or ``1`` for pure numbers, and so does a text such as ``0.1 uA/cm2``, of the units
+    of `clhines.units`; anything else is returned as it is. Raises InputError for
     another dimension, and for any quantity without a unit to convert it to.
     """
+    if isinstance(value, str) and unit:
+        return _of_text(name, value, unit)
     if not has_unit(value):
         return value
     if _is_quantity(value):
@@ -68,6 +72,17 @@ def as_numbers(name: str, value: object, unit: str | None = None) -> object:
             f"{name} has quantities beside {shown(bare[0])}; expected units in all or in none"
         )
     return [as_numbers(f"{name}[{k}]", one, unit) for k, one in enumerate(value)]
+
+
+def _of_text(name: str, text: str, unit: str) -> object:
+    """Return the number of a text with a unit, and any other text as it is."""
+    try:
+        found = number_in(text, unit)
+    except UnitError as error:
+        raise InputError(
+            f"{name} is {shown(text)}: {error}; expected a number, or one in {unit}"
+        ) from error
+    return text if found is None else found
 
 
 def _converted(name: str, value: object, unit: str | None) -> object:

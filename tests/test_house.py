@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
 GROUND = (
     "errors",
+    "summary",
+    "units",
     "arrays",
     "quantities",
     "checks",
@@ -23,7 +25,7 @@ ALLOWED = {  # imports for types count
     "solve": {*GROUND, "plan", "device"},
     "literature": {*GROUND, "plan", "device"},  # `METHODS` names its planners
     "cells": {*GROUND},
-    "mechanisms": {"errors", "arrays", "checks", "quantities"},
+    "mechanisms": {"errors", "units", "arrays", "checks", "quantities"},
     "network": {*GROUND, "cells", "mechanisms"},
     "model": {*GROUND, "cells", "mechanisms", "network"},
     "simulate": {
@@ -42,15 +44,20 @@ ALLOWED = {  # imports for types count
     "analysis": {"errors", "arrays", "checks", "files"},
 }
 ALLOWED["cli"] = {*GROUND, *ALLOWED, "cli"}
-PICTURES = {"plan.plan", "cli"}  # these may import `draw`, when called
+PICTURES = {
+    "plan.plan",
+    "cells.cable",
+    "simulate.result",
+    "cli",
+}  # these may import `draw`, when called
 OUTSIDE = {  # package -> who may import it
     "pyopencl": {"device", "solve", "simulate"},
     "mako": {"device"},
     "argparse": {"cli"},
-    "matplotlib": {"draw"},
+    "matplotlib": {"draw", "cells", "simulate"},  # elsewhere than in draw for types alone
     "mpi4py": {"simulate"},
     "neuron": {"neuron"},
-    "pandas": {"analysis"},
+    "pandas": {"analysis", "simulate"},  # for types alone
     "neo": {"analysis"},
     "h5py": {"analysis", "simulate"},
     "efel": {"analysis"},

@@ -301,7 +301,7 @@ REJECTED = {
     "Simulation.max_spikes": lambda x: simulated(max_spikes=x),
     "run.progress": lambda x: simulated(lambda sim: sim.run(1.0, x)),
     "set.weight": lambda x: simulated(lambda sim: sim.set(weight=x)),
-    "branch.count": lambda x: simulated(lambda sim: sim.branch(x)),
+    "replicate.count": lambda x: simulated(lambda sim: sim.replicate(x)),
     "set_arrays.step": lambda x: simulated(lambda sim: sim.set_arrays(x, sim.arrays())),
     "record.where": lambda x: recorded(where=x),
     "record.matrix": lambda x: recorded(matrix=np.ones((1, 2)) * x),
@@ -389,7 +389,7 @@ def test_every_argument_is_tried():
         *("name", "continuous", "group", "what", "dtype", "device", "queue", "method", "engine"),
         *("network", "comm", "options", "values", "path", "reduce", "to", "morphology", "names"),
         *("changes", "arrays", "state", "saved", "unit", "nodes", "value", "out", "overwrite"),
-        *("copied", "groups", "added", "wiring"),
+        *("copied", "groups", "added", "wiring", "paths", "label"),
         *(
             "check",
             "forest",

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +30,12 @@ from clhines.cells.sections import Sections, sections_of
 from clhines.cells.values import as_positive, per_section
 from clhines.checks import as_array, as_finite, as_indices, as_real
 from clhines.errors import InputError
+from clhines.files import PathLike
 from clhines.quantities import as_numbers
+from clhines.summary import as_html, range_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def areas_and_resistances(
@@ -152,12 +158,54 @@ class Cable:
     name: str = "cell"
 
     def __repr__(self) -> str:
+        nodes = f"{self.num_nodes} nodes in {self.sections.num_sections} sections"
+        values = f"Ra {range_text(self.Ra)} Ω·cm, cm {range_text(self.cm)} µF/cm²"
+        return f"Cable({self.name}: {nodes} ({self._regions()}); {values})"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "nodes": self.num_nodes,
+            "sections": f"{self.sections.num_sections} ({self._regions()})",
+            "length": f"{self.sections.length.sum():.5g} µm",
+            "area": f"{self.area.sum():.5g} µm²",
+            "Ra": f"{range_text(self.Ra)} Ω·cm",
+            "cm": f"{range_text(self.cm)} µF/cm²",
+        }
+        return as_html(f"Cable {self.name}", rows)
+
+    def _regions(self) -> str:
         types, counts = np.unique(self.sections.type, return_counts=True)
         kinds = zip(types.tolist(), counts.tolist(), strict=True)
-        regions = ", ".join(f"{NAMES.get(t, f'type {t}')} {count}" for t, count in kinds)
-        nodes = f"{self.num_nodes} nodes in {self.sections.num_sections} sections ({regions})"
-        values = f"Ra {_range_text(self.Ra)} Ω·cm, cm {_range_text(self.cm)} µF/cm²"
-        return f"Cable({self.name}: {nodes}; {values})"
+        return ", ".join(f"{NAMES.get(t, f'type {t}')} {count}" for t, count in kinds)
+
+    def plot(
+        self, values: ArrayLike | None = None, label: str = "", path: PathLike | None = None
+    ) -> Figure:
+        """Draw the cell, coloured by values; see `clhines.draw.plot_morphology`.
+
+        Parameters
+        ----------
+        values : (n,) or (k, n) array, optional
+            A value for each node; default: the distance from the soma.
+        label : str
+            Of the values and their unit.
+        path : str or path, optional
+            Ends in .png, .svg or .pdf; written where it is given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            matplotlib is missing, or the arguments do not fit.
+        """
+        from clhines import draw
+
+        if values is None:
+            values, label = self.distance, label or "distance from the soma [µm]"
+        return draw.plot_morphology(self, values, label, path=path)
 
     @property
     def num_nodes(self) -> int:
@@ -337,7 +385,7 @@ def discretise(
     d_lambda: float = 0.1,
     Ra: float | np.ndarray = 100.0,
     cm: float | np.ndarray = 1.0,
-    nseg: np.ndarray | None = None,
+    nseg: int | np.ndarray | None = None,
 ) -> Cable:
     """Cut a cell into compartments, by their length, by the d_lambda rule or by number.
 
@@ -359,8 +407,8 @@ def discretise(
         Axial resistivity; one for each section of ``sections_of(morphology)``.
     cm : float or (num_sections,), µF/cm²
         Specific membrane capacitance.
-    nseg : (num_sections,) integer, optional
-        Segments of each section, instead of both rules; an odd number in a soma.
+    nseg : int or (num_sections,) integer, optional
+        Segments of all sections or of each one, instead of both rules; an odd number in a soma.
 
     Returns
     -------
@@ -392,14 +440,13 @@ def discretise(
     return _assemble(sections, counts, Ra, cm)
 
 
-def _range_text(value: float | np.ndarray) -> str:
-    """Return a number, or the smallest and the largest, for reading."""
-    least, most = np.min(value), np.max(value)
-    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+discretize = discretise
 
 
-def _checked_nseg(sections: Sections, nseg: np.ndarray) -> np.ndarray:
+def _checked_nseg(sections: Sections, nseg: int | np.ndarray) -> np.ndarray:
     counts = np.asarray(as_numbers("nseg", nseg))
+    if not counts.ndim:
+        counts = np.full(sections.num_sections, counts)
     if counts.shape != (sections.num_sections,) or counts.dtype.kind not in "iu":
         raise InputError(
             f"nseg has shape {counts.shape} and dtype {counts.dtype}; expected a whole number for "

@@ -15,12 +15,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from clhines.device.caches import prepare
-from clhines.errors import DeviceError
+from clhines.errors import DeviceError, InputError
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Self = TypeVar("_Self")
 _RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpenCL|oclgrind)")
 
 
@@ -69,6 +70,37 @@ def exclusive(method: _Method) -> _Method:
             return method(self, *args, **kwargs)
 
     return wrapped  # type: ignore[return-value]
+
+
+class Holder:
+    """Base of what holds a device: `close` lets go of it, as the end of a ``with`` does."""
+
+    def close(self) -> None:
+        """Wait for the device, and drop its buffers; what is called afterwards is rejected."""
+        raise NotImplementedError
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise InputError(
+            f"a {name} holds a device and cannot be pickled or copied; expected what it was made "
+            f"from, and a new {name} there"
+        )
+
+
+class Closed:
+    """In place of what something has let go of: whatever is asked of it is rejected."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = type(owner).__name__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InputError(f"the {self.owner} is closed; expected one that is not")
 
 
 def _runtime_loaded() -> bool:

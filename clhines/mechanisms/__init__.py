@@ -3,7 +3,7 @@
 From text to kernel, each folder imports only those above it:
 
 - `ir`: expressions, their forms, and `ir.compiled`: a `Program`, which engines see, and what each
-  of its blocks does. `units`: the table of units; those of equations become NEURON's.
+  of its blocks does.
 - `text` reads the language of equations, `nmodl` NEURON's language: both give a `Compiled`.
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
 - `calls` calls the NumPy functions with values by name.

@@ -80,6 +80,7 @@ BUILT_IN = {
         current i = -(mean + std*noise) [nA]
     """,
 }
+NEURON_NAMES = {"IClamp": "iclamp", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn"}  # of built-in ones
 
 HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
 PARAMETER { g = 0 (uS) }

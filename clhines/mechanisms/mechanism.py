@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, meant
 from clhines.mechanisms import calls
-from clhines.mechanisms.builtin import BUILT_IN
+from clhines.mechanisms.builtin import BUILT_IN, NEURON_NAMES
 from clhines.mechanisms.calls import Values
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
@@ -56,7 +57,7 @@ class Mechanism:
     not.
 
     A number or an expression with a unit is converted to NEURON's unit of its dimension
-    (`clhines.mechanisms.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
+    (`clhines.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
     Without a unit it counts as it is, and so do numbers that are passed as parameters later.
     Currents are in mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is
     that of its state per time. Literals are exact decimals; a number beyond the precision is
@@ -424,23 +425,32 @@ def _check_real(real: str) -> None:
         raise InputError(f"real is {real!r}; expected 'double' or 'float'")
 
 
-def mechanism(which: str | Mechanism) -> Mechanism:
-    """Return a mechanism from a built-in's name, a text, or itself.
+def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
+    """Return a mechanism from a built-in's name, NEURON's too, a ``.mod`` file, a text, or itself.
 
     Raises
     ------
     InputError
-        A single word that is no built-in's name, or a wrong text.
+        A single word that is no built-in's name, or a wrong text or file.
     """
     if isinstance(which, Mechanism):
         return which
+    if isinstance(which, PathLike) or _is_file(which):
+        return Mechanism.from_nmodl(Path(which))
     if not isinstance(which, str):
         raise InputError(f"a mechanism is a name or a text; got {type(which).__name__}")
-    if which.strip() in BUILT_IN:
-        return Mechanism(BUILT_IN[which.strip()])
+    name = which.strip()
+    name = NEURON_NAMES.get(name, name)
+    if name in BUILT_IN:
+        return Mechanism(BUILT_IN[name])
     if len(which.split()) <= 1:
         raise InputError(
             f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)}; "
-            f"anything else is given by its equations{meant(which, BUILT_IN)}"
+            f"anything else is given by its equations, or as a .mod file{meant(which, BUILT_IN)}"
         )
     return Mechanism(which)
+
+
+def _is_file(which: object) -> bool:
+    """Whether a text is the name of a ``.mod`` file."""
+    return isinstance(which, str) and "\n" not in which and which.endswith(".mod")

@@ -1,4 +1,4 @@
-"""Copies of a network in one: what `Simulation.branch` and `Population` simulate.
+"""Copies of a network in one: what `Simulation.replicate` and `Population` simulate.
 
 Copy c has cell k of the network as cell ``c * num_cells + k``, and likewise its nodes. Each group
 and each set of sources has its instances copy after copy. `fill` makes all arrays; those of

@@ -13,6 +13,7 @@ from clhines.checks import as_array, as_finite, shown
 from clhines.errors import InputError, meant
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.summary import range_text
 
 ABSOLUTE_ZERO = -273.15  # °C
 
@@ -134,6 +135,15 @@ class Group:
         """Names of the parameters that were given; all, where it is not known."""
         known = self.parameters
         return known.given if isinstance(known, Parameters) else tuple(known)
+
+    def summary(self) -> str:
+        """Return number and parameters, for reading."""
+        units = self.mechanism.units
+        values = [
+            f"{name} {range_text(value)} {units.get(name, '')}".rstrip()
+            for name, value in self.parameters.items()
+        ]
+        return ", ".join([f"× {len(self)}", *values])
 
     def freeze(self) -> None:
         """Let no value of a parameter be changed any more."""

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path, PurePath
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.cells.cable import Cable
+from clhines.cells.cable import Cable, discretise
+from clhines.cells.swc import read_swc
 from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number, broadcast
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.builtin import HALF_GAP
@@ -40,8 +44,13 @@ from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
 from clhines.quantities import as_numbers
+from clhines.summary import as_html, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
+_INTERNAL = {  # names for other packages here, which completion leaves out
+    *("added", "check_not_frozen", "connect_numbers", "copied", "freeze", "only_cells"),
+    *("parameter", "take_copies", "wiring"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +85,7 @@ class Network:
     num_cells : int, optional
         Default: one of each.
     branched_from : Network, optional
-        The network whose copies this is; see `Simulation.branch`.
+        The network whose copies this is; see `Simulation.replicate`.
 
     Attributes
     ----------
@@ -126,6 +135,40 @@ class Network:
         self._celsius: float | None = None
         self._added, self._wiring = Added(self, self.forest.num_nodes, self.num_cells), Wiring(self)
         self._copied: Copied | None = None
+
+    @classmethod
+    def from_swc(
+        cls,
+        paths: PathLike | Sequence[PathLike],
+        num_cells: int | None = None,
+        **options: Any,
+    ) -> Network:
+        """Read SWC files, cut the cells into compartments, and make a network of them.
+
+        Parameters
+        ----------
+        paths : path, or sequence of paths
+        num_cells : int, optional
+            The files' cells are repeated in turn; default: one of each.
+        **options
+            Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`.
+
+        Returns
+        -------
+        Network
+
+        Raises
+        ------
+        MorphologyError, CableError, InputError
+            As `clhines.read_swc` and `clhines.discretise`.
+        """
+        known = [name for name in signature(discretise).parameters if name != "morphology"]
+        for name in options:
+            if name not in known:
+                near = meant(name, known)
+                raise InputError(f"unknown option {name}; expected {', '.join(known)}{near}")
+        files = [paths] if isinstance(paths, (str, bytes, PurePath)) else list(paths)  # type: ignore[arg-type]
+        return cls([discretise(read_swc(path), **options) for path in files], num_cells)  # type: ignore[arg-type]
 
     @classmethod
     def from_arrays(
@@ -269,21 +312,37 @@ class Network:
         sizes = self.forest.sizes
         return self.num_cells not in (count, 1, self.forest.num_nodes, int(sizes[0]))
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__()} - _INTERNAL)
+
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
         return f"Network({self.num_cells} cells, {self.forest.num_nodes} nodes; {groups})"
 
+    def _repr_html_(self) -> str:
+        given = sum(len(columns[0]) for columns in self._wiring.columns)
+        rows: dict[str, object] = {
+            "cells": self.num_cells,
+            "nodes": self.forest.num_nodes,
+            **{f"group {g.number}, {g.mechanism.name}": g.summary() for g in self.groups},
+            "connections": given,
+            "sources besides cells": self._added.num_sources - self.num_cells,
+            "threshold": f"{range_text(self.threshold)} mV",
+            "temperature": f"{self.celsius:g} °C",
+        }
+        return as_html("Network" + (", frozen" if self.frozen else ""), rows)
+
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Mechanism, where: Where = "all", **parameters: Value
+        self, mechanism: str | Path | Mechanism, where: Where = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
         Parameters
         ----------
-        mechanism : str or Mechanism
-            Name of a built-in one, a mechanism, or its text; of kind ``density``.
+        mechanism : str, path or Mechanism
+            Name of a built-in one, a mechanism, its text, or a ``.mod`` file; of kind ``density``.
         where : str; (count,) integer; (n,) bool; callable
             ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
             NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
@@ -311,13 +370,14 @@ class Network:
         check_once(self.groups, found, nodes, self.forest, again)
         return self._group(found, nodes, parameters, again)
 
-    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
+    def add(self, mechanism: str | Path | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
         ----------
-        mechanism : str or Mechanism
-            Name of a built-in one, a mechanism, or its text; of kind ``point``.
+        mechanism : str, path or Mechanism
+            Name of a built-in one (also NEURON's, as ``IClamp``), a mechanism, its text, or a
+            ``.mod`` file; of kind ``point``.
         at : integer or (count,) integer
             Nodes by natural index, see `nodes`; one may come several times.
         **parameters : float, array, callable or `per_cell`

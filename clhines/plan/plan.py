@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Any, TypedDict
 
 import numpy as np
@@ -245,6 +246,14 @@ class Plan:
     scratch: tuple[int, ...] = ()
     summary: str = ""
     changes: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        batch = f"{self.forest.num_cells} cells, {self.forest.num_nodes} nodes"
+        launches = f"{len(self.parts)} launch" + ("es" if len(self.parts) > 1 else "")
+        return f"Plan({self.method}: {batch}, {launches})"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.describe())}</pre>"
 
     @property
     def packed_size(self) -> int:

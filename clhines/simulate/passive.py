@@ -161,8 +161,8 @@ class PassiveCells:
         for queue in self.solver.queues:
             queue.finish()
 
-    def advance(self, steps: Iterable[int]) -> float:
-        """Take one step for each item of `steps` (a range, or a progress bar over one).
+    def advance(self, steps: int | Iterable[int]) -> float:
+        """Take a number of steps, or one for each item (of a range, or a progress bar over one).
 
         At most 32 steps are in flight, so that a progress bar is accurate.
 
@@ -171,6 +171,8 @@ class PassiveCells:
         float, s
             Wall time from the first step to the end of the last.
         """
+        if not isinstance(steps, Iterable):
+            steps = range(as_whole_number("steps", steps, 0))
         begin = time.perf_counter()
         for step in steps:
             self._step()

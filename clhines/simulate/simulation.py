@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
-from tqdm import tqdm
 
 from clhines.analysis.features import Features
 from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
-from clhines.device.guard import exclusive, lock_of
+from clhines.device.guard import Closed, Holder, exclusive, lock_of
 from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
 from clhines.model.model import Model
@@ -42,15 +42,16 @@ from clhines.simulate.state.copies import copies_of, network_of_copies
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+    from tqdm import tqdm
 
 _Self = TypeVar("_Self", bound="Simulation")
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 _HOST = "the host, NumPy"
-_BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
+_BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} {unit} [{elapsed}<{remaining}{postfix}]"
 
 
-class Simulation:
+class Simulation(Holder):
     """A network advanced in time.
 
     The network is frozen once a simulation has been made of it. Attributes are read-only; `set`
@@ -196,7 +197,21 @@ class Simulation:
         return self.ranks is None or self.ranks.rank == 0
 
     def __repr__(self) -> str:
+        if isinstance(self._runner, Closed):
+            return f"Simulation({self.network!r}, closed)"
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.engine})"
+
+    @exclusive
+    def close(self) -> None:
+        """Wait for the device, and drop the buffers; calls are rejected from then on.
+
+        The end of a ``with`` does the same.
+        """
+        if not isinstance(self._runner, Closed):
+            if self._runner.request.queue is not None:
+                self._runner.request.queue.finish()
+            gone: Any = Closed(self)
+            self._runner = self._recordings = self._changing = gone
 
     @property
     def device_label(self) -> str:
@@ -218,7 +233,7 @@ class Simulation:
         duration : float, ms
             A whole number of steps.
         progress : bool
-            Show a bar, and how many seconds a second of the simulated time takes.
+            Show a bar, and how many seconds one simulated second takes.
 
         Returns
         -------
@@ -249,22 +264,23 @@ class Simulation:
         chunks = self._recordings.first_values(records, begin)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
-        with _bar(steps * dt, progress) as bar:
+        with bar(steps, "ms", progress, dt) or nullcontext() as shown:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
                 done, failed = self._advance_whole(count, records, cost)
                 chunks.append(done)
                 self._progress.step += count
-                if bar is not None:
-                    bar.update(count * dt)
-                    second = (self.step - begin) * dt * 1e-3
-                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / second:.3g} s a second")
+                if shown is not None:
+                    speed = (time.perf_counter() - clock) / ((self.step - begin) * dt * 1e-3)
+                    shown.set_postfix_str(f"{speed:.3g} s per simulated s", refresh=False)
+                    shown.update(count)
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
         result = joined_result(chunks, records, dt, taken, bool(failed), cost)
+        result = replace(result, num_cells=self.network.num_cells)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
@@ -313,6 +329,7 @@ class Simulation:
         threshold: float | None = None,
         matrix: ArrayLike | None = None,
         to: PathLike | None = None,
+        name: str | None = None,
     ) -> int:
         """Record a variable in the runs that follow.
 
@@ -325,7 +342,8 @@ class Simulation:
             outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
             a current; a variable of an ion, as ``cai``; a parameter that is played.
         where : (r,) integer, or Group
-            Natural nodes for ``v``, ``i_membrane`` and ions; the group that has the state.
+            Natural nodes for ``v``, ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``;
+            the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
         every : float, optional, ms
@@ -343,6 +361,8 @@ class Simulation:
             Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead of
             keeping them, see `clhines.simulate.records.streams`. Of several ranks the first one
             writes.
+        name : str, optional
+            Of the record: ``result[name]``; default: `what`.
 
         Returns
         -------
@@ -354,7 +374,8 @@ class Simulation:
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        return self._recordings.add(what, where, index, every, reduce, threshold, matrix, to)
+        given = what, where, index, every, reduce, threshold, matrix, to, name
+        return self._recordings.add(*given)
 
     @exclusive
     def set(self, group: Group | None = None, /, **values: object) -> None:
@@ -403,7 +424,7 @@ class Simulation:
         self._changing.reset()
 
     @exclusive
-    def branch(self: _Self, count: int) -> _Self:
+    def replicate(self: _Self, count: int) -> _Self:
         """Return a simulation of copies of the network, each in the state that this one has now.
 
         Parameters
@@ -419,8 +440,8 @@ class Simulation:
         """
         count = as_whole_number("count", count, 1)
         if self.ranks is not None:
-            raise InputError("branch() is for one process; expected a simulation without comm")
-        self._progress.check("there is no state to branch from")
+            raise InputError("replicate() is for one process; expected a simulation without comm")
+        self._progress.check("there is no state to copy")
         self._changing.settle()
         model, request, current = self.model, self._runner.request, self._runner.model
         net = network_of_copies(self.network, current.changes, model, count)
@@ -567,6 +588,13 @@ def _queue(
     return devices.given_queue(queue, device, dtype)
 
 
-def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
-    """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
-    return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()
+def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:
+    """Return a bar of things that are `scale` units each, in notebooks one of theirs.
+
+    None where it is not shown, as even the import takes a while.
+    """
+    if not show:
+        return None
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR)

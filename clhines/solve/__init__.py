@@ -12,7 +12,8 @@ Who owns what
     prepared once. `factors`: `Factors`, and `Gradients`, of a solve with respect to d, u, l and b.
     `memory`: the memory budget and what a batch needs. `accuracy`: warnings about methods that
     may lose accuracy. `tune` times candidates and keeps the winners. `tridiagonal`:
-    `solve_tridiagonal`. `torch` and `jax`: solves that these libraries differentiate, at
+    `Tridiagonal` and `solve_tridiagonal`; `chains` brings their arrays to Hines matrices and back.
+    `torch` and `jax`: solves that these libraries differentiate, at
     `clhines.torch` and `clhines.jax`.
 
 >>> import numpy as np

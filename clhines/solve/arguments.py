@@ -50,7 +50,7 @@ class Arguments:
                 "of each device"
             )
         if isinstance(a, cla.Array):
-            a = self._of_device(name, a, on_device)
+            a = self.of_device(name, a, on_device)
         elif on_device:
             raise InputError(f"{name} is {type(a).__name__}; expected a pyopencl array (see pack)")
         else:
@@ -63,8 +63,10 @@ class Arguments:
             )
         return a
 
-    def _of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
-        assert self.queue is not None
+    def of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
+        """Return a pyopencl array of the solver's dtype and context; `on_device`: its order."""
+        if self.queue is None:
+            raise InputError(f"{name} is a pyopencl array; expected NumPy with several devices")
         if a.dtype != self.dtype:
             raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
         if a.context != self.queue.context:

@@ -21,6 +21,7 @@ from clhines.solve.arguments import Arguments
 from clhines.solve.engines.engine import Eliminated, Engine, first_nodes
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.repeated import Calls
+from clhines.summary import as_html
 
 
 class Gradients(NamedTuple):
@@ -124,6 +125,9 @@ def vjp(
 class Factors:
     """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
 
+    They are pickled as forest, method and matrix, and eliminated again where they are unpickled, on
+    the device that is chosen there, with the usual options of the method.
+
     Attributes
     ----------
     eliminated : Eliminated
@@ -143,6 +147,36 @@ class Factors:
         self.eliminated, self.symmetric = eliminated, symmetric
         self._engine, self._arguments, self._lock = engine, arguments, lock
         self._calls = Calls()
+
+    def __repr__(self) -> str:
+        batch = f"{self._arguments.forest!r}, {self._arguments.dtype}"
+        return f"Factors({batch}, {self._engine.describe()}"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "batch": self._arguments.forest,
+            "matrix": "symmetric" if self.symmetric else "unsymmetric",
+            "dtype": self._arguments.dtype,
+            "method": self._engine.plan.method,
+            "memory": "\n".join(map(str, self.memory)),
+        }
+        return as_html("Factors", rows)
+
+    @exclusive
+    def source(self) -> tuple[Forest, str, np.dtype, dict[str, np.ndarray]]:
+        """Return forest, method, dtype and the matrix that was given: d, u, (l), (n,) each.
+
+        InputError where the inverse pivots have taken the place of d.
+        """
+        eliminated, plan = self.eliminated, self._engine.plan
+        if not getattr(eliminated, "in_natural_order", False):
+            if any(part.keeps_factors for part in plan.parts):
+                raise InputError(
+                    f"factors of {plan.method} have no matrix any more, and cannot be pickled; "
+                    "expected d, u and l, and factor() there"
+                )
+        given = {name: a.copy() for name, a in eliminated.matrix_on_host().items()}
+        return self._arguments.forest, plan.method, self._arguments.dtype, given
 
     @property
     def queue(self) -> cl.CommandQueue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -13,14 +14,14 @@ import pyopencl.array as cla
 from clhines.checks import as_choice, as_switch, shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import Array, Given, events_of, unmark
-from clhines.device.guard import check_process, exclusive, lock_of
+from clhines.device.guard import Closed, Holder, check_process, exclusive, lock_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engines.engine import first_nodes
+from clhines.solve.engines.engine import Engine, first_nodes
 from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
@@ -48,7 +49,7 @@ class Part(NamedTuple):
     nodes: slice
 
 
-class Solver:
+class Solver(Holder):
     """Solve a batch of Hines matrices on an OpenCL device, or on several.
 
     Parameters
@@ -90,7 +91,7 @@ class Solver:
     tuning : clhines.solve.tune.Tuning or None
         What ``tune="measure"`` found.
     shares : list of float
-        Fractions of the nodes, one per device of ``devices``; 0 where it is less than a cell.
+        Fractions of the nodes, one per device; 0 where it is less than a cell.
 
     Raises
     ------
@@ -146,7 +147,20 @@ class Solver:
         self._arguments = Arguments(forest, self.dtype, None)
 
     def __repr__(self) -> str:
-        return f"Solver({self.forest!r}, {self.dtype}, {self.engine.describe()}"
+        state = "closed)" if isinstance(self.engine, Closed) else self.engine.describe()
+        return f"Solver({self.forest!r}, {self.dtype}, {state}"
+
+    @exclusive
+    def close(self) -> None:
+        """Wait for the device, and drop the buffers, as the end of a ``with`` does.
+
+        Calls are rejected from then on. `Factors` keep what they need, and may be used on.
+        """
+        if not isinstance(self.engine, Closed):
+            for part in self._parts:
+                part.solver.close()
+            self.queue.finish()
+            self.engine, self._parts, self._calls = cast("Engine", Closed(self)), [], Calls()
 
     @property
     def device(self) -> cl.Device:
@@ -424,6 +438,14 @@ class Solver:
         of the first node of the elimination whose pivot was not.
         """
         return first_nodes(self.forest, self.engine.bad_pivots())
+
+
+def _factored(forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, Any]) -> Factors:
+    """Return the factors of a matrix that were pickled."""
+    return Solver(forest, method, dtype).factor(**matrix, check=False)
+
+
+copyreg.pickle(Factors, lambda factors: (_factored, factors.source()))
 
 
 def _on_several(

@@ -215,7 +215,7 @@ def test_help_in_ascii(tmp_path, arguments):
         ("solve --steps 50", b"steps:", b"check      good"),
         (
             "simulate ring --depth 2 --compartments 3 --cells 3 --engine reference --duration 10",
-            b"s a second",
+            b"s per simulated s",
             b"spikes     2, the first at ",
         ),
     ],

@@ -19,7 +19,7 @@ from networks import blocks
 from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
-from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver
+from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver, Tridiagonal
 from clhines.analysis import Features
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
@@ -193,6 +193,20 @@ def long_chains_case(queue, method, dtype, symmetric):
     else:
         raise AssertionError("no PivotError")
     assert solver.status().tolist() == [20, -1, 140, -1]
+
+
+def tridiagonal_case(queue, real):
+    """Ragged systems, and equal ones with one upper diagonal, in two orders of right-hand sides."""
+    rng, dtype = np.random.default_rng(5), np.float64 if real == "double" else np.float32
+    for sizes, up in (([3, 1, 4], 5), ([4, 4, 4], 3)):
+        n = sum(sizes)
+        shapes = (n, n, up, (2, n))
+        dl, d, du, b = (cla.to_device(queue, rng.random(s).astype(dtype)) for s in shapes)
+        d = cla.to_device(queue, d.get() + dtype(3))
+        systems = Tridiagonal(sizes, method="flat", dtype=dtype, queue=queue)
+        rows = systems.solve(dl, d, du, b).get()
+        columns = cla.to_device(queue, np.ascontiguousarray(b.get().T))
+        assert np.array_equal(systems.solve(dl, d, du, columns, columns=True).get(), rows.T)
 
 
 def floor_case(queue, real, width):
@@ -436,6 +450,7 @@ def clean_cases():
             arguments = algorithm, plastic, delay
             yield label, lambda queue, a=arguments: spikes_case(queue, *a)
     for real in ("double", "float"):
+        yield f"tridiagonal: {real}", lambda queue, a=real: tridiagonal_case(queue, a)
         yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
         for width in (1, 4):
             yield f"floor: {real}, {width}", lambda queue, a=(real, width): floor_case(queue, *a)

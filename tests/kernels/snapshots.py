@@ -47,6 +47,7 @@ from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
 from clhines.simulate.state import spread
 from clhines.simulate.state.tiled import TiledSpec
+from clhines.solve.chains import ChainsSpec
 from clhines.solve.engines.loaded import PermuteSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
@@ -185,7 +186,7 @@ def arena_epoch_specs(dtype, limits):
 def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
-    yield from (PermuteSpec(real), passive.PassiveSpec(real))
+    yield from (PermuteSpec(real), ChainsSpec(real), passive.PassiveSpec(real))
     yield spread.SpreadSpec(real)
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))

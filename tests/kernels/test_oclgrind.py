@@ -135,6 +135,7 @@ def test_every_template_is_covered():
     }
     alone = {
         "around/permute",
+        "around/chains",
         "around/floor",
         "around/passive",
         "simulate/delivery",

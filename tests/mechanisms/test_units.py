@@ -7,9 +7,9 @@ import numpy as np
 import pint
 import pytest
 
+from clhines import units
 from clhines.errors import InputError
-from clhines.mechanisms import units
-from clhines.mechanisms.units import UnitError, parse
+from clhines.units import UnitError, parse
 
 REGISTRY = pint.UnitRegistry(non_int_type=Decimal)
 # NEURON's units as its users write them, and pint's text of the same

@@ -160,6 +160,7 @@ def test_a_group_and_a_result_say_what_they_are_in_a_line():
     assert repr(hh) == f"Group(0: hh × {len(hh)})"
     assert repr(result) == "Result(0 to 0.1 ms; 0 spikes; records [(5, 2)])"
     assert result[v].shape == (5, 2)
-    for wrong in ("v", 0.0, True):
+    assert result["v"] is result[v]
+    for wrong in (0.0, True):
         with pytest.raises(InputError, match="expected the number that record"):
             result[wrong]

@@ -45,7 +45,7 @@ for k, (conductance, rise) in enumerate(sets):
     late = clhines.from_neuron(engine="reference")[0]
     refused = 0
     for what in (
-        late.reset, lambda: late.branch(2).reset(),
+        late.reset, lambda: late.replicate(2).reset(),
         lambda: clhines.Population(late.network, {"gna": ("hh", "gnabar")}, {"step": step}),
     ):
         try:

@@ -296,7 +296,7 @@ def measured(run, device, comm=None):
         rows, times, sources = [], [], []
         for part in range(run.parts):
             if part == 1 and run.copies > 1:
-                sim = sim.branch(run.copies)
+                sim = sim.replicate(run.copies)
             if part == 0 or run.copies > 1:
                 number = watched(sim)
             count = steps // run.parts + (part == run.parts - 1) * (steps % run.parts)

@@ -99,7 +99,7 @@ def test_copies_go_on_as_the_simulation(engine, fast_queue, needs):
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     sim.set(groups["ext_ca"], gbar=np.repeat([4e-4, 6e-4], 6))
     sim.run(10.0)
-    several = sim.branch(COPIES)
+    several = sim.replicate(COPIES)
     assert several.t == sim.t
     single, each = records(sim, groups), records(several, groups, COPIES)
     own, copied = sim.run(10.0), several.run(10.0)
@@ -128,7 +128,7 @@ def test_copies_with_values_of_their_own(engine, fast_queue, needs):
     net, groups = network()
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     sim.run(10.0)
-    several = sim.branch(COPIES)
+    several = sim.replicate(COPIES)
     gkbar, taus = np.array([0.02, 0.036, 0.06]), np.array([3.0, 5.0, 8.0])
     several.set(groups["hh"], gkbar=np.repeat(gkbar, CELLS * NODES))
     several.set(groups["ext_fire"], tau=np.repeat(taus, 2))
@@ -185,7 +185,7 @@ def test_parameters_that_blocks_set(fast_queue, needs):
         sim.reset()
         np.testing.assert_allclose(sim.run(3.0)[0], expected, 0, 1e-12 * 65)
         sim.set(group, tau=[7.0, 2.0])
-        several = sim.branch(2)
+        several = sim.replicate(2)
         several.record("tau", several.network.groups[group.number])
         assert several.run(DT)[0].tolist() == [[7.0, 2.0, 7.0, 2.0]]
         sim.reset()

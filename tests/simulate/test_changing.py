@@ -298,7 +298,7 @@ def test_a_branch_goes_on_as_the_simulation_does(engine, fast_queue):
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     sim.set(groups["hh"], gnabar=spread(0.1, 0.14))
     sim.run(2.0)
-    several = sim.branch(3)
+    several = sim.replicate(3)
     assert several.t == sim.t
     v, record = sim.record("v", net.soma), several.record("v", several.network.soma)
     own, copies = sim.run(4.0), several.run(4.0)
@@ -507,7 +507,7 @@ def test_weights_of_a_restored_state(engine, fast_queue, tmp_path):
     for one in (sim, other):
         one.set(weight=0.02)
     compare(other, other.network, result_of(sim, sim.network))
-    twice = sim.branch(2)
+    twice = sim.replicate(2)
     twice.set(weight=0.01)
     sim.set(weight=0.01)
     v = result_of(sim, sim.network)[0]

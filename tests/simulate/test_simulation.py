@@ -235,7 +235,7 @@ def test_progress(fast_queue, needs, capsys):
     needs(fast_queue, "float64")
     sim = Simulation(simple_network()[0], DT, queue=fast_queue)
     cost = sim.run(5.0, progress=True).cost
-    assert "s a second" in capsys.readouterr().err
+    assert "s per simulated s" in capsys.readouterr().err
     assert set(cost) == {"all", "steps", "spikes", "collect"}
     assert cost["all"] >= sum(v for k, v in cost.items() if k != "all") > 0
 

@@ -147,7 +147,7 @@ def test_weights_keep_their_order_and_can_be_set(fast_queue, needs, beside):
         first = sim.run(8.0)
         sim.set(events=[(sim.network.groups[1], 0, 20.0, 0.05)])
         second = sim.run(12.0)
-        copies = sim.branch(2)
+        copies = sim.replicate(2)
         record = copies.record("v", [0, 30])
         later, last = copies.run(3.0), sim.run(3.0)
         assert np.abs(later[record] - last[v]).max() < 1e-11

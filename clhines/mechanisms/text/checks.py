@@ -7,8 +7,8 @@ from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
+from clhines import units
 from clhines.errors import InputError
-from clhines.mechanisms import units
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import linear_form, linear_parts
 from clhines.mechanisms.ir.singular import singular_point
@@ -16,7 +16,7 @@ from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.reader import Equations, Line
 from clhines.mechanisms.text.scope import Scope, coupled
 from clhines.mechanisms.text.spikes import check_spike
-from clhines.mechanisms.units import UnitError
+from clhines.units import UnitError
 
 IMPLICIT = ("sparse", "derivimplicit")
 METHODS = ("euler", "rk2", "rk4", *IMPLICIT)

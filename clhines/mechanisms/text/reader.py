@@ -10,14 +10,14 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 
+from clhines import units
 from clhines.errors import InputError
-from clhines.mechanisms import units
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Quantity, Spike
 from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
-from clhines.mechanisms.units import Unit, UnitError
+from clhines.units import Unit, UnitError
 
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed
 RESERVED = {*NAMES, *FUNCTIONS, "pi", "and", "or", "not"}

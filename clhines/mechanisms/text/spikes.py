@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from clhines.mechanisms import units
+from clhines import units
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Spike

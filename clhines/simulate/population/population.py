@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -44,7 +45,8 @@ from clhines.simulate.population.protocols import (
 )
 from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import ranks_of
-from clhines.simulate.simulation import Simulation
+from clhines.simulate.simulation import Simulation, bar
+from clhines.summary import as_html
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +206,7 @@ _SHARE = 0.4  # of the memory of a device that a batch takes at most
 
 
 @dataclass(frozen=True, eq=False)
-class Responses:
+class PopulationResult:
     """What a population did.
 
     Attributes
@@ -231,7 +233,9 @@ class Responses:
     def __repr__(self) -> str:
         names = f"; features {', '.join(self.features)}" if self.features else ""
         shape = self.v.shape[:2]
-        return f"Responses({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+        return (
+            f"PopulationResult({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+        )
 
     @property
     def spike_count(self) -> np.ndarray:
@@ -346,22 +350,40 @@ class Population:
         self._where = _places(devices, options, self._ranks is not None)
         self._batches: list[list[Batch]] = []
 
+    def __repr__(self) -> str:
+        sets = f"{len(self.names)} parameters x {len(self.protocols)} protocols"
+        return f"Population({sets} of {self._recipe.model!r})"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "model": self._recipe.model,
+            "parameters": ", ".join(self.names),
+            "protocols": ", ".join(self.protocols),
+            "features": ", ".join(self._recipe.features) or "none: voltages are kept",
+            "sets at once": self.batch or "known after the first evaluate()",
+        }
+        return as_html("Population", rows)
+
     @property
     def simulation(self) -> Simulation | None:
         """The first simulation that was made, None before `evaluate`."""
         return self._batches[0][0].simulation if self._batches else None
 
-    def evaluate(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> Responses:
+    def evaluate(
+        self, sets: ArrayLike | Mapping[str, ArrayLike], progress: bool = False
+    ) -> PopulationResult:
         """Simulate parameter sets under all protocols.
 
         Parameters
         ----------
         sets : (N, parameters) float, or mapping of str to (N,) float
             In the order of `names`, or by name, as in a DataFrame of pandas.
+        progress : bool
+            Show a bar of the sets.
 
         Returns
         -------
-        Responses
+        PopulationResult
 
         Raises
         ------
@@ -374,7 +396,7 @@ class Population:
         """
         ranks, found = self._ranks, list[Found]()
         with agreed(ranks):
-            values = self._sets(sets)
+            values, progress = self._sets(sets), as_switch("progress", progress)
             number, stops = len(values), self._recipe.stops
             steps = 0 if self._recipe.features else int(stops.max()) + 1
             size = number * len(stops) * steps * 8
@@ -387,12 +409,12 @@ class Population:
             if begin < end:
                 if not self._batches:
                     self._make(end - begin)
-                found = self._slices(values, begin, end)
+                found = self._slices(values, begin, end, progress and not rank)
         if ranks is not None:
             found = [one for part in ranks.comm.allgather(found) for one in part]
         return self._joined(found, number)
 
-    def _joined(self, found: list[Found], number: int) -> Responses:
+    def _joined(self, found: list[Found], number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in found), key=len)
         length = 0 if self._recipe.features else len(t)
         v = np.full((number, several, length), np.nan, found[0].v.dtype)
@@ -405,7 +427,9 @@ class Population:
         ]
         order = np.lexsort((spikes[2], spikes[1], spikes[0]))
         of_set, protocol, time = (a[order] for a in spikes)
-        return Responses(t, v, of_set, protocol, time, joined_features(found, number, several))
+        return PopulationResult(
+            t, v, of_set, protocol, time, joined_features(found, number, several)
+        )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
         sets = _by_name(sets)
@@ -471,11 +495,13 @@ class Population:
         room = _SHARE * queue.device.global_mem_size
         return max(1, int(room // (cell * len(stops))))
 
-    def _slices(self, values: np.ndarray, begin: int, end: int) -> list[Found]:
+    def _slices(self, values: np.ndarray, begin: int, end: int, progress: bool) -> list[Found]:
         """Simulate sets `begin` to `end`, a batch at a time on each device."""
         assert self.batch is not None
         size, firsts = self.batch, iter(range(begin, end, self.batch))
         found, lock = list[Found](), threading.Lock()
+
+        shown = bar(end - begin, "sets", progress)
 
         def work(batches: list[Batch]) -> None:
             while True:
@@ -484,16 +510,20 @@ class Population:
                 if first is None:
                     return
                 rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
-                own = [b.run(values[rows], first, min(size, end - first)) for b in batches]
+                kept = min(size, end - first)
+                own = [b.run(values[rows], first, kept) for b in batches]
                 with lock:
                     found.extend(own)
+                    if shown is not None:
+                        shown.update(kept)
 
-        if len(self._batches) == 1:
-            work(self._batches[0])
-        else:
-            with ThreadPoolExecutor(len(self._batches)) as threads:
-                for done in [threads.submit(work, batches) for batches in self._batches]:
-                    done.result()
+        with shown or nullcontext():
+            if len(self._batches) == 1:
+                work(self._batches[0])
+            else:
+                with ThreadPoolExecutor(len(self._batches)) as threads:
+                    for done in [threads.submit(work, batches) for batches in self._batches]:
+                        done.result()
         return sorted(found, key=lambda one: one.first)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.analysis.features import Features
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.files import PathLike
 from clhines.network.groups import Group
 from clhines.simulate.ranks.mpi import agreed
@@ -52,6 +52,7 @@ class Recordings:
         threshold: float | None,
         matrix: ArrayLike | None,
         to: PathLike | None,
+        label: str | None,
     ) -> int:
         """Add a record, and return its number; see `Simulation.record`."""
         network, model = self._runner.model.network, self._runner.model.known
@@ -59,6 +60,11 @@ class Recordings:
         if is_current(record, model) and reduce in CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
         record = kept_of(record, model.dt, every, reduce, threshold, matrix)
+        if label is not None and (not isinstance(label, str) or not label):
+            raise InputError(f"name is {shown(label)}; expected a text")
+        if label is not None and any(label == r.label for r in self._records):
+            raise InputError(f"name is {shown(label)}, of another record; expected another one")
+        record = replace(record, label=label or what)
         self._records.append(self._with_file(record, to))
         return len(self._records) - 1
 

@@ -46,6 +46,7 @@ class Record:
     features: Features | None = None
     asked: Asked | None = None  # the `features` in a run
     stream: Stream | None = None  # where its rows go
+    label: str = ""  # by which users find it in a result
 
     @property
     def width(self) -> int:
@@ -201,6 +202,8 @@ def find_record(
             f"{shown(what)} is an expression; expected a name: record its variables, and compute "
             "it from the result"
         )
+    if not isinstance(where, Group) and isinstance(what, str) and "." in what and index is None:
+        return _record_at(network, model, what, where)
     if not isinstance(where, Group):
         if index is not None:
             raise InputError(
@@ -246,6 +249,38 @@ def find_record(
             raise InputError(f"{text} of {name} is the same in all of a run; expected {told}")
         raise InputError(f"{name} has no state {text}; expected {told}")
     return Record(what, kind, instance[chosen])
+
+
+def _record_at(network: Network, model: Model, what: str, where: ArrayLike) -> Record:
+    """Return the record of ``MECHANISM.VARIABLE`` at nodes, by the groups that are there."""
+    mechanism, _, variable = what.partition(".")
+    known = dict.fromkeys(g.mechanism.name for g in network.groups)
+    if mechanism not in known:
+        told = ", ".join(known) or "none"
+        raise InputError(f"{shown(what)}: {mechanism} is not in the network; expected one of {told}"
+                         f"{meant(mechanism, known)}")  # fmt: skip
+    nodes = _nodes(model, where)
+    found, index = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    kinds, name = set[int](), variable
+    for group in (g for g in network.groups if g.mechanism.name == mechanism):
+        order = np.argsort(group.nodes, kind="stable")
+        first, last = (np.searchsorted(group.nodes, nodes, s, order) for s in ("left", "right"))
+        found += last - first
+        here = np.flatnonzero(last > first)
+        if len(here):
+            one = find_record(network, model, variable, group, order[first[here]])
+            index[here], name = one.index, one.name
+            kinds.add(one.kind)
+    wrong = np.flatnonzero(found != 1)
+    if len(wrong) or len(kinds) != 1:
+        if not len(wrong):
+            raise InputError(f"{what}: expected nodes of one group that insert() or add() gave")
+        times, node = int(found[wrong[0]]), int(nodes[wrong[0]])
+        raise InputError(
+            f"{what} of node {node}, where {mechanism} is {times} times; expected it once, or the "
+            "Group that insert() or add() gave"
+        )
+    return Record(name, kinds.pop(), index)
 
 
 def _nodes(model: Model, where: ArrayLike) -> np.ndarray:

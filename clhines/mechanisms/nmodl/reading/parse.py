@@ -9,7 +9,7 @@ from fractions import Fraction
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.statements import Statements
 from clhines.mechanisms.nmodl.reading.tree import Block, File, Ion, Refused, Variable
-from clhines.mechanisms.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
+from clhines.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 
 _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",

@@ -210,6 +210,25 @@ def _parsed(given: str) -> Unit:
     return Unit(given, scale / unit, canonical, dimension)
 
 
+_NUMBER = r"[-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?"
+_QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
+
+
+def number_in(text: str, unit: str) -> float | None:
+    """Return the number in `unit` that a text like ``5 ms`` means, correctly rounded.
+
+    None where the text is no number with something after it. A UnitError says that this is no unit,
+    or one of another dimension.
+    """
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        return None
+    own, wanted = parse(found[2]), parse(unit)
+    if own.dimension != wanted.dimension:
+        raise UnitError(f"unit '{_short(own.text)}' is not one of {unit}")
+    return float(Fraction(found[1]) * own.exact / wanted.exact)
+
+
 def unit_powers(text: str, given: str) -> list[tuple[str, int]]:
     """Return names and exponents of a text that the grammar accepts."""
     if not _GRAMMAR.fullmatch(text):

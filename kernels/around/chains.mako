@@ -1,0 +1,37 @@
+<%page args="spec"/>\
+// Tridiagonal systems, as LAPACK has them, to Hines matrices of chains, rows with d < 0 times -1.
+// spec: ${spec}
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+
+// inner[i]: number of row i among those that are not the first of a system, or -1. Diagonals that
+// have values of these only are marked: low_inner, up_inner. Shorter arrays are repeated.
+__kernel void matrix(${signature(spec, "matrix")})
+{
+    const int i = get_global_id(0);
+    if (i >= n) return;
+    const int at = inner[i];
+    const real one = d[i % num_main];
+    const real own = one < 0 ? (real)-1 : (real)1;
+    sign[i] = own;
+    main[i] = own * one;
+    real below = 0, above = 0;
+    if (at >= 0) {
+        below = own * dl[(low_inner ? at : i) % num_low];
+        above = du[(up_inner ? at : i - 1) % num_up];
+        if (d[(i - 1) % num_main] < 0) above = -above;
+    }
+    low[i] = below;
+    up[i] = above;
+}
+
+// Rows of right-hand sides, or of solutions, with any strides; get_global_id(1) is the row.
+__kernel void rows(${signature(spec, "rows")})
+{
+    const long i = get_global_id(0), row = get_global_id(1);
+    if (i >= n) return;
+    out[row * to_row + i * to_value] = sign[i] * b[row * next_row + i % period * next_value];
+}

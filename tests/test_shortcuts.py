@@ -1,0 +1,222 @@
+"""The short ways: results by name and as tables, files and NEURON's names, numbers with units."""
+
+import numpy as np
+import pytest
+
+import clhines
+from clhines import InputError, Mechanism, Network, Simulation, discretise
+from clhines.quantities import as_numbers
+from clhines.units import number_in
+
+SWC = "1 1 0 0 0 8 -1\n2 3 60 0 0 1 1\n3 3 120 0 0 1 2\n4 3 60 50 0 1 2\n"
+MOD = """
+NEURON { SUFFIX leaky NONSPECIFIC_CURRENT i RANGE g }
+PARAMETER { g = 0.001 (S/cm2) }
+ASSIGNED { v (mV) i (mA/cm2) }
+BREAKPOINT { i = g*(v + 60) }
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "cell.swc").write_text(SWC)
+    (tmp_path / "leaky.mod").write_text(MOD)
+    return tmp_path
+
+
+@pytest.fixture
+def cable():
+    return discretise(clhines.sample_cells()[0])
+
+
+def run(net, *records, duration=1.0):
+    sim = Simulation(net, engine="reference")
+    for what, where, more in records:
+        sim.record(what, where, **more)
+    return sim.run(duration)
+
+
+def spiking(cable, count=2):
+    net = Network(cable, count)
+    net.insert("hh", "all")
+    net.add("IClamp", net.soma[:1], dur=1.0, amp=2.0)
+    return net
+
+
+def test_networks_from_files(files):
+    path = files / "cell.swc"
+    net = Network.from_swc(path, nseg=3)
+    own = Network(discretise(clhines.read_swc(path), nseg=3))
+    assert np.array_equal(net.area, own.area)
+    assert net.forest.num_cells == 1
+    several = Network.from_swc([str(path), path], num_cells=3, Ra=150.0)
+    assert several.num_cells == 3
+    with pytest.raises(InputError, match="unknown option nsegs; expected .*; did you mean 'nseg'"):
+        Network.from_swc(path, nsegs=3)
+    with pytest.raises(clhines.ClhinesError, match=r"nothere\.swc"):
+        Network.from_swc(files / "nothere.swc")
+    with pytest.raises(InputError, match="got no cables"):
+        Network.from_swc([])
+
+
+def test_one_number_of_segments_for_all_sections(files):
+    cell = clhines.read_swc(files / "cell.swc")
+    cable = clhines.discretize(cell, nseg=3)
+    assert clhines.discretize is clhines.discretise
+    assert (cable.nseg == 3).all()
+    assert np.array_equal(cable.area, discretise(cell, nseg=np.full(len(cable.nseg), 3)).area)
+    for nseg, words in ((2, "a soma, is 2; expected an odd"), (0, "is 0"), (3.0, "float64")):
+        with pytest.raises(InputError, match=words):
+            discretise(cell, nseg=nseg)
+
+
+def test_mechanisms_from_files_and_by_neurons_names(files, cable):
+    net = Network(cable)
+    path = files / "leaky.mod"
+    group = net.insert(str(path), "dendrites")
+    assert group.mechanism == Mechanism.from_nmodl(path)
+    assert net.insert(path, "soma", g=0.002).mechanism == group.mechanism
+    for theirs, ours in (("IClamp", "iclamp"), ("ExpSyn", "expsyn"), ("Exp2Syn", "exp2syn")):
+        assert net.add(theirs, net.soma).mechanism == clhines.mechanisms.mechanism(ours)
+    with pytest.raises(InputError, match="nothere.mod"):
+        net.insert("nothere.mod")
+    with pytest.raises(InputError, match="unknown mechanism 'VClamp'.*or as a .mod file"):
+        net.add("VClamp", net.soma)
+
+
+def test_records_by_mechanism_and_variable(cable):
+    net = Network(cable, 3)
+    one = net.insert("hh", net.soma[:2])
+    net.insert("hh", net.soma[2:], gnabar=0.1)
+    net.add("iclamp", net.soma, dur=1.0, amp=[0.1, 0.2, 0.3])
+    net.add("expsyn", np.repeat(net.soma[:1], 2))
+    both = net.soma[[2, 0, 1]]
+    result = run(net, ("hh.m", both, {}), ("m", one, {}), ("hh.m", net.soma[0], {}))
+    assert np.array_equal(result[0][:, 1:], result[1])
+    assert np.array_equal(result[2], result[1][:, :1])
+    assert (result[0][-1, 0] != result[0][-1, 1:]).all()  # of another current
+    sim = Simulation(net, engine="reference")
+    for what, where, words in [
+        ("hh.q", net.soma, "hh has no state 'q'"),
+        ("kv.m", net.soma, "kv is not in the network; expected one of hh, iclamp, expsyn"),
+        ("hh.m", net.soma[0] + 1, "where hh is 0 times; expected it once"),
+        ("expsyn.g", net.soma[0], "where expsyn is 2 times; expected it once"),
+        ("hh.m", [10**6], "there is no node 1000000"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            sim.record(what, where)
+
+
+def test_results_by_name(cable):
+    net = spiking(cable)
+    result = run(
+        net, ("v", net.soma, {"name": "soma v"}), ("v", [0], {}), ("hh.m", net.soma, {"every": 0.5})
+    )
+    assert result.names == ("soma v", "v", "hh.m")
+    assert result["soma v"] is result[0]
+    assert result["hh.m"] is result[2]
+    with pytest.raises(InputError, match=r"has no such record; expected soma v, v, hh\.m"):
+        result["soma"]
+    twice = run(net, ("v", net.soma, {}), ("v", [0], {}))
+    with pytest.raises(InputError, match="has 2 records of this name; expected names"):
+        twice["v"]
+    sim = Simulation(net, engine="reference")
+    sim.record("v", net.soma, name="a")
+    for name, words in (
+        ("a", "of another record"),
+        ("", "expected a text"),
+        (1, "expected a text"),
+    ):
+        with pytest.raises(InputError, match=words):
+            sim.record("v", net.soma, name=name)
+
+
+def test_tables_of_results(cable):
+    pandas = pytest.importorskip("pandas")
+    net = spiking(cable)
+    result = run(
+        net,
+        ("v", net.soma, {"name": "soma v"}),
+        ("hh.m", net.soma[0], {}),
+        ("v", [0], {"every": 0.5, "name": "slow"}),
+        ("v", net.soma, {"reduce": "max", "name": "most"}),
+    )
+    table = result.to_pandas()
+    assert isinstance(table, pandas.DataFrame)
+    assert list(table.columns) == ["soma v 0", "soma v 1", "hh.m"]
+    assert np.array_equal(table.to_numpy()[:, :2], result["soma v"])
+    assert np.array_equal(table.index, result.t)
+    assert np.array_equal(result.to_pandas("slow")["slow"], result["slow"][:, 0])
+    with pytest.raises(InputError, match="without reduce and to"):
+        result.to_pandas("most")
+    with pytest.raises(InputError, match="no record of all steps"):
+        run(net).to_pandas()
+
+
+def test_pictures_of_results_and_cables(cable, tmp_path):
+    pytest.importorskip("matplotlib")
+    net = spiking(cable, 12)
+    result = run(net, ("v", net.soma, {}), ("hh.m", net.soma[:2], {}), duration=5.0)
+    assert len(result.spike_time)
+    raster, below = result.plot(path=tmp_path / "a.png").axes
+    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(below.lines) == 10
+    assert np.array_equal(below.lines[3].get_ydata(), result["v"][:, 3])
+    assert below.get_ylabel() == "voltage [mV]"
+    assert raster.get_title(loc="left") == f"{len(result.spike_time)} spikes; 10 of 12 traces"
+    below = result.plot("hh.m").axes[1]
+    assert below.get_ylabel() == "hh.m"
+    assert [line.get_label() for line in below.lines] == ["hh.m 0", "hh.m 1"]
+    assert len(run(net).plot().axes[1].lines) == 0
+    with pytest.raises(InputError, match="has no such record"):
+        result.plot("w")
+    figure = cable.plot()
+    assert figure.axes[-1].get_ylabel() == "distance from the soma [µm]"
+    drawn = figure.axes[0].collections[0].get_array()
+    assert set(drawn) <= set(cable.distance)
+    assert cable.plot(np.zeros(cable.num_nodes), "x").axes[-1].get_ylabel() == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "number"),
+    [
+        ("5 ms", "ms", 5.0),
+        ("25us", "ms", 0.025),
+        (" 0.1  pA ", "nA", 1e-4),
+        ("-7e1 mV", "mV", -70.0),
+        ("0.07 V", "mV", 70.0),
+        ("36 mS/cm2", "S/cm2", 0.036),
+        ("34 degC", "degC", 34.0),
+        ("1 Mohm um", "ohm cm", 100.0),
+        ("5", "ms", None),
+        ("1e3", "ms", None),
+        ("soma", "ms", None),
+        ("1" * 50 + " ms", "ms", None),
+    ],
+)
+def test_numbers_in_texts(text, unit, number):
+    assert number_in(text, unit) == number
+    assert as_numbers("x", text, unit) == (text if number is None else number)
+    assert as_numbers("x", text) == text
+
+
+def test_units_as_texts_act_or_are_refused(cable):
+    net = Network(cable)
+    net.celsius = "34 degC"
+    assert net.celsius == 34.0
+    assert net.insert("hh", "soma", gnabar="120 mS/cm2").parameters["gnabar"] == 0.12
+    group = net.add("iclamp", net.soma, delay="500 us", dur="1 ms", amp="2000 pA")
+    assert (group.parameters["delay"], group.parameters["amp"]) == (0.5, 2.0)
+    sim = Simulation(net, dt="25 us", v_init="-65 mV", engine="reference")
+    assert sim.run("1 ms").t[-1] == 1.0
+    assert discretise(clhines.sample_cells()[0], max_length="0.05 mm", Ra="1 ohm m").Ra == 100.0
+    other = Network(cable)
+    for wrong, words in [
+        ("5 mV", "unit 'mV' is not one of ms; expected a number, or one in ms"),
+        ("5 foo", "foo"),
+        ("5 __import__('os')", "expected a number, or one in ms"),
+        ("5", "expected"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            other.add("iclamp", other.soma, dur=wrong)
+        assert "\n" not in str(caught.value)

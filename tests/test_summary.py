@@ -1,0 +1,133 @@
+"""What objects say of themselves, in a terminal and in a notebook."""
+
+import pickle
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import clhines
+
+
+def table(thing):
+    """Rows of the HTML of a thing, which is well formed."""
+    root = ElementTree.fromstring(f"<div>{thing._repr_html_()}</div>")
+    return {row[0].text: row[1].text for row in root.iter("tr")}
+
+
+@pytest.fixture
+def cable():
+    return clhines.discretise(clhines.sample_cells()[0])
+
+
+def test_names_complete():
+    """In a process of its own: nothing has been imported there that adds names."""
+    program = "import clhines; print(*dir(clhines), '|', *dir(clhines.draw))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    names, drawn = (part.split() for part in done.stdout.split("|"))
+    assert {*clhines.__all__, "neuron", "draw", "analysis", "__version__"} <= set(names)
+    assert not {"import_module", "logging"} & set(names)
+    assert all(hasattr(clhines, name) for name in names)
+    assert drawn == sorted(drawn)
+    assert {"plot_morphology", "activity", "style"} == set(drawn)
+
+
+def test_cables_and_networks(cable):
+    assert "Cable(sample-0: 148 nodes in 27 sections (soma 1, basal 26); Ra 100" in repr(cable)
+    rows = table(cable)
+    assert rows["nodes"] == "148"
+    assert rows["area"] == f"{cable.area.sum():.5g} µm²"
+    net = clhines.Network(cable, 2)
+    net.insert("hh", "soma", gnabar=[0.1, 0.12])
+    net.insert("hh", "dendrites")
+    synapse = net.add("expsyn", net.soma, tau=2.0)
+    net.connect([0, 1], synapse, [1, 0], 0.1, 2.0)
+    rows = table(net)
+    assert "× 2, gnabar 0.1 to 0.12 S/cm2, gkbar 0.036 S/cm2" in rows["group 0, hh"]
+    assert rows["group 1, hh"].startswith(f"× {2 * (cable.area > 0).sum() - 2}, gnabar 0.12 ")
+    assert rows["connections"] == "2"
+    assert rows["threshold"] == "10 mV"
+
+
+def test_names_are_escaped(cable):
+    """A file may be called anything."""
+    from dataclasses import replace
+
+    named = replace(cable, name="<script>&")
+    assert "<script>" not in named._repr_html_()
+    assert ElementTree.fromstring(f"<div>{named._repr_html_()}</div>")[0].text == "Cable <script>&"
+
+
+def test_plans_and_factors(queue):
+    forest = clhines.Forest(np.array([-1, 0, 1, 1]))
+    plan = clhines.make_plan(forest, "flat")
+    assert repr(plan) == "Plan(flat: 1 cells, 4 nodes, 1 launch)"
+    assert "padding" in plan._repr_html_()
+    solver = clhines.Solver(forest, "flat", np.float32, queue=queue)
+    factors = solver.factor(np.full(4, 4.0), np.full(4, -1.0))
+    assert repr(factors).startswith(
+        "Factors(Forest(1 cells, 4 nodes, 1 distinct shapes), float32, flat"
+    )
+    assert table(factors)["matrix"] == "symmetric"
+
+
+def test_results_and_populations(cable):
+    model = clhines.Network(cable)
+    model.insert("hh", "soma")
+    clamp = [{"amp": 0.5, "delay": 0.1}]
+    protocols = {"step": {"stop": 0.5, "stimuli": clamp}}
+    population = clhines.Population(model, {"g": ("hh", "gnabar")}, protocols, engine="reference")
+    assert repr(population).startswith("Population(1 parameters x 1 protocols of Network(1 cells")
+    assert table(population)["parameters"] == "g"
+    sim = clhines.Simulation(model, engine="reference")
+    sim.record("v", model.soma)
+    assert table(sim.run(0.5))["record 0, v"] == "(21, 1)"
+
+
+def test_the_bar_of_a_population(cable, capsys):
+    model = clhines.Network(cable)
+    model.insert("hh", "soma")
+    protocols = {"rest": {"stop": 0.1}}
+    population = clhines.Population(
+        model, {"g": ("hh", "gnabar")}, protocols, batch=2, engine="reference"
+    )
+    population.evaluate(np.full((3, 1), 0.1), progress=True)
+    assert "3/3 sets" in capsys.readouterr().err
+    with pytest.raises(clhines.InputError, match="progress is 1; expected True or False"):
+        population.evaluate(np.full((3, 1), 0.1), progress=1)
+
+
+def test_the_bar_ends_where_the_run_does(cable, capsys, recwarn):
+    """100 ms are 4000 steps of 0.025 ms, which add up to more in doubles."""
+    net = clhines.Network(cable)
+    sim = clhines.Simulation(net, 0.025, engine="reference", chunk=1)
+    sim.run(2.5, progress=True)
+    assert "2.5/2.5 ms" in capsys.readouterr().err
+    assert not recwarn.list
+
+
+def test_pictures_show_themselves(cable):
+    pytest.importorskip("matplotlib")
+    figure = clhines.draw.plot_morphology(cable, np.arange(cable.num_nodes))
+    assert figure._repr_png_()[:4] == b"\x89PNG"
+    assert pickle.loads(pickle.dumps(figure))._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_completion_of_a_network_leaves_internals_out(cable):
+    names = dir(clhines.Network(cable))
+    assert {"insert", "add", "connect", "event", "soma", "celsius", "from_swc"} <= set(names)
+    assert not {"freeze", "take_copies", "connect_numbers", "wiring"} & set(names)
+
+
+def test_steps_of_passive_cells_as_a_number(cable, queue, needs):
+    needs(queue, np.float64)
+    one, other = (clhines.PassiveCells([cable], queue=queue) for _ in range(2))
+    one.advance(5)
+    other.advance(range(5))
+    assert one.steps == 5
+    assert np.array_equal(one.voltages(), other.voltages())
+    for wrong in (2.0, -1, None):
+        with pytest.raises(clhines.InputError, match="steps is"):
+            one.advance(wrong)
