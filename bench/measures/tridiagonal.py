@@ -1,4 +1,4 @@
-"""Time tridiagonal systems from NumPy: `solve_tridiagonal`, a kept `Tridiagonal`, and SciPy.
+"""Time tridiagonal systems: `solve_tridiagonal`, a kept `Tridiagonal`, and SciPy.
 
     python -m bench tridiagonal [--device SPEC] [--systems 1 100 1000 10000] [--rows 64]
 

@@ -4,7 +4,7 @@
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
     seen = "((volatile __global const real *)seen_v)" if spec.joins else "seen_v"   # others write it
-    pointer = seen + "[(step & 1) * num_places + {}]"
+    pointer = seen + "[(step % 2) * num_places + {}]"
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}

@@ -92,7 +92,7 @@ ${part("common/epoch_records")}\
 % if spec.arena and spec.points:
         // where pointers of all cells read it in the next step
         for (int k = lane; present && k < mine.s1; k += LANES)
-            seen_v[(~step & 1) * num_places + mine.s0 + k] = V(k);
+            seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
         MEET();
 % if spec.joins:
         // all work-groups meet: each is on a multiprocessor of its own
