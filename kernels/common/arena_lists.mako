@@ -15,7 +15,8 @@
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
     later = [k for k in kinds if k.has("current") and not k.held]
-    apart, now = spec.sums_apart, spec.sums_in_step
+    apart = spec.sums_apart
+    now = tuple(ion for ion in e.ions if ion not in apart)
     hot, cold = spec.adding(now), spec.adding(apart)
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
     reads_a = bool(nets or spec.nernst or second or now) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
@@ -271,7 +272,7 @@ ${for_each(later, of_current)}\
                 real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
                 ${spec.loop.begin}
-${for_each(spec.with_ions, of_sums)}\
+${for_each(spec.with_ions(apart), of_sums)}\
 % for ion in apart:
                 mem[ion_i${ion} + a] = sum_i${ion};
                 mem[ion_di${ion} + a] = slope_i${ion};

@@ -45,6 +45,18 @@ _CHANGES = (
 )  # arguments of each launch
 
 
+class _Others:
+    """Voltages `v` that cells see of others, twice: of this step, and of the next one.
+
+    So many work-groups, `groups`, wait for each other after each step; `arrived` counts, on the
+    device, those that have come, `total` of them before the next launch.
+    """
+
+    def __init__(self, groups: int, queue: cl.CommandQueue) -> None:
+        self.groups, self.total, self.arrived = groups, 0, cla.zeros(queue, 1, np.int32)
+        self.v = self.arrived
+
+
 @dataclass(eq=False)
 class _Launch:
     """Cells of a plan, their tables on the device, and the kernel that advances them."""
@@ -86,7 +98,6 @@ class ArenaEpochs(ArenaKernels):
         )  # fmt: skip
         lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
         plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
-        self.base_d = model.capacitance_over_dt + model.constant_d
         self.place, self._within = np.zeros((2, model.forest.num_nodes), np.int64)
         self.layout, self._tables, base = Layout(model), list[_Launch](), 0
         self.artificial = None
@@ -102,9 +113,8 @@ class ArenaEpochs(ArenaKernels):
         self.places = base
         alone = self._tables[0].plan if len(self._tables) == 1 else None
         joins = bool(alone and alone.spec.ptx and alone.groups <= limits.compute_units)
-        self._joins = alone.groups if alone and joins and model.pointers else 0
-        self._steps = self.epoch if self._joins or not model.pointers else 1  # of a launch of cells
-        self._arrived, self._total = cla.zeros(self.queue, 1, np.int32), 0
+        groups = alone.groups if alone and joins and model.pointers else 0
+        self._others = _Others(groups, self.queue)
         self._node = np.full(base, -1)
         self._node[self.place] = np.arange(len(self.place))
         self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
@@ -142,10 +152,11 @@ class ArenaEpochs(ArenaKernels):
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
-        self._seen = to_device(
+        self._others.v = to_device(
             self.queue, np.tile(packed, 2 if self.model.pointers else 0), self.dtype
         )
-        arenas = filled_arenas(variables, self.dtype, self.place, self.base_d, self.layout)
+        base_d = self.model.capacitance_over_dt + self.model.constant_d
+        arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
         for k in takes_apart(self.model):
             kind = self.model.kinds[k]
@@ -168,7 +179,7 @@ class ArenaEpochs(ArenaKernels):
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ArenaEpochSpec)
             launch.spec, numbers = with_blocks(plan, spec, lists, self.run.variables, self._steps)
-            launch.spec = replace(launch.spec, joins=self._joins)
+            launch.spec = replace(launch.spec, joins=self._others.groups)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
@@ -187,8 +198,8 @@ class ArenaEpochs(ArenaKernels):
             "record_start": to_device(self.queue, starts, num),
             "record_list": to_device(self.queue, entries, num),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
-            "regions": self._regions, "seen_v": self._seen, "num_places": num(self.places),
-            "looks": num(1), "arrived": self._arrived, "arrived_before": num(0),
+            "regions": self._regions, "seen_v": self._others.v, "num_places": num(self.places),
+            "looks": num(1), "arrived": self._others.arrived, "arrived_before": num(0),
             **self.run.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
@@ -204,33 +215,40 @@ class ArenaEpochs(ArenaKernels):
             spec, known = launch.spec, {**self._arguments, **launch.given}
             assert spec is not None
             built = program.build(self.queue.context, spec)
-            changes = (*_CHANGES, "arrived_before") if self._joins else _CHANGES
+            changes = (*_CHANGES, "arrived_before") if self._others.groups else _CHANGES
             launch.kernel = program.bind(built, spec, "advance", known, changes)
         return launch.kernel
+
+    @property
+    def _steps(self) -> int:
+        """Steps of a launch of cells, at most."""
+        return self.epoch if self._others.groups or not self.model.pointers else 1
 
     # -- steps ---------------------------------------------------------------------------------
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.put(first, count)
+        steps = self._steps
         for done in range(0, count, self.epoch):
             some = min(self.epoch, count - done)
             if self.artificial is not None:
                 self.artificial.launch(some, first + done - self.run.times.steps.start, row + done)
                 self._publish()
-            for step in range(0, some, self._steps):
-                each = min(self._steps, some - step)
+            for step in range(0, some, steps):
+                each = min(steps, some - step)
                 self._launch_cells(first + done + step, each, row + done + step, not step)
             self._publish()
 
     def _launch_cells(self, first: int, count: int, row: int, looks: bool) -> None:
         """Enqueue steps in a launch of each plan; it `looks` for events where an epoch begins."""
+        others = self._others
         for launch in self._tables:
             kernel, group = self._kernel(launch), launch.plan.spec.work_group
             now = first, count, self.run.times.steps.start, row, looks
-            kernel.change(*map(np.int32, (*now, self._total) if self._joins else now))
+            kernel.change(*map(np.int32, (*now, others.total) if others.groups else now))
             kernel.launch(self.queue, launch.plan.groups * group, group)
-        self._total = (self._total + self._joins * count + 2**31) % 2**32 - 2**31
+        others.total = (others.total + others.groups * count + 2**31) % 2**32 - 2**31
 
     def _publish(self) -> None:
         """Enqueue that all targets see the events that were sent so far."""

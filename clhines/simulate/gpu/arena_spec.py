@@ -161,15 +161,9 @@ class ArenaEpochSpec(EpochSpec):
         if self.arena is None:
             return ()
         ours = [ion for ion in self.arena.ions if ion not in self.currents_read]
-        return tuple(ion for ion in ours if all(k.held for k in self._with_ions((ion,))))
+        return tuple(ion for ion in ours if all(k.held for k in self.with_ions((ion,))))
 
-    @property
-    def sums_in_step(self) -> tuple[str, ...]:
-        """The other ions."""
-        ions = () if self.arena is None else self.arena.ions
-        return tuple(ion for ion in ions if ion not in self.sums_apart)
-
-    def _with_ions(self, ions: tuple[str, ...]) -> list[EpochBlocks]:
+    def with_ions(self, ions: tuple[str, ...]) -> list[EpochBlocks]:
         """Kinds with currents of ions."""
         names = {f"i{ion}" for ion in ions}
         return [
@@ -178,11 +172,6 @@ class ArenaEpochSpec(EpochSpec):
                 for a in kind.arguments("current")
             )
         ]  # fmt: skip
-
-    @property
-    def with_ions(self) -> list[EpochBlocks]:
-        """Kinds with currents of the ions `sums_apart`."""
-        return self._with_ions(self.sums_apart)
 
     def adding(self, ions: tuple[str, ...]) -> dict[int, EpochBlocks]:
         """Kinds by number, which add up currents of these ions alone."""
