@@ -407,9 +407,9 @@ def check_matplotlib() -> None:
 def _figure(**options: Any) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(layout="constrained", **options)
+    figure: Any = Figure(layout="constrained", **options)
     # Notebooks look for this name, and show the picture whatever their settings are.
-    figure._repr_png_ = partial(_as_png, figure)  # type: ignore[attr-defined]
+    figure._repr_png_ = partial(_as_png, figure)
     return figure
 
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-from scipy.linalg import lapack, solve_banded
 from tqdm import tqdm
 
 import clhines
@@ -33,6 +32,8 @@ NEAR = {"float64": 1e-14, "float32": 1e-5}  # pivots are above 2: errors do not 
 
 def scipy_calls(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray) -> dict[str, Call]:
     """SciPy's solvers on all systems as one."""
+    from scipy.linalg import lapack, solve_banded
+
     off = np.zeros((2, *d.shape), d.dtype)  # lower and upper, in the rows of the other end
     off[0, :, :-1], off[1, :, 1:] = dl, du
     low, up = (a.reshape(-1) for a in off)
