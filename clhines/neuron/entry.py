@@ -237,7 +237,7 @@ def run(
     h = interpreter()
     h.stoprun = 0
     fix_steps(h, as_step(fixed_step))
-    request = Request(device, str(dtype), engine)
+    request = Request.of(device, dtype, engine)
     advance(h, lambda: num_steps(h, tstop), request, progress, vectors)
 
 

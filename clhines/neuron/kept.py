@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
@@ -193,11 +194,19 @@ def _globals(model: Model, names: list[str]) -> list[object]:
 
 
 class Request(NamedTuple):
-    """What a simulation is for."""
+    """What a simulation is for; see `of`."""
 
     device: object
     dtype: str
     engine: str
+
+    @classmethod
+    def of(cls, device: object, dtype: DTypeLike, engine: str) -> Request:
+        """Return a request with the name of a dtype, which `Simulation` checks."""
+        try:
+            return cls(device, np.dtype(dtype).name, engine)
+        except TypeError:
+            return cls(device, str(dtype), engine)
 
 
 class Kept:

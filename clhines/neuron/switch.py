@@ -33,9 +33,7 @@ _SHOWN = 400  # characters of a message that hoc prints
 class Options:
     """How models are run while the switch is on; see `enable`."""
 
-    device: object
-    dtype: DTypeLike
-    engine: str
+    request: Request
     fallback: str | None
     fixed_step: float | None
 
@@ -89,8 +87,11 @@ class Switch:
             setattr(h, _NAME, self)
             h(_TAKEN)
             self._code = self._library.procedure("continuerun")
-        self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
+        self._take_method()
         self._kind.__call__ = self._calling()
+
+    def _take_method(self) -> None:
+        self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
 
     def _turn_off(self) -> None:
         h = self._h
@@ -148,7 +149,7 @@ class Switch:
         try:
             self._h.ParallelContext().psolve(stop)
         finally:
-            self._method.value = ctypes.cast(self._taken_method, ctypes.c_void_p).value or 0
+            self._take_method()
 
     def _attempt(self, count: Callable[[], int], own: Callable[[], object]) -> bool:
         """Run here, or in NEURON what is refused and may; keep an exception."""
@@ -174,8 +175,7 @@ class Switch:
         self._is_running = True
         try:
             fix_steps(self._h, options.fixed_step)
-            request = Request(options.device, str(options.dtype), options.engine)
-            self.steps += advance(self._h, count, request)
+            self.steps += advance(self._h, count, options.request)
         finally:
             self._is_running = False
 
@@ -239,7 +239,7 @@ def enable(
         NEURON is not installed, or cannot be switched; an argument is wrong. While the switch is
         on, NEURON's calls raise what `run` does, where Python has called hoc.
     """
-    options = Options(device, dtype, engine, fallback, as_step(fixed_step))
+    options = Options(Request.of(device, dtype, engine), fallback, as_step(fixed_step))
     if not _switch:
         try:
             _switch.append(Switch(interpreter()))

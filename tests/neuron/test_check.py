@@ -210,13 +210,14 @@ def test_a_script_that_fails_is_one_line(tmp_path, name, text, said):
 
 
 WEIGHTS = """
+import numpy as np
 soma = h.Section(name="soma")
 soma.insert("pas")
 synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
 netcon = h.NetCon(stim, synapse)
 netcon.weight[0] = 0.03
 h.finitialize(-65)
-clhines.neuron.run(0.1, dtype="float32", engine="steps")
+clhines.neuron.run(0.1, dtype=np.float32, engine="steps")
 found = {"weight": netcon.weight[0], "t": h.t}
 """
 
