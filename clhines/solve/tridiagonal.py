@@ -411,9 +411,8 @@ def solve_tridiagonal(
     given = {"dl": dl, "d": d, "du": du, "b": b}
     arrays = {name: _real_array(name, a) for name, a in given.items()}
     if dtype is None:
-        scalars = (arrays[name] for name in ("dl", "du") if not arrays[name].ndim)
-        weak = [id(a) for a in scalars]
-        single = all(a.dtype == np.float32 for a in arrays.values() if id(a) not in weak)
+        numbers = {name for name in ("dl", "du") if not arrays[name].ndim}
+        single = all(arrays[name].dtype == np.float32 for name in arrays.keys() - numbers)
         dtype = np.float32 if single else np.float64
     real_name(dtype)
     known = _grid(arrays) if sizes is None else sizes_of(sizes)

@@ -93,6 +93,7 @@ ${part("common/epoch_records")}\
         // where pointers of all cells read it in the next step
         for (int k = lane; present && k < mine.s1; k += LANES)
             seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
+## PoCL 3.0 crashes where the loop of the steps ends without a barrier
         MEET();
 % if spec.joins:
         // all work-groups meet: each is on a multiprocessor of its own

@@ -19,11 +19,6 @@ from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, CHOICES, ENGINES, NAMES
 
 DT = 0.05
-READS = """
-NEURON { SUFFIX reads USEION ca READ ica NONSPECIFIC_CURRENT i }
-ASSIGNED { ica (mA/cm2) i (mA/cm2) }
-BREAKPOINT { i = 0.1*ica }
-"""
 
 
 def plain():
@@ -82,15 +77,6 @@ def played(net):
     net.play(net.add(mod_files.ours("ext_clamp"), [0]), 0, "amp", [0], [1])
 
 
-FOLLOWS = """
-NEURON { POINT_PROCESS follows POINTER vgap NONSPECIFIC_CURRENT i }
-STATE { s }
-ASSIGNED { v (mV) vgap (mV) i (nA) }
-BREAKPOINT { SOLVE states METHOD cnexp i = s }
-DERIVATIVE states { s' = vgap - s }
-"""
-
-
 def gap(net, mechanism=None):
     net.point(net.add(mechanism or mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
 
@@ -113,11 +99,14 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "bins": (changed(lambda net: net.bin_events()), {}),
     "artificial_cells": (changed(fires), {}),
     "pointers": (changed(gap), {}),
-    "pointers_in_states": (changed(lambda net: gap(net, Mechanism.from_nmodl(FOLLOWS))), {}),
+    "pointers_in_states": (
+        changed(lambda net: gap(net, Mechanism.from_nmodl(exact_cells.FOLLOWS))),
+        {},
+    ),
     "instant_events": (changed(sends_at_once), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
     "ion_order": (with_ions, {"secondorder": 2}),
-    "read_currents": (inserted(READS), {}),
+    "read_currents": (inserted(exact_cells.READS), {}),
     "played_artificial": (
         changed(lambda net: net.play(fires(net), 0, "refrac", [0.0, 1.0], [1.0, 2.0])),
         {},

@@ -8,7 +8,7 @@ import mod_files
 import numpy as np
 import pyopencl as cl
 import pytest
-from exact_cells import CELLS, NODES, network, with_artificial
+from exact_cells import CELLS, FOLLOWS, NODES, READS, network, with_artificial
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -16,11 +16,6 @@ from clhines.simulate.gpu import arena_epochs
 from clhines.simulate.gpu.artificial import epoch_of
 
 ENGINE = "epochs-gpu"  # of any device
-READS = """
-NEURON { SUFFIX reads USEION ca READ ica NONSPECIFIC_CURRENT i }
-ASSIGNED { ica (mA/cm2) i (mA/cm2) }
-BREAKPOINT { i = 0.1*ica }
-"""
 OWN = """
 NEURON { SUFFIX own RANGE ica NONSPECIFIC_CURRENT i }
 STATE { c }
@@ -28,13 +23,6 @@ ASSIGNED { v (mV) i (mA/cm2) ica (mA/cm2) }
 BREAKPOINT { SOLVE states METHOD cnexp ica = 1e-5*(v + 60)*(1 + c) i = ica }
 DERIVATIVE states { c' = -ica*1000 - c/9 }
 """  # ica is a variable of its own, whatever ions others have
-FOLLOWS = """
-NEURON { POINT_PROCESS follows POINTER vgap NONSPECIFIC_CURRENT i }
-STATE { s }
-ASSIGNED { v (mV) vgap (mV) i (nA) }
-BREAKPOINT { SOLVE states METHOD cnexp i = s }
-DERIVATIVE states { s' = vgap - s }
-"""
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
 STATES = {

@@ -6,6 +6,18 @@ import numpy as np
 from clhines import Network
 
 CELLS, NODES = 3, 6  # cells, nodes of each
+READS = """
+NEURON { SUFFIX reads USEION ca READ ica NONSPECIFIC_CURRENT i }
+ASSIGNED { ica (mA/cm2) i (mA/cm2) }
+BREAKPOINT { i = 0.1*ica }
+"""
+FOLLOWS = """
+NEURON { POINT_PROCESS follows POINTER vgap NONSPECIFIC_CURRENT i }
+STATE { s }
+ASSIGNED { v (mV) vgap (mV) i (nA) }
+BREAKPOINT { SOLVE states METHOD cnexp i = s }
+DERIVATIVE states { s' = vgap - s }
+"""
 
 
 def network(like=False):

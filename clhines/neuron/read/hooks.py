@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 
@@ -211,14 +212,19 @@ def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
 
 def standard(h: Hoc, name: str) -> str:
     """Return the text of a procedure of stdrun.hoc; empty where it is not found."""
-    try:
-        path = os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc")
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        text = "proc advance() {\n\tfadvance()\n}\n"
+    text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
     return own[0] if own else ""
+
+
+@cache
+def _stdrun(path: str) -> str:
+    """Return the text of stdrun.hoc, which is read once."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return "proc advance() {\n\tfadvance()\n}\n"
 
 
 def is_standard(h: Hoc, memory: Objects, name: str) -> bool:

@@ -36,13 +36,8 @@ from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
 
 MANY = 8  # cells a compute unit, above which `steps` are faster where nodes have many synapses
-_CHANGES = (
-    "first_step",
-    "num_steps",
-    "first_time",
-    "record_row",
-    "looks",
-)  # arguments of each launch
+# arguments of each launch
+_CHANGES = ("first_step", "num_steps", "first_time", "record_row", "looks")
 
 
 class _Others:
@@ -52,9 +47,10 @@ class _Others:
     device, those that have come, `total` of them before the next launch.
     """
 
-    def __init__(self, groups: int, queue: cl.CommandQueue) -> None:
-        self.groups, self.total, self.arrived = groups, 0, cla.zeros(queue, 1, np.int32)
-        self.v = self.arrived
+    v: cla.Array
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.groups, self.total, self.arrived = 0, 0, cla.zeros(queue, 1, np.int32)
 
 
 @dataclass(eq=False)
@@ -111,10 +107,9 @@ class ArenaEpochs(ArenaKernels):
             self._tables.append(self._launch(plan, base))
             base += len(plan.table.gather)
         self.places = base
-        alone = self._tables[0].plan if len(self._tables) == 1 else None
-        joins = bool(alone and alone.spec.ptx and alone.groups <= limits.compute_units)
-        groups = alone.groups if alone and joins and model.pointers else 0
-        self._others = _Others(groups, self.queue)
+        self._others = _Others(self.queue)
+        if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
+            self._others.groups = plans[0].groups if limits.ptx else 0
         self._node = np.full(base, -1)
         self._node[self.place] = np.arange(len(self.place))
         self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
