@@ -95,8 +95,9 @@ ${kind.call("receive", values, 4)}\
 % if e.net_kinds and e.bins:
 // An event in the bin of a step: its connection, its number among those of the source, how many are
 // left with it, and what orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late,
-// other events are not.
-typedef struct { int connection, number, left; instant key; } binned_;
+// other events are not. `due` is when the first one after the bin is due, as far as is known, infinite if there
+// is none, and `shorts` whether an event has come by a connection shorter than half a step.
+typedef struct { int connection, number, left, shorts; instant key, due; } binned_;
 
 // How many events the source of a connection has sent, as far as its target may know.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
@@ -108,18 +109,19 @@ ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 // Whether event n of a connection's source is in the bin of the step from t_begin on. NEURON counts
 // bins from the step of the sending; its clock has been rounded in each step since.
 ${e.static} int in_bin(const int c, const int n, const instant t_begin, const int all,
-    __global const instant *clock, __global const int *ints, ${e.at}, instant *key)
+    __global const instant *clock, __global const int *ints, ${e.at}, instant *key, instant *due)
 {
     const int source = ints[connection_source + c], crossed = ${e.sending.read("crossed", "ints[connection_short + c]")};
     const instant then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
     const instant step = clock[bin_dt], t_mid = t_begin + 0.5 * step;
     const instant drift = ((t_mid + 0.5 * step) - t_begin) - step;
     *key = crossed ? then : then + 1e-10;
+    *due = then + clock[delay + c];
 % if e.bins > 1:
     if (!all && clock[delay + c] < 0.5 * step && *key > t_begin + 1e-10) return 0;  // sent after it
 % endif
     const instant end = (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
-    return then + clock[delay + c] < end;
+    return *due < end;
 }
 
 // Whether one event of a bin is delivered before another: what was sent last is. At the same time
@@ -139,20 +141,27 @@ ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int e
     const instant t_begin, const int all, __global const instant *clock, __global int *ints,
     ${e.at})
 {
-    binned_ found = {-1, 0, 0, 0};
-    int left = 0;
+    binned_ found = {-1, 0, 0, 0, 0, INFINITY};
+    int left = 0, shorts = 0;
+    instant later = INFINITY;
     for (int c = first; c < end; c++) {
         const int count = sent_to(c, ints, ${e.regions_name}), taken = ints[cursor + c];
         if (count - taken > ints[ring_size + ints[connection_source + c]]) atomic_max(&ints[error], 1);
+        if (taken < count && clock[delay + c] < 0.5 * clock[bin_dt]) shorts = 1;
         for (int n = taken; n < count; n++) {
-            binned_ one = {c, n, 0, 0};
-            if (!in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &one.key)) break;
+            binned_ one = {c, n, 0, 0, 0, 0};
+            if (!in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &one.key, &one.due)) {
+                later = fmin(later, one.due);
+                break;
+            }
             if (last.connection >= 0 && !is_before(last, one, ints, ${e.regions_name})) continue;
             left++;
             if (found.connection < 0 || is_before(one, found, ints, ${e.regions_name})) found = one;
         }
     }
     found.left = left;
+    found.shorts = shorts;
+    found.due = later;
     return found;
 }
 
@@ -162,9 +171,9 @@ ${e.static} void end_bin(const int first, const int end, const instant t_begin, 
 {
     for (int c = first; c < end; c++) {
         const int count = sent_to(c, ints, ${e.regions_name});
-        instant key = 0;
+        instant key = 0, due = 0;
         int n = ints[cursor + c];
-        while (n < count && in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &key)) n++;
+        while (n < count && in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &key, &due)) n++;
         ints[cursor + c] = n;
     }
 }
@@ -405,7 +414,7 @@ ${e.static} void bin_${k}(
 {
     const int target = target_${k} + j;
     const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
-    binned_ next = {-1, 0, 0, 0};
+    binned_ next = {-1, 0, 0, 0, 0, 0};
     int any = 0;
     for (;; any = 1) {
         next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
@@ -453,11 +462,47 @@ ${e.static} void events_of_${k}(
 % if e.skips and not kind.watches:
     ints[stale + target_${k} + j] = 0;
 % endif
-<% rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});" %>\
-% if not e.bins:
-    deliver_${k}(j, a, t_begin, ${rest}
-% elif kind.queue:
+<%
+    rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});"
+    two = e.bins and not kind.watches   # one text for both turns: a processor keeps few instructions
+    quick = two and e.looks_ahead and not kind.emits and kind.kind != "artificial"
+%>\
+% if quick:   # what has one event at most is looked through once
+    int late = 0;
+${"    if (ints[queue_size_%d + j] == 0) {" % k if kind.queue else "    {"}
+        const int target = target_${k} + j;
+        const binned_ first = {-1, 0, 0, 0, 0, 0};
+        const binned_ next = next_in_bin(first, ints[first_connection + target], ints[first_connection + target + 1],
+                                         t_begin, 0, clock, ints, ${e.regions_name});
+        if (next.left <= 1 && !next.shorts) {
+            if (next.connection >= 0) {
+                ints[cursor + next.connection] = next.number + 1;
+                receive_${k}(j, a, t_begin, 0, next.connection, 1, dt, capacity, v, spike_count,
+                             spike_source, spike_time, mem, clock, ints, ${e.regions_name});
+            }
+            late = ${f"ints[queue_size_{k} + j] ? 1 : 2" if kind.queue else "2"};
+            if (late == 2) {
+                clock[next_due + target] = next.due;
+                return;
+            }
+        }
+    }
+    #pragma unroll 1
+    for (; late < 2; late++) {
+% elif two:
+    #pragma unroll 1
+    for (int late = 0; late < 2; late++) {
+% endif
+% if two:
+% if kind.queue:
+        deliver_${k}(j, a, late ? t_mid : t_begin, late, ${rest}
+% endif
+        ${"" if e.bins > 1 else "if (!late) "}bin_${k}(j, a, t_begin, late, ${rest}
+    }
+% elif e.bins and kind.queue:
     deliver_${k}(j, a, t_begin, 0, ${rest}
+% elif kind.watches and not e.bins:
+    deliver_${k}(j, a, t_begin, ${rest}
 % endif
 % if kind.watches:
     const uint armed = (uint)ints[armed_${k} + j];
@@ -486,16 +531,16 @@ ${e.static} void events_of_${k}(
                          spike_count, spike_source, spike_time, mem, clock, ints, ${e.regions_name});
 % endfor
     }
-% elif e.bins:
-    bin_${k}(j, a, t_begin, 0, ${rest}
 % endif
 % if not e.bins:
     deliver_${k}(j, a, t_mid, ${rest}
-% elif kind.queue:
+% elif not two:
+% if kind.queue:
     deliver_${k}(j, a, t_mid, 1, ${rest}
 % endif
 % if e.bins > 1:
     bin_${k}(j, a, t_begin, 1, ${rest}
+% endif
 % endif
 % if e.looks_ahead and not kind.watches:
     look_ahead_${k}(j, clock, ints, ${e.regions_name});

@@ -102,8 +102,8 @@ ${spec.loop.closing(kind)}\
                            scale_of_events, own_v, mem, clock, ints, regions);
 % endif
 % if not kind.watches:
-                instant due = opens && looks ? look_ahead_${kind.number}(j, clock, ints, regions) : clock[next_due + target_${kind.number} + j];
-                if (due <= ${e.soon}) {
+                instant due = clock[next_due + target_${kind.number} + j];
+                if ((opens && looks) || due <= ${e.soon}) {   // an epoch begins with a look at all
 % endif
                 events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
                          spike_time, mem, clock, ints, regions);

@@ -1,19 +1,23 @@
 <%page args="spec"/>\
-## Instances of point processes of which nodes have several, a lane each: the end of the step before, events,
-## and current and conductance, which go to slots of theirs. Then the lane of a node adds up the slots there.
+## Instances of point processes of which nodes have several, a lane each: the end of the step before, then
+## current and conductance, which go to slots of theirs. On NVIDIA those with events wait in a list of their kind
+## until all are known; then lanes side by side take these. Else the long chains of reads of their events would
+## follow each other, kind by kind. Last, the lane of a node adds up the slots there.
 <%
     W, e = spec.warp, spec.arena
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end"}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end"}
     given = [kind for kind in spec.loop.apart if kind.has("current")]
+    waiting = spec.loop.waiting
+    def noise(k): return {**new, "noise": f"normal(seed, (ulong)(number_{k} + j), (ulong)step)"}
+    def current_of(kind, indent): return kind.call("current", noise(kind.number), indent) if kind.has("current") else ""
 %>\
         ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
 % for kind in spec.loop.apart:
 <%
     k = kind.number
     end = kind.call("advance", old, 16) if kind.has("advance") else ""
-    own = {**new, "noise": f"normal(seed, (ulong)(number_{k} + j), (ulong)step)"}
-    current = kind.call("current", own, 12) if kind.has("current") else ""
+    current = current_of(kind, 12)
     events = "t_begin t_mid" if kind.has_net else ""
 %>\
         for (int j = begin_${k} + lane; j < end_${k}; j += LANES) {
@@ -30,10 +34,14 @@ ${end}\
             take_sum_${k}(j, -1, t_mid, v, dt, incoming + (long)(step % slots) * num_targets, scale_of_events,
                        &V(place), mem, clock, ints, regions);
 % endif
-% if kind.has_net:
+% if kind in waiting:
+            if ((looks && step == first_step) || clock[next_due + target_${k} + j] <= ${e.soon}) {
+                ints[waits_${k} + begin_${k} + atomic_inc(&waiting[${waiting.index(kind)}])] = j;
+                continue;
+            }
+% elif kind.has_net:
 % if not kind.watches:
-            const instant due = looks && step == first_step ? look_ahead_${k}(j, clock, ints, regions) : clock[next_due + target_${k} + j];
-            if (due <= ${e.soon})
+            if ((looks && step == first_step) || clock[next_due + target_${k} + j] <= ${e.soon})
 % endif
             events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);
@@ -45,8 +53,31 @@ ${current}\
 % endif
         }
 % endfor
-% if given:
+% if waiting:
         MEET_ALL();
+% for n, kind in enumerate(waiting):
+<% k, current = kind.number, current_of(kind, 12) %>\
+        for (int q = (lane + LANES - ${n * W} % LANES) % LANES; present && q < waiting[${n}]; q += LANES) {
+            const int j = ints[waits_${k} + begin_${k} + q], place = ints[place_in_cell_${k} + j];
+            const real v = V(place);
+            ${spec.loop.times("t_begin t_mid" + current)}
+            events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
+                     mem, clock, ints, regions);
+% if current:
+${current}\
+            mem[slot_i_${k} + j] = i_i;
+            mem[slot_g_${k} + j] = g_g;
+% endif
+        }
+% endfor
+% endif
+% if given or waiting:
+        MEET_ALL();
+% endif
+% if waiting:
+        if (present && lane < ${len(waiting)}) waiting[lane] = 0;
+% endif
+% if given:
         for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
             const int place = node_places[q * ${W} + in_warp], word = node_active[q * ${W} + in_warp];
             if (place < 0 || word < 0) continue;

@@ -47,6 +47,13 @@ ${part("common/epoch_local")}\
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
     int fault = 0;
+% if points and spec.loop.waiting:
+<% count = len(spec.loop.waiting) %>\
+    // how many instances of each kind wait for their events
+    __local int all_waiting[UNITS * ${count}];
+    __local int *waiting = all_waiting + at * ${count};
+    if (lane < ${count}) waiting[lane] = 0;
+% endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // states of the cell's instances, from where all have theirs

@@ -156,6 +156,7 @@ class ArenaEpochs(ArenaKernels):
         for k in takes_apart(self.model):
             kind = self.model.kinds[k]
             arenas["ints"].add(f"place_in_cell_{k}", self._within[kind.node])
+            arenas["ints"].room(f"waits_{k}", (kind.count,))
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (kind.count,))
         return arenas

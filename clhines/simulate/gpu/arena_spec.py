@@ -194,6 +194,11 @@ class ListLoop:
         """Kinds that lanes take instance by instance."""
         return tuple(k for k in self.spec.blocks if k.apart)
 
+    @property
+    def waiting(self) -> list[EpochBlocks]:
+        """Kinds of these whose instances with events are taken together."""
+        return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
+
     def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
         """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
         space = " " * 12

@@ -93,14 +93,16 @@ _REGISTERS = 1 << 16  # of a multiprocessor
 
 
 def choose_lanes(
-    lists: NodeLists, spec: EpochSpec, limits: Limits, units: int | None, busy: bool
+    lists: NodeLists, spec: EpochSpec, limits: Limits, units: int | None, num_cells: int
 ) -> EpochSpec | None:
     """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
 
     Values of cells too large for local memory are in global memory, with exact times. `spec` has
-    the least lanes, `lists` get places of states; `busy`: many cells are in flight.
+    the least lanes, `lists` get places of states; `num_cells`: of all that are in flight.
     """
     in_arenas = isinstance(spec, ArenaEpochSpec)
+    each = -(-num_cells // limits.compute_units)  # at once, at most
+    busy = each > LISTS_FULL
     choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
     for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
@@ -110,7 +112,7 @@ def choose_lanes(
             full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
             registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
             if busy and in_arenas:
-                registers = _more_registers(registers, group)
+                registers = _more_registers(registers, group, -(-each // count))
             registers = registers if spec.ptx else 0
             chosen = replace(spec, lanes=lanes, units=count, registers=registers, far=far)
             if chosen.fits(limits):
@@ -118,13 +120,13 @@ def choose_lanes(
     return None
 
 
-def _more_registers(registers: int, group: int) -> int:
-    """Return so many registers that as many groups are on a multiprocessor, or one.
+def _more_registers(registers: int, group: int, most: int) -> int:
+    """Return so many registers that as many groups are on a multiprocessor, at least 1, or `most`.
 
-    >>> _more_registers(72, 224), _more_registers(72, 544)
-    (72, 96)
+    >>> _more_registers(72, 224, 30), _more_registers(72, 544, 30), _more_registers(72, 192, 3)
+    (72, 96, 96)
     """
-    together = max(1, _REGISTERS // (registers * group))
+    together = min(most, max(1, _REGISTERS // (registers * group)))
     warps = -(-together * group // (4 * WARP))  # of each scheduler
     return min(_REGISTERS // (warps * 4 * WARP), 255) // 8 * 8
 
@@ -264,8 +266,7 @@ class EpochPlan:
             by_node=True,
             uniform=tuple(self.lists.numbers.uniform),
         )
-        busy = self._decisions.num_cells > LISTS_FULL * limits.compute_units
-        chosen = choose_lanes(self.lists, spec, limits, units, busy)
+        chosen = choose_lanes(self.lists, spec, limits, units, self._decisions.num_cells)
         if chosen is None:
             raise self._too_large(spec.lanes)
         return chosen

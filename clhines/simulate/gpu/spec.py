@@ -109,8 +109,7 @@ class OnChip:
         tree = 7 if self.eliminates else 3
         reals = spec.units * (held * spec.capacity + tree * spec.lanes)
         ints = spec.units * 2 * spec.segment
-        if not spec.by_node:
-            ints += sum(k.most for k in spec.kinds)
+        ints += spec.units * len(spec.kinds) if spec.by_node else sum(k.most for k in spec.kinds)
         if spec.dense:
             ints += spec.units * (spec.lanes + 1)
         if spec.dense and not factor:
