@@ -78,7 +78,9 @@ class Measured:
 WAYS = ("neuron", "clhines", "reordered", "nudged")
 
 
-def one_way(case: Case, way: str, stop: float, device: str | None) -> tuple[dict[str, Any], Taken]:
+def one_way(
+    case: Case, way: str, stop: float, device: str | None, dtype: str = "float64"
+) -> tuple[dict[str, Any], Taken]:
     """Run a model that lies here in one of `WAYS`; return what is said of it, and its records."""
     import clhines
 
@@ -86,7 +88,7 @@ def one_way(case: Case, way: str, stop: float, device: str | None) -> tuple[dict
     h = model.h
     said: dict[str, Any] = {"stop_ms": stop}
     if way == "clhines":
-        ours = partial(clhines.neuron.run, device=device)
+        ours = partial(clhines.neuron.run, device=device, dtype=dtype)
         said["first_step_s"], _ = model.run(ours, 2 * h.dt)  # builds kernels; the last is NEURON's
         spent, taken = model.run(ours, stop)
     else:
@@ -146,10 +148,18 @@ def compared(truth: Taken, other: Taken, dt: float) -> dict[str, Any]:
     until = min([last, *(int(np.argmax(p > EQUAL_V)) for p in pairs if (p > EQUAL_V).any())])
     return {
         "equal_spikes": all(map(np.array_equal, truth[1], other[1])),
+        "same_step": near(truth[1], other[1], 0.5 * dt),
+        "within_1_ms": near(truth[1], other[1], 1.0),
         "spikes_differ_at_ms": first_spike(truth[1], other[1], dt),
         "equal_until_ms": until * dt,
         "largest_mv": max(float(p.max()) for p in pairs),
     }
+
+
+def near(truth: list[np.ndarray], other: list[np.ndarray], most: float) -> int:
+    """Return how many of a model's spikes, n-th by n-th of each source, differ by `most` ms."""
+    pairs = zip(truth, other, strict=True)
+    return sum(int((np.abs(a[: len(b)] - b[: len(a)]) <= most).sum()) for a, b in pairs)
 
 
 def first_spike(truth: list[np.ndarray], other: list[np.ndarray], dt: float) -> float | None:

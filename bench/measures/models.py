@@ -2,7 +2,7 @@
 
     CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
                                                  [--processes N] [--keep FOLDER] [--short]
-                                                 [--copies N ... [--dtype DTYPE]]
+                                                 [--dtype DTYPE] [--copies N ...]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
@@ -10,8 +10,9 @@ they are not), and it runs in processes of its own: by `h.continuerun`, by `clhi
 by NEURON twice more: with its nodes in another order, and with voltages moved by an ulp. That is
 what rounding does to a model. With ``--core`` CoreNEURON runs it too. A model that is not named
 keeps its row. ``--processes``: how many of these run at once. ``--keep``: a folder for what each
-way records; a way that has run there until the same time is not run again. ``--copies``: nothing
-of this, but the time that so many copies of each model take from NEURON's memory, by
+way records; a way that has run there until the same time is not run again. ``--dtype float32``: how
+many spikes stay, and how far voltages are off, in single precision; NEURON computes in double, and
+the exit code is 0. ``--copies``: nothing of this, but the time that so many copies of each model take from NEURON's memory, by
 `clhines.from_neuron`, to the end of the first step; it is printed.
 """
 
@@ -94,6 +95,7 @@ def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any)
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     words = [name, "--way", way, "--stop", str(stop), "--keep", str(kept.resolve())]
+    words += ["--dtype", args.dtype]
     words += ["--device", args.device] if args.device else []
     done = subprocess.run(
         [sys.executable, "-m", "bench", "models", *words],
@@ -144,6 +146,7 @@ HEAD = (
     "model         cells compart.    ms spikes equal       mV reordered   nudged  clhines"
     "  NEURON    Core"
 )
+SINGLE = "model         cells compart.    ms spikes same step within 1 ms     mV  clhines  NEURON"
 
 
 def line_of(row: dict[str, Any]) -> str:
@@ -155,6 +158,16 @@ def line_of(row: dict[str, Any]) -> str:
         f"{ours['largest_mv']:>9.1e} {_largest(row, 'reordered')}{_largest(row, 'nudged')}"
         f"{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.{1 if row['neuron_s'] < 999 else 0}f} s"
         + (f"{core_s:>6.1f} s" if core_s is not None else f"{'-':>8}")
+    )
+
+
+def single_line_of(row: dict[str, Any]) -> str:
+    """Return a line of the table in single precision."""
+    ours = row["clhines"]
+    return (
+        f"{row['model']:<15}{row['cells']:>4}{row['compartments']:>9}{row['stop_ms']:>6g}"
+        f"{row['spikes']:>7}{ours['same_step']:>10}{ours['within_1_ms']:>12}"
+        f"{ours['largest_mv']:>7.2g}{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
     )
 
 
@@ -188,7 +201,8 @@ def text(result: dict[str, Any]) -> str:
     """Return the table."""
     rows = result["rows"]
     good = [r for r in rows if "failed" not in r]
-    lines = [line_of(r) for r in good]
+    single = "float32" in result["record"]["command"]
+    lines = [single_line_of(r) if single else line_of(r) for r in good]
     for r in rows:
         if "failed" in r:
             lines += table.wrapped([f"{r['model']}: {r['failed']}"])
@@ -202,7 +216,14 @@ def text(result: dict[str, Any]) -> str:
         *(note for r in good for note in notes_of(r)),
         "Times are of one run each, on a machine that was shared as the numbers of processes say.",
     ]
-    return "\n".join([table.ruled(HEAD, lines), "", *table.wrapped(notes)])
+    if single:
+        notes = [
+            "In single precision; NEURON in double. same step, within 1 ms: of NEURON's spikes, the "
+            "n-th of each cell beside the n-th here; mV: the largest difference of a voltage at any "
+            "time, which is a whole spike's height where one is in another step.",
+            notes[-1],
+        ]
+    return "\n".join([table.ruled(SINGLE if single else HEAD, lines), "", *table.wrapped(notes)])
 
 
 def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
@@ -217,6 +238,7 @@ def command_of(name: str, args: Any) -> str:
     """Return the command of a row; where it keeps and writes things says nothing of it."""
     words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
     words += ["--device", args.device] if args.device else []
+    words += ["--dtype", args.dtype] if args.dtype != "float64" else []
     words += ["--short"] if args.short else []
     words += ["--processes", str(args.processes)] if args.processes > 1 else []
     return " ".join([*words, *(["--core"] if args.core else [])])
@@ -232,9 +254,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--short", action="store_true", help="NEURON runs once, not three times")
     parser.add_argument("--keep", metavar="FOLDER", help="for what each way records")
     parser.add_argument("--copies", type=int, nargs="+", metavar="N", help="only their first step")
-    parser.add_argument(
-        "--dtype", choices=("float64", "float32"), default="float32", help="of these"
-    )
+    dtypes = ("float64", "float32")
+    parser.add_argument("--dtype", choices=dtypes, default="float64", help="default: float64")
     ways = (*WAYS, "core", "copies")
     parser.add_argument("--way", choices=ways, help="run the one that lies here so")
     args = parser.parse_args(arguments)
@@ -247,7 +268,7 @@ def main(arguments: Sequence[str]) -> int:
         if args.way == "core":
             said, found = core(CASES[name], args.stop), ([], [])
         else:
-            said, found = one_way(CASES[name], args.way, args.stop, args.device)
+            said, found = one_way(CASES[name], args.way, args.stop, args.device, args.dtype)
         keep(Path(args.keep), name, args.way, said, found)
         return 0
     folder = Path(os.environ.get("CLHINES_MODELS", ""))
@@ -260,7 +281,9 @@ def main(arguments: Sequence[str]) -> int:
             print_copies(name, folder, args)
         return 0
     queue = record.queue(args.device, ("float64",))
-    path = Path(args.out) / f"models-{record.slug(queue.device)}.json"
+    single = args.dtype == "float32"
+    measure = "models-float32" if single else "models"
+    path = Path(args.out) / f"{measure}-{record.slug(queue.device)}.json"
     for name in names:
         row = {"model": name, **row_of(name, folder, args)}
         if args.core and "failed" not in row:
@@ -269,5 +292,5 @@ def main(arguments: Sequence[str]) -> int:
         rows = kept_rows(path) | {name: row}
         made = record.record(queue, "models", arguments)
         result = {"record": made, "rows": [rows[n] for n in CASES if n in rows]}
-        record.write("models", queue, result, text(result), args.out)
-    return 0 if all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1
+        record.write(measure, queue, result, text(result), args.out)
+    return 0 if single or all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1
