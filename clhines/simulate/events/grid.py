@@ -318,6 +318,11 @@ class Delivery:
         exponent = -round(math.log2(self.incoming_scale))
         return np.rint(np.ldexp(np.asarray(weight, np.float64), exponent)).astype(np.int64)
 
+    def set_weights(self, weight: np.ndarray) -> None:
+        """Take other weights, (k,) in the order given to `Connections`."""
+        integers = self.quantise(weight[self.connections.order])
+        self._tables.weight.set(self._tables.laid(integers), self.queue)
+
     def enqueue(
         self,
         spike_source: cla.Array,

@@ -201,10 +201,10 @@ class Plasticity:
         for name, values in self.state().items():
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")
-        weight = self.delivery.tables.laid(state[PLASTIC[0].key][self.connections.order])
+        weight = state[PLASTIC[0].key]
         if len(weight):
-            self._weight.set(weight)
-            self.delivery.tables.weight.set(self.delivery.quantise(weight))
+            self._weight.set(self.delivery.tables.laid(weight[self.connections.order]))
+            self.delivery.set_weights(weight)
         for field in PLASTIC[1:]:
             self._traces(field).set(state[field.key])
 
