@@ -97,9 +97,7 @@ def rows_of(queue: cl.CommandQueue, name: str, cells: int, share: float) -> list
         delivered = {}
         for order, network in networks.items():
             delivered[order] = network.delivery.measure([(a, np.zeros(spikes)) for a in lists[:4]])
-        algorithm = "vpo" if "vpo" in delivered["source"] else "pull"
-        for network in networks.values():
-            network.delivery.use(algorithm)
+            network.delivery.use("vpo")
         for turn in range(-1, TURNS):
             for order, network in networks.items():
                 seconds = network.step(fired)
@@ -125,8 +123,7 @@ def text(result: dict[str, Any]) -> str:
     head += f"{'found in s':>11}{'vpo us':>9}{'pull us':>9}{'stdp us':>9}  good"
     lines = []
     for r in result["rows"]:
-        times = [r["seconds"].get(name) for name in ("vpo", "pull")]
-        shown = [f"{'-':>9}" if t is None else table.narrow(t * 1e6, 9, 1) for t in times]
+        shown = [table.narrow(r["seconds"][name] * 1e6, 9, 1) for name in ("vpo", "pull")]
         lines.append(
             f"{r['network']:<8}{r['synapses']:>9} {r['activity']:>7.0%} {r['order']:<6} "
             f"{r['forward']:>8.3f}{r['backward']:>9.3f}{r['found_in']:>11.2f}{''.join(shown)}"
