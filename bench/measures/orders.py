@@ -28,7 +28,7 @@ from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import Delivery
 from clhines.simulate.events.plasticity import Plasticity
 
-STEPS, TURNS = 20, 9
+STEPS, TURNS, ROUNDS = 20, 9, 5
 ACTIVITY = (0.01, 0.2)  # cells that spike in a step
 RULE = STDP(0.01, 0.011, tau_plus=20.0, tau_minus=20.0, w_min=0.0, w_max=1.0)
 
@@ -94,9 +94,13 @@ def rows_of(queue: cl.CommandQueue, name: str, cells: int, share: float) -> list
         lists = [rng.choice(cells, spikes, replace=False) for _ in range(STEPS)]
         fired = np.concatenate(lists), np.repeat(np.arange(STEPS), spikes)
         times: dict[str, list[float]] = {order: [] for order in networks}
-        delivered = {}
-        for order, network in networks.items():
-            delivered[order] = network.delivery.measure([(a, np.zeros(spikes)) for a in lists[:4]])
+        delivered: dict[str, dict[str, float]] = {order: {} for order in networks}
+        for _ in range(ROUNDS):
+            for order, network in networks.items():
+                now = network.delivery.measure([(a, np.zeros(spikes)) for a in lists[:4]])
+                best = delivered[order]
+                best |= {kind: min(now[kind], best.get(kind, np.inf)) for kind in now}
+        for network in networks.values():
             network.delivery.use("vpo")
         for turn in range(-1, TURNS):
             for order, network in networks.items():
@@ -131,7 +135,7 @@ def text(result: dict[str, Any]) -> str:
         )
     about = table.wrapped([
         "forward, backward: chunks of 128 bytes in which groups of synapses are, a synapse; times a"
-        " step; stdp: weights changed by both ends, and spikes delivered"
+        " step, the orders in turn; stdp: weights changed by both ends, and spikes delivered"
     ])  # fmt: skip
     groups = [(r["network"], r["activity"]) for r in result["rows"]]
     return "\n".join(about) + "\n" + table.ruled(head, lines, groups)

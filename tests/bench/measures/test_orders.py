@@ -10,6 +10,7 @@ def test_orders(measured_on, monkeypatch, tmp_path, capsys):
     assert orders.main(arguments) == 0
     (path,) = tmp_path.glob("orders-*.json")
     rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [r["network"] for r in rows] == ["sparse"] * 6 + ["dense"] * 6
     assert [r["order"] for r in rows] == ["source", "target", "cut"] * 4
     for source, target, cut in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
         assert source["forward"] < cut["forward"] < target["forward"]
