@@ -1,4 +1,4 @@
-"""Spikes of Brian 2 for tests/simulate/test_spiking_texts.py: ``python brian_program.py FILE``.
+"""Spikes of Brian 2 for two tests of tests/simulate: ``python brian_program.py FILE``.
 
 It runs where Brian 2 is installed, which the tests need not: they read the file. The step is that
 of this package (implicit in v, then exact in conductances), written out by `run_regularly`, as
