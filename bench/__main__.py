@@ -34,6 +34,7 @@ MEASURES = {
     "pieces": "measures.pieces",
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
+    "orders": "measures.orders",
     "features": "measures.features",
     "guard": "measures.guard",
     "papers": "papers.command",

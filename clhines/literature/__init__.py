@@ -10,6 +10,7 @@ method                         source
 ``dhs``                        Zhang et al. 2023, dendritic hierarchical scheduling (DeepDendrite)
 ``cr``, ``pcr``, ``cr_pcr``    cyclic reduction of chains: Hockney 1965; Hockney and Jesshope 1981;
                                Zhang, Cohen and Owens 2010
+weights by target, graph cut   Brette and Goodman 2012, section 2.3.3: orders of synapses in memory
 =============================  ====================================================================
 
 `METHODS` has their rows; a `Named` planner imports its module here when it plans for the first
@@ -19,7 +20,8 @@ time. The papers' methods and options that users do need, such as ``fine`` with 
 Who owns what
     `dhs`: plans with k lanes per cell, cells one after another. `dhs_exchange`: the same with cells
     side by side and slots in local memory for what nodes exchange. `schedule`: which nodes share a
-    step. `reduction`: the three ways of cyclic reduction. Templates are in ``kernels/literature``.
+    step. `reduction`: the three ways of cyclic reduction. `synapses`: where weights of connections
+    lie, for `Delivery(place=...)`. Templates are in ``kernels/literature``.
 
 Two lanes eliminate the tips 2 and 4 in one step, and then the nodes 3, 1 and 0:
 

@@ -46,7 +46,7 @@ class Mechanism:
         spike: v > v_threshold               # at a soma; a parameter or a number, as below
         reset: v = v_reset; m *= 0.5         # what a spike does
         refractory: 5 ms                     # v is held where it was reset; 0 without this line
-        method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4
+        method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4, exact
         substeps 4                           # of each time step
 
     Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current ``noise``, in an event
@@ -86,6 +86,16 @@ class Mechanism:
     with v, as exponentials do, and ``secondorder`` is refused. A spike in the very step after a
     reset ends the run. While v is held, a recorded current is what holds it, which is beyond
     measure in the first step.
+
+    **Exact steps.** In a text with ``spike:``, ``method exact`` integrates v and all states
+    together, exactly between spikes and events: by the exponential of the matrix of the system,
+    worked out from parameters and ``dt`` (the integrated form or spike response model, in which v
+    is a sum of kernels of what was received; Rotter and Diesmann 1999). Currents and rates must be
+    linear in v and the states, with coefficients of parameters alone. A constant current of other
+    mechanisms is exact, too; their other currents, and those of neighbouring nodes, are of first
+    order in ``dt``. Steps are at most some 30 of the shortest time constant; beyond, v becomes NaN,
+    which ends a simulation with an error. Events whose actions do more than add multiples of their
+    weight to states act one by one. A recorded current is the one that an implicit step needs.
 
     A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
 

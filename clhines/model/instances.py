@@ -113,7 +113,8 @@ def spiking(
                 raise InputError(f"{name} in {where} {what}")
         taken[cell], threshold = True, threshold.copy()
         threshold[cell] = at
-        own = {CAPACITANCE: capacitance / kind.factor}
+        each = np.asarray(capacitance / kind.factor)
+        own = {CAPACITANCE: each[0] if (each == each[0]).all() else each}  # one for all, if it is
         found[k] = replace(kind, parameters=kind.parameters | own)
     return tuple(found), threshold
 

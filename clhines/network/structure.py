@@ -178,9 +178,13 @@ class NodeValues:
         once = self._once[name]
         return once[nodes % len(once)]
 
+    def once(self, name: str) -> np.ndarray:
+        """(m,): of the nodes of one round, read-only."""
+        return self._once[name][: self.count]
+
     def any(self, name: str) -> bool:
         """Whether a value is not 0."""
-        return bool(self._once[name][: self.count].any())
+        return bool(self.once(name).any())
 
     def copied(self, copies: int) -> NodeValues:
         """Return the values of all nodes in so many copies, one after another."""

@@ -15,6 +15,7 @@ from clhines.network.changes import Value, as_events, as_value, check_not_past
 from clhines.network.groups import Group
 from clhines.network.network import Network, check_begins
 from clhines.simulate.current import Outdated
+from clhines.simulate.kinds.spec import check_constants
 from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.records.recording import Recordings
 from clhines.simulate.runner import Progress, Runner, in_unit
@@ -130,11 +131,12 @@ class Changing:
             unsettled.on_device = False
         if not runner.unsettled.constants:
             return
-        device, runner.unsettled.constants = runner.on_device, False
-        sums, changes = model.sums, model.changes
-        if device is not None and device.set_constants(
-            *sums.sums(changes), sums.conductances(changes)
-        ):
+        sums, changes, device = model.sums, model.changes, runner.on_device
+        d, b = sums.sums(changes)
+        dtype = runner.request.dtype
+        check_constants(dtype, constant_conductance=d, constant_current=b)
+        runner.unsettled.constants = False
+        if device is not None and device.set_constants(d, b, sums.conductances(changes)):
             return
         changed = model.changes.parameters
         for group in model.network.groups:

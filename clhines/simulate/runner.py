@@ -11,11 +11,13 @@ import pyopencl as cl
 
 from clhines.errors import BuildError, InputError
 from clhines.model.model import Model
+from clhines.plan.plan import real_name
 from clhines.simulate.current import CurrentModel
 from clhines.simulate.engines.choose import Made, by_steps, make_run
 from clhines.simulate.engines.run import Request, Run, take_chunk
 from clhines.simulate.engines.table import FAMILY
 from clhines.simulate.events.under_way import UnderWay
+from clhines.simulate.kinds.spec import check_constants
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.chunk import Chunk
@@ -68,7 +70,17 @@ class Runner:
         self.take(self.make(model.known), model.known)
 
     def make(self, model: Model) -> Made:
-        """Make a run of a model."""
+        """Make a run of a model; an InputError says what its precision lacks of constants."""
+        dtype, of_nodes = self.request.dtype, model.of_nodes
+        for group in self.model.network.groups:
+            if group.mechanism.constant:  # which no kernel calls: its numbers are checked here
+                group.mechanism.functions(real_name(dtype), blocks=("current",))
+        check_constants(
+            dtype,
+            constant_conductance=of_nodes.once("constant_d"),
+            constant_current=of_nodes.once("constant_b"),
+            capacitance_per_step=of_nodes.once("capacitance") / model.solved_dt,
+        )
         return make_run(self.ranks, model, self.request, self.overlap)
 
     def take(self, made: Made, model: Model) -> None:

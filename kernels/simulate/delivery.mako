@@ -2,6 +2,7 @@
 <%
     staged, pulled = spec.staged, spec.pulled
     several = spec.lanes < spec.work_group   # both are powers of two
+    at = "position[i]" if spec.indexed else "i"   # of the weight of connection i
 %>\
 // Spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
 // spec: ${spec}
@@ -48,7 +49,7 @@ __kernel void pull(${signature(spec, "pull")})
         for (int i = first[target]; i < first[target + 1]; ++i) {
             uint bits = (uint)fired[source[i]];
             for (int slot = (first_step + 1 + delay[i]) % slots; bits; bits >>= 1) {
-                if (bits & 1) incoming[(long)slot * num_targets + target] += weight[position[i]];
+                if (bits & 1) incoming[(long)slot * num_targets + target] += weight[${at}];
                 slot = slot + 1 < slots ? slot + 1 : 0;
             }
         }
@@ -90,7 +91,7 @@ void deliver(${signature(spec, "deliver")})
             const long chunk = row * num_blocks + get_group_id(0);
             const int stop = first[chunk + 1];
             for (int i = first[chunk] + ${f"(lane & {spec.lanes - 1})" if several else "lane"}; i < stop; i += ${spec.lanes})
-                atom_add((volatile __local long *)stage + (target[i] - column), weight[i]);
+                atom_add((volatile __local long *)stage + (target[i] - column), weight[${at}]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         const long slot = (long)((step + 1 + delay) % slots) * num_targets + column;
@@ -112,7 +113,7 @@ void deliver(${signature(spec, "deliver")})
         const int stop = first[from + 1];
         for (int i = first[from] + get_global_id(0); i < stop; i += get_global_size(0)) {
             const uint place = start + offset[i];
-            atom_add(incoming + (place < size ? place : place - size), weight[i]);
+            atom_add(incoming + (place < size ? place : place - size), weight[${at}]);
         }
     }
 % endif

@@ -3,7 +3,7 @@
 // spec: ${spec}
 // A trace is 1 more after every spike of its cell and decays between them; kept are its value and
 // the step at the last spike, decay[n] is what is left after n steps. Weights lie in the order of
-// the (forward) rows, in float64 and, for delivery, as integers of a common unit.
+// the (forward) rows, or where place says, in float64 and, for delivery, as integers of a common unit.
 // A source is in the list once a step at most, so no two work-items meet at one connection.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
@@ -26,10 +26,11 @@ void pre(${signature(spec, "pre")})
         for (int i = first[source] + get_global_id(0); i < first[source + 1]; i += get_global_size(0)) {
             const int post = cell[i];
             if (post < 0) continue;
+            const int at = ${"place[i]" if spec.indexed else "i"};
             const double trace = left(other[post], step - other_step[post], decay_length, decay);
-            const double w = fmin(fmax(weight[i] - amount * trace, least), most);
-            weight[i] = w;
-            integer[i] = (long)rint(w * inverse_scale);
+            const double w = fmin(fmax(weight[at] - amount * trace, least), most);
+            weight[at] = w;
+            integer[at] = (long)rint(w * inverse_scale);
         }
         if (get_global_id(0) == 0) {
             own[source] = left(own[source], step - own_step[source], own_length, own_decay) + 1.0;

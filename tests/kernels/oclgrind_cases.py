@@ -238,12 +238,14 @@ def spikes_case(*arguments):
     assert deliver_spikes(*arguments).get().any()
 
 
-def deliver_spikes(queue, algorithm, plastic, delay):
+def deliver_spikes(queue, algorithm, plastic, delay, turned=False):
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
+    place = np.arange(connections.count)[::-1] if turned else None
     more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
     rule = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
     largest = rule.largest(connections)
-    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, largest=largest, **more)
+    more |= {"largest": largest, "place": place}
+    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, **more)
     change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if plastic else delivery
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
     incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
@@ -445,9 +447,12 @@ def clean_cases():
             arguments = forest, dtype, symmetric
             yield label, lambda queue, a=arguments: factor_case(queue, *a)
     for algorithm in ALGORITHMS:
-        for plastic, delay in ((False, (1, 3)), (False, 2), (True, (1, 3))):
+        for *given, turned in (
+            (False, (1, 3), False), (False, 2, False), (True, (1, 3), False), (True, 2, True)
+        ):  # fmt: skip
+            plastic, delay = given
             label = f"spikes: {algorithm}, {'plastic' if plastic else 'fixed'}, {delay}"
-            arguments = algorithm, plastic, delay
+            arguments = algorithm, plastic, delay, turned
             yield label, lambda queue, a=arguments: spikes_case(queue, *a)
     for real in ("double", "float"):
         yield f"tridiagonal: {real}", lambda queue, a=real: tridiagonal_case(queue, a)

@@ -2,6 +2,7 @@
 
 import random
 import time
+from fractions import Fraction
 
 import numpy as np
 import pyopencl as cl
@@ -11,6 +12,8 @@ import pytest
 from clhines.device import program
 from clhines.errors import InputError
 from clhines.mechanisms import mechanism
+from clhines.mechanisms.ir.expressions import Graph
+from clhines.mechanisms.ir.simplify import share_exponentials
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.network import Network
 from clhines.network.ring import ring_cables
@@ -82,6 +85,19 @@ def test_texts_take_time_in_proportion_to_their_length(name):
     assert max(map(len, source.splitlines())) <= 100
     i, g = m.current(np.array([-50.0, 3.0]), 0.0, None, m.initial(np.array([-50.0, 3.0])))
     assert i.shape == g.shape == (2,)
+
+
+def test_many_exponentials_are_shared_in_time_in_proportion_to_their_number():
+    """Of 4,000 steepnesses; those that are whole multiples, up to 8, become powers."""
+    graph = Graph()
+    v = graph.symbol("v")
+    roots = [graph.call("exp", v * graph.number(Fraction(1, k))) for k in range(2000, 6000)]
+    begin = time.process_time()
+    found = share_exponentials(roots)
+    assert time.process_time() - begin < 5  # today a fifth of it at most; once a minute
+    shared = [k for k, (a, b) in enumerate(zip(roots, found, strict=True), 2000) if a is not b]
+    multiples = {k for a in range(2000, 6000) for b in (2, 3) if (k := a * b) < 6000}
+    assert {*shared} == multiples | {k for k in range(2000, 3000)}
 
 
 TOO_LARGE = {
@@ -293,6 +309,37 @@ def test_parameters_beyond_single_precision_are_refused(fast_queue, engine):
     net.insert(minimal("parameter big = 1e39\ncurrent i = v^2/big"), where=net.soma)
     with pytest.raises(InputError, match="few: big is 1e"):
         Simulation(net, dt=0.025, dtype=np.float32, engine=engine, queue=fast_queue)
+
+
+@pytest.mark.parametrize("engine", ["epochs", "steps"])
+@pytest.mark.parametrize("number", ["1e39", "1e-50", "1e-3*(v + 1e50)"])
+def test_so_are_those_of_constant_mechanisms(fast_queue, engine, number):
+    """Whose currents no kernel works out: they are summed up in float64."""
+    net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
+    net.insert(minimal(f"current i = v*0.001 + {number}"), where=net.soma)
+    with pytest.raises(InputError, match="few: .* is beyond single precision"):
+        Simulation(net, dt=0.025, dtype=np.float32, engine=engine, queue=fast_queue)
+
+
+@pytest.mark.parametrize("engine", ["reference", "epochs", "steps"])
+def test_constants_beyond_the_precision_are_refused(fast_queue, engine, needs):
+    """When a simulation is made, and when they are set; then those of before are not taken."""
+    dtype, large = (np.float64, 1e306) if engine == "reference" else (np.float32, 1e38)
+    for g, message in ((large, ""), (30 * large, r"constant \w+ of node 0 adds up to")):
+        net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
+        group = net.insert("pas", where="all", g=1e-4, e=-65.0)
+        sim = Simulation(net, dt=0.025, dtype=dtype, engine=engine, queue=fast_queue)
+        factor = 0.01 * float(net.area[0])
+        sim.set(group, g=g / factor)
+        for _ in range(2 if message else 0):
+            with pytest.raises(InputError, match=message):
+                sim.run(0.1)
+        sim.set(group, g=2e-4)
+        sim.run(0.1)
+    net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
+    net.insert("pas", where="all", g=1e4, e=large)
+    with pytest.raises(InputError, match=r"constant current of node \d+ adds up to"):
+        Simulation(net, dt=0.025, dtype=dtype, engine=engine, queue=fast_queue)
 
 
 # --------------------------------------------------------------------------------------- units

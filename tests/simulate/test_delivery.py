@@ -11,6 +11,7 @@ from bench.made import random_connections
 from clhines import errors
 from clhines.device.devices import has_atomics
 from clhines.errors import InputError, SpikeOverflowError
+from clhines.literature import synapses
 from clhines.model.connections import Connections
 from clhines.simulate.events import grid as simulate_delivery
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
@@ -227,6 +228,37 @@ def test_every_algorithm_gives_the_bits_of_numpy(queue, algorithm):
             held.assert_delivered()
             delivery.check()
             assert delivery.algorithm == algorithm, name
+
+
+def orders_of(connections):
+    """Weights by target, by a graph cut, and anyhow: their places."""
+    c = connections
+    source, delay, target = (a[c.order] for a in (c.source, c.delay, c.target))
+    groups = synapses.group_numbers(source, delay), synapses.group_numbers(target)
+    anyhow = np.random.default_rng(4).permutation(c.count)
+    return synapses.placed(target), synapses.graph_cut(*groups), anyhow
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_weights_in_any_order_in_memory(queue, algorithm):
+    if algorithm != "pull" and not has_atomics(queue.device):
+        pytest.skip("no 64-bit atomics")
+    connections, slots, [(found, first, steps)] = CASES["more steps than a word has bits"]
+    for k, place in enumerate(orders_of(connections)):
+        options = options_of(algorithm)[0]
+        delivery = Delivery(queue, connections, 53, slots, 200, algorithm, place=place, **options)
+        assert delivery.spec.indexed == (algorithm != "pull" or k != 0)
+        held = Lists(queue, 200, slots, 53)
+        held.append(found, delivery)
+        delivery.enqueue(*held.arrays, first, steps)
+        held.assert_delivered()
+
+
+@pytest.mark.parametrize("place", [np.arange(5), np.zeros(70, int)])
+def test_places_that_are_no_order_are_refused(fast_queue, place):
+    double = CASES["many connections of one pair"][0]
+    with pytest.raises(InputError, match="place is no order of 70 weights"):
+        Delivery(fast_queue, double, 7, 4, 9, place=place)
 
 
 def test_spikes_are_delivered_once_and_after_a_reset(queue):

@@ -3,6 +3,7 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from test_delivery import orders_of
 
 from bench.made import random_connections
 from clhines.device.devices import has_atomics
@@ -62,7 +63,9 @@ class Reference:
 class Device:
     """The same on a device, with its lists."""
 
-    def __init__(self, queue, connections, rule, cell_of_target, plastic, algorithm, slots):
+    def __init__(
+        self, queue, connections, rule, cell_of_target, plastic, algorithm, slots, **given
+    ):
         more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {}
         self.delivery = Delivery(
             queue,
@@ -73,6 +76,7 @@ class Device:
             algorithm,
             largest=rule.largest(connections, plastic),
             **more,
+            **given,
         )
         self.plasticity = Plasticity(self.delivery, rule, DT, cell_of_target, plastic)
         self.lists = [cla.to_device(queue, np.full(1000, -1, np.int32)) for _ in range(2)]
@@ -120,6 +124,29 @@ def test_the_bits_of_numpy(queue, needs, algorithm):
     assert changed[plastic].mean() > 0.5 and not changed[~plastic].any()
     assert (expected.weight == 0).any() or (expected.weight == 1).any()  # a bound was met
     ran.delivery.check()
+
+
+@pytest.mark.parametrize("order", range(3))
+def test_weights_in_any_order_in_memory(fast_queue, needs, order):
+    """By target, by a graph cut, anyhow: the same weights, of which some are fixed, and states."""
+    needs(fast_queue, np.float64)
+    connections, cells, trains = network()
+    plastic = np.arange(connections.count) % 5 != 0
+    place = orders_of(connections)[order]
+    algorithm = "vpo" if has_atomics(fast_queue.device) else "pull"
+    ran = [
+        Device(fast_queue, connections, RULE, cells, plastic, algorithm, 64, place=p)
+        for p in (None, place)
+    ]
+    for first, steps in ((0, 10), (10, 10)):
+        for device in ran:
+            device.epoch(trains, first, steps, np.random.default_rng(1))
+        states = [device.plasticity.state() for device in ran]
+        for name in states[0]:
+            np.testing.assert_array_equal(states[0][name], states[1][name])
+        ran[1].plasticity.restore(states[0])
+    assert (ran[0].plasticity.weight != connections.weight)[plastic].mean() > 0.5
+    np.testing.assert_array_equal(ran[0].incoming.get(), ran[1].incoming.get())
 
 
 def test_sums_over_pairs(fast_queue, needs):

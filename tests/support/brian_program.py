@@ -1,8 +1,9 @@
-"""Spikes of Brian 2 for tests/simulate/test_spiking_texts.py: ``python brian_program.py FILE``.
+"""Spikes of Brian 2 for two tests of tests/simulate: ``python brian_program.py FILE``.
 
 It runs where Brian 2 is installed, which the tests need not: they read the file. The step is that
 of this package (implicit in v, then exact in conductances), written out by `run_regularly`, as
-Brian's own methods are explicit; thresholds, refractoriness, resets and synapses are Brian's.
+Brian's own methods are explicit; thresholds, refractoriness, resets and synapses are Brian's. Of
+`exact` the step is Brian's, too: its method of that name.
 """
 
 import json
@@ -16,6 +17,9 @@ REFRACTORY, DELAY = 20, 8  # steps
 WEIGHTS = {"e": 0.004, "i": 0.03}  # uS
 LIF = {"c": 0.2, "g": 0.01, "e": -60.0, "threshold": -50.0, "reset": -60.0}  # nF, uS, mV
 SYNAPSES = {"e": (5.0, 0.0), "i": (10.0, -80.0)}  # ms, mV
+
+
+EXACT = {"e": (5.0, 0.05), "i": (10.0, -0.2)}  # ms, nA
 
 
 def wiring():
@@ -71,7 +75,7 @@ def brian_network():
     new = f"({c}*v + {g}*({e}) + ge*({ee}) + gi*({ei}) + I)/({c} + {g} + ge + gi)"
     group.run_regularly(
         f"v = int(not_refractory)*({new}) + int(not not_refractory)*v\n"
-        f"ge = ge*{np.exp(-DT / te)!r}\ngi = gi*{np.exp(-DT / ti)!r}",
+        f"ge = ge*{float(np.exp(-DT / te))!r}\ngi = gi*{float(np.exp(-DT / ti))!r}",
         when="groups",
         order=1,
     )
@@ -84,6 +88,37 @@ def brian_network():
     spikes = b.SpikeMonitor(group)
     b.Network(*parts, spikes).run(STEPS * DT * b.ms)
     return spikes
+
+
+def brian_exact():
+    """Currents that decay, and neurons in which nothing is but linear; v of some, each 10 ms."""
+    import brian2 as b
+
+    b.prefs.codegen.target = "numpy"
+    b.defaultclock.dt = DT * b.ms
+    amp, pairs = wiring()
+    c, g, e = (LIF[name] for name in "cge")
+    group = b.NeuronGroup(
+        N,
+        f"""dv/dt = ({g}*({e} - v) + ie + ii + I)/({c}*ms) : 1 (unless refractory)
+        die/dt = -ie/({EXACT["e"][0]}*ms) : 1
+        dii/dt = -ii/({EXACT["i"][0]}*ms) : 1
+        I : 1 (constant)""",
+        threshold=f"v > {LIF['threshold']}",
+        reset=f"v = {LIF['reset']}",
+        refractory=(REFRACTORY + 1) * DT * b.ms,
+        method="exact",
+    )
+    group.v, group.I = LIF["e"], amp
+    parts = [group]
+    for name, (source, target) in pairs.items():
+        synapses = b.Synapses(group, group, on_pre=f"i{name} += {EXACT[name][1]}")
+        synapses.connect(i=source, j=target)
+        synapses.delay = DELAY * DT * b.ms
+        parts.append(synapses)
+    spikes, v = b.SpikeMonitor(group), b.StateMonitor(group, "v", range(6), dt=10 * b.ms)
+    b.Network(*parts, spikes, v).run(STEPS * DT * b.ms)
+    return spikes, v.v.T.tolist()
 
 
 def brian_points(kind):
@@ -110,10 +145,13 @@ def brian_points(kind):
 if __name__ == "__main__":
     import brian2
 
-    runs = {"lif": brian_network, **{kind: partial(brian_points, kind) for kind in POINTS}}
+    runs = {"lif": brian_network, "exact": brian_exact}
+    runs |= {kind: partial(brian_points, kind) for kind in POINTS}
     found = {"brian2": brian2.__version__}
     for name, run in runs.items():
         spikes = run()
+        if name == "exact":
+            spikes, found["exact v"] = spikes
         steps = np.rint(np.array(spikes.t / brian2.ms) / DT).astype(int)
         order = np.lexsort((spikes.i[:], steps))
         found[name] = [steps[order].tolist(), np.array(spikes.i)[order].tolist()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -145,6 +145,17 @@ def _linear(node: Node, mask: int, found: dict[Node, LinearForm | None]) -> Line
         joined([p.constant for p in parts]),
         {n: joined([p.coefficients.get(n, graph.zero) for p in parts]) for n in names},
     )
+
+
+def adds_multiples(values: Mapping[str, Node], name: str, known: Set[str]) -> bool:
+    """Whether each value is its symbol plus a multiple of another, with factors of known ones."""
+    for key, value in values.items():
+        form = linear_form(value, [name])
+        if form is None or form.constant.definition is not value.graph.symbol(key):
+            return False
+        if not all(factor.free <= known for factor in form.coefficients.values()):
+            return False
+    return True
 
 
 # ------------------------------------------------------------------------------ sums of multiples

@@ -136,18 +136,15 @@ def share_exponentials(roots: Sequence[Node]) -> list[Node]:
     replaced: dict[Node, Node] = {}
     count = 0
     for members in found.values():
-        rest = sorted(members, key=lambda m: (abs(m[1]), m[0].index))
-        while rest:
-            unit = abs(rest[0][1])
-            cluster = [m for m in rest if _is_power(m[1] / unit)]
-            rest = [m for m in rest if not _is_power(m[1] / unit)]
+        rest: dict[Fraction, list[tuple[Node, Fraction, Multiples]]] = {}
+        for member in sorted(members, key=lambda m: (abs(m[1]), m[0].index)):
+            rest.setdefault(abs(member[1]), []).append(member)
+        for unit in [*rest]:
+            powers = (k * unit for k in range(1, MAX_SHARED_POWER + 1)) if unit in rest else ()
+            cluster = [member for size in powers for member in rest.pop(size, ())]
             if len(cluster) > 1:
                 count = _share(graph, cluster, unit, replaced, count)
     return graph.replaced(roots, replaced) if replaced else list(roots)
-
-
-def _is_power(k: Fraction) -> bool:
-    return k.denominator == 1 and abs(k) <= MAX_SHARED_POWER
 
 
 def _share(

@@ -10,7 +10,7 @@ from random import Random
 
 from clhines.errors import InputError, shown
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
-from clhines.mechanisms.ir.forms import linear_form
+from clhines.mechanisms.ir.forms import adds_multiples
 from clhines.mechanisms.ir.program import IonUse, Net, Program, Quantity, Send, Table
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
@@ -313,14 +313,8 @@ class _Builder:
         if body.results or body.loops or "net_initial" in self.blocks:
             return False
         weight = f"_{self.bodies.weights[0]}__weight"
-        for key in self.wanted("receive"):
-            form = linear_form(body.writes[key], [weight])
-            if form is None or form.constant.definition is not self.graph.symbol(key):
-                return False
-            slope = form.coefficients.get(weight)
-            if slope is not None and not slope.free <= set(self.parameters):
-                return False
-        return True
+        writes = {key: body.writes[key] for key in self.wanted("receive")}
+        return adds_multiples(writes, weight, set(self.parameters))
 
 
 def _about(program: Program, path: str) -> tuple[str, ...]:

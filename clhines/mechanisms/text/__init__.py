@@ -4,6 +4,6 @@
 of assignments to names, which a `Scope` of `scope` executes with given values. `checks` says what
 may depend on what, and which method takes which state. `advance` makes one step of the states:
 exponential Euler, explicit and implicit methods. `spikes`: a threshold, and what a spike resets:
-the current moves v there, so that engines need nothing for it. `Text` of `language` puts the blocks
-together.
+the current moves v there, so that engines need nothing for it. `propagator`: exact steps of linear
+point neurons, in which the current moves v, too. `Text` of `language` puts the blocks together.
 """

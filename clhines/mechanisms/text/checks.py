@@ -13,13 +13,14 @@ from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import linear_form, linear_parts
 from clhines.mechanisms.ir.singular import singular_point
 from clhines.mechanisms.text.parser import shortened
+from clhines.mechanisms.text.propagator import check_exact
 from clhines.mechanisms.text.reader import Equations, Line
 from clhines.mechanisms.text.scope import Scope, coupled
 from clhines.mechanisms.text.spikes import check_spike
 from clhines.units import UnitError
 
 IMPLICIT = ("sparse", "derivimplicit")
-METHODS = ("euler", "rk2", "rk4", *IMPLICIT)
+METHODS = ("euler", "rk2", "rk4", *IMPLICIT, "exact")
 MAX_TEXT, MAX_SUBSTEPS, MAX_STATES, MAX_COUPLED = 100_000, 1000, 500, 64
 MAX_ENTRIES = 800  # of the matrix of an implicit method: 28 states that all depend on each other
 
@@ -51,7 +52,7 @@ def checked(text: str) -> Equations:
     scope = Scope(eq, fixed)
     rates = {name: scope.expression(line.value) for name, line in eq.rates.items()}
     names = [symbol.name for symbol in fixed.values()]
-    eq.uses_currents = any(rate.uses(*names) for rate in rates.values())
+    eq.uses_currents = eq.keeps_v = any(rate.uses(*names) for rate in rates.values())
     _choose_method(eq, rates)
     if given := eq.settings.get("substeps"):
         got = given.source
@@ -151,6 +152,11 @@ def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
             f"unknown method '{shortened(line.source)}'; expected {', '.join(METHODS)}, and 'all' "
             "after it if states that exponential Euler can take are to take it too",
         )
+    if words[0] == "exact":
+        check_exact(eq, line)
+        eq.method, eq.stepped, eq.uses_currents = "exact", tuple(rates), False
+        eq.keeps_v = any(Scope(eq).expression(eq.rates[name].value).uses("v") for name in rates)
+        return
     method, own = words[0], {*nonlinear, *circles}
     taken = tuple(name for name in rates if name in own or len(words) > 1)
     if not taken:

@@ -10,12 +10,13 @@ from inspect import cleandoc
 from clhines.errors import InputError
 from clhines.mechanisms.ir.compiled import Body, Compiled
 from clhines.mechanisms.ir.exact import ExpressionError
-from clhines.mechanisms.ir.forms import linear_parts
+from clhines.mechanisms.ir.forms import adds_multiples, linear_parts
 from clhines.mechanisms.ir.program import CAPACITANCE, HIDDEN, Argument, Net, Program
 from clhines.mechanisms.text import spikes
 from clhines.mechanisms.text.advance import advance
 from clhines.mechanisms.text.checks import IMPLICIT, checked
 from clhines.mechanisms.text.parser import shortened
+from clhines.mechanisms.text.propagator import exact_advance
 from clhines.mechanisms.text.reader import Equations
 from clhines.mechanisms.text.scope import Scope
 
@@ -68,11 +69,17 @@ def _program(eq: Equations, current: Body) -> Program:
     if eq.events:
         weight = Argument("weight", "weight", symbol="weight")
         blocks["receive"] = (weight, *parameters, *states("inout"))
-    net = Net(("weight",), summed=True) if eq.events else None
+    net = Net(("weight",), summed=eq.method != "exact" or _adds(eq)) if eq.events else None
     return Program(
         eq.name, eq.kind, eq.parameters, eq.kept, net=net, blocks=blocks, spike=eq.spike,
         built_in=(CAPACITANCE,) if eq.spike else (),
     )  # fmt: skip
+
+
+def _adds(eq: Equations) -> bool:
+    """Whether an event does no more than add multiples of its weight to states."""
+    known = {q.name for q in eq.parameters}
+    return adds_multiples(_body_of_event(eq).writes, "weight", known)
 
 
 def _is_constant(eq: Equations) -> bool:
@@ -88,7 +95,7 @@ def _is_constant(eq: Equations) -> bool:
 def _body_of_initial(eq: Equations) -> Body:
     scope = Scope(eq)
     writes = {name: scope.expression(line.value) for name, line in eq.states.items()}
-    if eq.uses_currents:
+    if eq.keeps_v:
         writes[HIDDEN] = eq.graph.symbol("v")
     return Body(writes=spikes.begun(eq, writes), comment="states at the start, at v")
 
@@ -96,19 +103,20 @@ def _body_of_initial(eq: Equations) -> Body:
 def _body_of_current(eq: Equations) -> Body:
     graph = eq.graph
     intensity = graph.power(graph.symbol("dt"), graph.number(Fraction(-1, 2)))
-    current = Scope(eq, {"noise": graph.symbol("noise") * intensity}).current()
-    i, g = spikes.current(eq, current)
+    i = Scope(eq, {"noise": graph.symbol("noise") * intensity}).current()
+    i, g = spikes.current(eq, i)
     unit, per = ("mA/cm2", "S/cm2") if eq.kind == "density" else ("nA", "uS")
     results = [("i", "i", i), ("g", "g", g)]
     return Body(results, comment=f"i in {unit}, outward; g = di/dv in {per}")
 
 
 def _body_of_advance(eq: Equations) -> Body:
-    values, loops = advance(eq)
+    exact = eq.method == "exact"
+    values, loops = (exact_advance(eq, spikes.held_steps(eq)), []) if exact else advance(eq)
     writes = values | {q.name: eq.graph.symbol(q.name) for q in eq.kept if q.name not in values}
     writes = spikes.advanced(eq, writes)
-    exact = [s for s in eq.rates if s not in eq.stepped]
-    parts = [f"{', '.join(exact)} by exponential Euler"] if exact else []
+    alone = [s for s in eq.rates if s not in eq.stepped]
+    parts = [f"{', '.join(alone)} by exponential Euler"] if alone else []
     parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
     how = shortened("; ".join(parts) or "nothing changes", 48)
     return Body([], writes, loops, f"one step; v is its last voltage, t its begin; {how}")

@@ -72,7 +72,8 @@ class Equations:
     method: str = ""
     stepped: tuple[str, ...] = ()  # states that it takes together, in the order of their rates
     substeps: int = 1
-    uses_currents: bool = False  # whether a rate depends on a current
+    uses_currents: bool = False  # whether a rate depends on a current of before
+    keeps_v: bool = False  # whether states take the voltage of the begin of the step
     plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
 
     def of_sort(self, sort: str) -> dict[str, Line]:
@@ -96,7 +97,7 @@ class Equations:
         """All states that instances have, the hidden ones last."""
         found = [Quantity(name, _canonical(line)) for name, line in self.states.items()]
         found += [Quantity(HELD, "")] * bool(self.spiking)
-        return (*found, *[Quantity(HIDDEN, "mV")] * self.uses_currents)
+        return (*found, *[Quantity(HIDDEN, "mV")] * self.keeps_v)
 
     # --------------------------------------------------------------------------- statements
 

@@ -14,6 +14,7 @@ from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Spike
 from clhines.mechanisms.text.parser import shortened
+from clhines.mechanisms.text.propagator import exact_current
 from clhines.mechanisms.text.reader import Equations, Line
 from clhines.mechanisms.text.scope import Scope
 
@@ -72,7 +73,7 @@ def _fired(eq: Equations, values: dict[str, Node]) -> tuple[Node, dict[str, Node
     scope = Scope(eq, now)
     fired = graph.less(_value(eq, eq.spike.threshold), v)
     after = {n: graph.where(fired, acted(scope, a, now[n]), now[n]) for n, a in eq.resets.items()}
-    if eq.uses_currents:
+    if eq.keeps_v:
         after[HIDDEN] = graph.where(fired, _value(eq, eq.spike.reset), values[HIDDEN])
     return fired, values | after
 
@@ -97,11 +98,11 @@ def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
     held = graph.symbol(HELD)
     fired, after = _fired(eq, values)
     first = graph.where(graph.less(zero, held), -one, one)
-    more = graph.both(graph.less(zero, held), graph.less(held, _steps(eq)))
+    more = graph.both(graph.less(zero, held), graph.less(held, held_steps(eq)))
     return after | {HELD: graph.where(fired, first, graph.where(more, held + one, zero))}
 
 
-def _steps(eq: Equations) -> Node:
+def held_steps(eq: Equations) -> Node:
     """Return the refractory time in whole steps."""
     assert eq.spike is not None
     graph = eq.graph
@@ -122,12 +123,15 @@ def current(eq: Equations, i: Node) -> tuple[Node, Node]:
     if eq.spike is None:
         return i, g
     v, reset, held = graph.symbol("v"), _value(eq, eq.spike.reset), graph.symbol(HELD)
-    g = graph.where(graph.less(g, graph.zero), graph.zero, g)
+    if eq.method == "exact":
+        i, g = exact_current(eq)
+    else:
+        g = graph.where(graph.less(g, graph.zero), graph.zero, g)
     share = graph.symbol(CAPACITANCE) / graph.symbol("dt") * graph.sqrt(held)  # of -1 no number
     at_reset = graph.replaced([i, g], {v: reset})
     moved = share * (v - reset) + at_reset[0] + at_reset[1] * (v - reset), at_reset[1]
     stiff = graph.number(_STIFF) * share
-    holds = graph.less(graph.one, _steps(eq), or_equal=True)
+    holds = graph.less(graph.one, held_steps(eq), or_equal=True)
     busy = graph.less(graph.zero, held * held)
     pairs = zip((stiff * (v - reset), stiff), moved, (i, g), strict=True)
     found = [graph.where(busy, graph.where(holds, a, b), c) for a, b, c in pairs]

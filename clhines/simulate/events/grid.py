@@ -92,12 +92,35 @@ class Tables:
     """The arrays of connections on the device, made when an algorithm first asks for them."""
 
     def __init__(
-        self, queue: cl.CommandQueue, connections: Connections, num_targets: int, weight: np.ndarray
+        self,
+        queue: cl.CommandQueue,
+        connections: Connections,
+        num_targets: int,
+        weight: np.ndarray,
+        place: np.ndarray | None,
     ) -> None:
         self.queue, self.connections, self.num_targets = queue, connections, num_targets
-        self.weight = to_device(queue, weight[connections.order], np.int64)
+        self.place = place
+        self.weight = to_device(queue, self.laid(weight[connections.order]), np.int64)
         self.row = to_device(queue, connections.row, np.int32)
         self._chunks: dict[int, np.ndarray] = {}
+
+    def laid(self, rows: np.ndarray) -> np.ndarray:
+        """Return what is in the order of the rows in that of the weights in memory."""
+        if self.place is None:
+            return rows
+        found = np.empty_like(rows)
+        found[self.place] = rows
+        return found
+
+    def where(self, rows: np.ndarray) -> np.ndarray:
+        """Return the places in memory of the weights at places in the rows."""
+        return rows if self.place is None else self.place[rows]
+
+    @cached_property
+    def position(self) -> cla.Array:
+        """Place in memory of the weight of each connection, by rows."""
+        return to_device(self.queue, self.where(np.arange(self.connections.count)), np.int32)
 
     @cached_property
     def offset(self) -> cla.Array:
@@ -124,18 +147,18 @@ class Tables:
 
     def forget(self) -> None:
         """Drop all but the weights and rows; what a launcher uses it holds itself."""
-        for name in ("offset", "target", "delays", "pulled"):
+        for name in ("offset", "target", "delays", "pulled", "position"):
             self.__dict__.pop(name, None)
         self._chunks.clear()
 
     @cached_property
     def pulled(self) -> list[cla.Array]:
-        """First index, source, delay and forward index of each target's connections."""
+        """First index, source, delay and place in memory of each target's connections."""
         c = self.connections
         first, index = c.backward()
         first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
         which = c.order[index]
-        arrays = first, c.source[which], c.delay[which], index
+        arrays = first, c.source[which], c.delay[which], self.where(index)
         return [to_device(self.queue, a, np.int32) for a in arrays]
 
 
@@ -164,15 +187,16 @@ class DeliverSpec(TemplateSpec):
         "pull": (
             "int first_step, int num_targets, int slots, const int *restrict fired",
             "const int *restrict first, const int *restrict source, const int *restrict delay",
-            "const int *restrict position, const long *restrict weight, long *restrict incoming",
+            "const int *restrict position if indexed, const long *restrict weight",
+            "long *restrict incoming",
         ),
         "deliver": (
             "const int *restrict spike_source, const int *restrict spike_step",
             "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
             "int steps, int last_step, int num_targets, int slots, const int *restrict first",
             "const int *restrict delays if staged, const int *restrict target if staged",
-            "const int *restrict offset if placed, const long *restrict weight",
-            "volatile long *incoming",
+            "const int *restrict offset if placed, const int *restrict position if indexed",
+            "const long *restrict weight, volatile long *incoming",
         ),
     }
     algorithm: str
@@ -180,6 +204,7 @@ class DeliverSpec(TemplateSpec):
     columns: int = 0  # targets that a work-group sums for
     lanes: int = 0  # work-items a spike, a power of two as `work_group`
     exclusive: bool = False  # one delay: no two work-groups add to the same sum
+    indexed: bool = False  # the weights lie in another order than that of the connections
 
     @property
     def pulled(self) -> bool:
@@ -217,7 +242,8 @@ class Delivery:
     `tune`, also for `steps` and `expected`); devices without 64-bit atomics take ``pull`` only.
     `external` and `largest` are of `Connections.scale`, `columns` and `work_group` of
     `DeliverSpec`, in place of the defaults; `scale` is the unit of the weights, in place of the
-    finest one.
+    finest one. `place`, (k,), says where in memory the weight at each place of the rows lies, in
+    place of there (`clhines.literature.synapses`).
 
     The sums are integers, which times `incoming_scale`, a power of two, are weights. `seconds` is
     what each candidate took, where it has been measured; the names say the columns too.
@@ -239,14 +265,18 @@ class Delivery:
         columns: int | None = None,
         work_group: int | None = None,
         scale: float | None = None,
+        place: np.ndarray | None = None,
     ) -> None:
         check_sizes(connections, num_targets, slots, capacity)
+        if place is not None and not np.array_equal(np.sort(place), np.arange(connections.count)):
+            raise InputError(f"place is no order of {connections.count} weights")
         self.queue, self.connections = queue, connections
         self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
         self.atomics = has_atomics(queue.device)
         self.incoming_scale = scale or connections.scale(external, largest)
         self.seconds: dict[str, float] = {}
-        self._tables = Tables(queue, connections, num_targets, self.quantise(connections.weight))
+        weight = self.quantise(connections.weight)
+        self._tables = Tables(queue, connections, num_targets, weight, place)
         self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
         self._turn = 0
         if algorithm == "auto":
@@ -279,14 +309,19 @@ class Delivery:
         return self._launcher.spec
 
     @property
-    def weights(self) -> cla.Array:
-        """(k,) int64 on the device, in the order of the rows, in units of `incoming_scale`."""
-        return self._tables.weight
+    def tables(self) -> Tables:
+        """The connections on the device; `weight` is (k,) int64 in units of `incoming_scale`."""
+        return self._tables
 
     def quantise(self, weight: ArrayLike) -> np.ndarray:
         """Weights as integers in units of `incoming_scale`, int64."""
         exponent = -round(math.log2(self.incoming_scale))
         return np.rint(np.ldexp(np.asarray(weight, np.float64), exponent)).astype(np.int64)
+
+    def set_weights(self, weight: np.ndarray) -> None:
+        """Take other weights, (k,) in the order given to `Connections`."""
+        integers = self.quantise(weight[self.connections.order])
+        self._tables.weight.set(self._tables.laid(integers), self.queue)
 
     def enqueue(
         self,
@@ -421,11 +456,15 @@ class Delivery:
                 f"{self.queue.device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} "
                 "needs; use 'pull'"
             )
+        apart = self._tables.place is not None
         on_cpu = devices.is_cpu(self.queue.device)
         most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
         group = work_group or min(16 if on_cpu else 256, most)
+        if algorithm == "pull":
+            rows = self.connections.backward()[1] if apart else None
+            apart = rows is None or bool((np.diff(self._tables.where(rows)) != 1).any())
         if algorithm in ("vpo", "pull"):
-            return DeliverSpec(algorithm, group)
+            return DeliverSpec(algorithm, group, indexed=apart)
         if group & (group - 1):
             raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
         wide = columns or (2048 if on_cpu else 256)
@@ -445,7 +484,8 @@ class Delivery:
             filled = np.count_nonzero(np.diff(self._tables.chunks(wide)))
             mean = c.count / max(1, int(filled))
             lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
-        return DeliverSpec(algorithm, group, wide, lanes, len(self.connections.delays) == 1)
+        exclusive = len(self.connections.delays) == 1
+        return DeliverSpec(algorithm, group, wide, lanes, exclusive, apart)
 
 
 def _name(spec: DeliverSpec) -> str:
@@ -467,7 +507,7 @@ class _Launcher:
             self._flag = program.kernel_of(context, spec, "flag")
             self._clear = program.kernel_of(context, spec, "clear")
             self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
-            self._arguments = [a.data for a in tables.pulled]
+            self._arguments = [a.data for a in tables.pulled[: None if spec.indexed else 3]]
         elif spec.algorithm == "vpo":
             longest = int(np.max(np.diff(c.row), initial=1))
             across = max(1, min(self._groups, -(-longest // spec.work_group)))
@@ -478,6 +518,8 @@ class _Launcher:
             self._grid = -(-c.num_targets // columns), 1, len(c.delays)
             chunks = to_device(queue, tables.chunks(columns), np.int32)
             self._arguments = [chunks.data, tables.delays.data, tables.target.data]
+        if spec.indexed and not spec.pulled:
+            self._arguments.append(tables.position.data)
         name = "pull" if spec.pulled else "deliver"
         self._deliver_kernel = program.kernel_of(context, spec, name)
 

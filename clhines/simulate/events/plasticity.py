@@ -46,10 +46,14 @@ class PlasticSpec(TemplateSpec):
 
     template: ClassVar[str] = "simulate/plasticity"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "pre": (*_SPIKES, "const int *restrict cell", *_CONNECTIONS),
+        "pre": (
+            *(*_SPIKES, "const int *restrict cell", "const int *restrict place if indexed"),
+            *_CONNECTIONS,
+        ),
         "post": (*_SPIKES, "const int *restrict source, const int *restrict place", *_CONNECTIONS),
     }
     work_group: int
+    indexed: bool = False  # the weights do not lie in the order of the forward rows
 
 
 class Plasticity:
@@ -75,7 +79,8 @@ class Plasticity:
             raise InputError(f"dt is {dt} ms; expected more than 0")
         cells, mask = _checked(delivery, rule, cell_of_target, plastic)
         self.delivery, self.rule, self.connections = delivery, rule, connections
-        self._weight = to_device(queue, connections.weight[connections.order], np.float64)
+        weight = delivery.tables.laid(connections.weight[connections.order])
+        self._weight = to_device(queue, weight, np.float64)
         self._decay = {
             name: to_device(queue, STDP.decay(tau, dt), np.float64)
             for name, tau in (("pre", rule.tau_plus), ("post", rule.tau_minus))
@@ -84,7 +89,8 @@ class Plasticity:
         self._trace = {k: to_device(queue, np.zeros(sources), np.float64) for k in self._decay}
         self._last = {k: to_device(queue, np.zeros(sources), np.int32) for k in self._decay}
         on_cpu = devices.is_cpu(queue.device)
-        self._spec = PlasticSpec(min(16 if on_cpu else 256, queue.device.max_work_group_size))
+        group = min(16 if on_cpu else 256, queue.device.max_work_group_size)
+        self._spec = PlasticSpec(group, delivery.tables.place is not None)
         self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
         # postsynaptic cells along the forward rows, and the backward rows
         c = connections
@@ -92,8 +98,11 @@ class Plasticity:
         indices = np.flatnonzero(cell >= 0)
         indices = indices[np.argsort(cell[indices], kind="stable")]
         first, source = offsets_of(cell[indices], sources), c.source[c.order][indices]
-        self._pre = self._bound("pre", "post", rule.a_minus, first=c.row, cell=cell)
-        tables = {"first": first, "source": source, "place": indices}
+        tables = {"first": c.row, "cell": cell}
+        if self._spec.indexed:
+            tables["place"] = delivery.tables.place
+        self._pre = self._bound("pre", "post", rule.a_minus, **tables)
+        tables = {"first": first, "source": source, "place": delivery.tables.where(indices)}
         self._post = self._bound("post", "pre", rule.a_plus, **tables)
 
     def _bound(
@@ -122,7 +131,7 @@ class Plasticity:
             "own": self._trace[own],
             "own_step": self._last[own],
             "weight": self._weight,
-            "integer": delivery.weights,
+            "integer": delivery.tables.weight,
         }
         built = program.build(queue.context, self._spec)
         longest = int(np.max(np.diff(tables["first"]), initial=1))
@@ -173,8 +182,9 @@ class Plasticity:
     @property
     def weight(self) -> np.ndarray:
         """(k,) float64: the weights now, in the order given to `Connections`."""
-        weight = np.empty(self.connections.count)
-        weight[self.connections.order] = self._weight.get(self.delivery.queue)[: len(weight)]
+        weight, order = np.empty(self.connections.count), self.connections.order
+        places = self.delivery.tables.where(np.arange(len(order)))
+        weight[order] = self._weight.get(self.delivery.queue)[places]
         return weight
 
     def state(self) -> dict[str, np.ndarray]:
@@ -191,10 +201,10 @@ class Plasticity:
         for name, values in self.state().items():
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")
-        weight = state[PLASTIC[0].key][self.connections.order]
+        weight = state[PLASTIC[0].key]
         if len(weight):
-            self._weight.set(weight)
-            self.delivery.weights.set(self.delivery.quantise(weight))
+            self._weight.set(self.delivery.tables.laid(weight[self.connections.order]))
+            self.delivery.set_weights(weight)
         for field in PLASTIC[1:]:
             self._traces(field).set(state[field.key])
 

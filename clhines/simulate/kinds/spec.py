@@ -176,6 +176,18 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
             )
 
 
+def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
+    """Check that a precision has what is constant in each node: (m,) float64 by name, uS or nA."""
+    most = np.finfo(dtype).max
+    for name, sums in values.items():
+        bad = np.flatnonzero(~(np.abs(sums) <= most))
+        if len(bad):
+            raise InputError(
+                f"{name.replace('_', ' ')} of node {bad[0]} adds up to {sums[bad[0]]:g}; "
+                f"expected at most {most:.3g}, the largest number of {np.dtype(dtype).name}"
+            )
+
+
 def place_of(kind: Kind, name: str) -> tuple[bool, int]:
     """Whether a parameter is one number for all instances, and which of those that are, or not."""
     whole = {n: isinstance(v, np.ndarray) and v.ndim > 0 for n, v in kind.parameters.items()}

@@ -79,7 +79,7 @@ class DeviceChanges(ParameterChanges):
         finest = given.scale(external, largest)
         if not unit / 2**_SPARE_BITS <= finest <= unit:
             return False
-        delivery.weights.set(delivery.quantise(weight[given.order]), self.queue)
+        delivery.set_weights(weight)
         self.run.grid.weight = weight.copy()
         return True
 
