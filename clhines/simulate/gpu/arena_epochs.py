@@ -18,7 +18,6 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
-from clhines.errors import InputError
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
@@ -35,7 +34,6 @@ from clhines.simulate.kinds.layouts import Layout, filled_arenas, has_constants,
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
 
-MANY = 8  # cells a compute unit, above which `steps` are faster where nodes have many synapses
 # arguments of each launch
 _CHANGES = ("first_step", "num_steps", "first_time", "record_row", "looks")
 
@@ -67,12 +65,8 @@ class _Launch:
 def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
-    units = devices.limits(job.queue.device).compute_units
-    model = job.apart
-    if not job.asked and model.forest.num_cells > MANY * units and takes_apart(model):
-        raise InputError("steps are expected to be faster")
     return ArenaRun(
-        model, job.queue, job.dtype, ArenaEpochs, job.max_spikes,
+        job.apart, job.queue, job.dtype, ArenaEpochs, job.max_spikes,
         family=ArenaEpochs.family, alike=job.model,
     )  # fmt: skip
 
