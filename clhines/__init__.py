@@ -74,7 +74,7 @@ _HOMES = {
     "forest": "Forest",
     "mechanisms.mechanism": "Mechanism",
     "network.network": "Network",
-    "network.plasticity": "STDP",
+    "network.plasticity": "STDP Rule",
     "neuron.entry": "from_neuron",
     "plan.methods": "METHODS make_plan",
     "plan.plan": "Plan",

@@ -62,7 +62,7 @@ class Reference:
 class Device:
     """The same on a device, with its lists."""
 
-    def __init__(self, queue, connections, rule, cell_of_target, plastic, algorithm, slots):
+    def __init__(self, queue, connections, rule, cell_of_target, plastic, algorithm, slots, dt=DT):
         more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {}
         self.delivery = Delivery(
             queue,
@@ -74,7 +74,7 @@ class Device:
             largest=rule.largest(connections, plastic),
             **more,
         )
-        self.plasticity = Plasticity(self.delivery, rule, DT, cell_of_target, plastic)
+        self.plasticity = Plasticity(self.delivery, rule, dt, cell_of_target, plastic)
         self.lists = [cla.to_device(queue, np.full(1000, -1, np.int32)) for _ in range(2)]
         self.count = cla.to_device(queue, np.zeros(1, np.int32))
         zeros = np.zeros(slots * len(cell_of_target), np.int64)
