@@ -135,8 +135,8 @@ def test_weights_of_brian(fast_queue, needs, name):
     moved = np.abs(np.diff(expected, axis=0)).sum(axis=0).max()
     tolerance = spikes * (time / 4.0) * 2 * np.finfo(float).eps * (moved + 1)
     if name == "dopamine":
-        slopes = 1 / rule.times["w"] + 1 / rule.times["c"] + 1 / rule.times["d"]
-        tolerance += brian.PLASTIC_STEPS * (dt * slopes) ** 5 / 120 * moved
+        local = sum((dt / rule.times[x]) ** 5 / 120 for x in ("c", "d", "w"))
+        tolerance += brian.PLASTIC_STEPS * local * moved
         assert expected.min() > 0 and expected.max() < rule.w_max  # Brian has no bounds there
     assert moved > 0.1 and tolerance < 1e-8
     np.testing.assert_allclose(rows, expected, rtol=0, atol=tolerance)
