@@ -5,5 +5,5 @@ of assignments to names, which a `Scope` of `scope` executes with given values. 
 may depend on what, and which method takes which state. `advance` makes one step of the states:
 exponential Euler, explicit and implicit methods. `spikes`: a threshold, and what a spike resets:
 the current moves v there, so that engines need nothing for it. `Text` of `language` puts the blocks
-together.
+together. `rules`: the text of a rule of plasticity, in the same statements and expressions.
 """
