@@ -194,11 +194,11 @@ class Rule:
         traces = self.about.traces
         return {side: tuple(n for n, line in traces.items() if line.sort == side) for side in SIDES}
 
-    def no_number(self, source: int) -> InputError:
-        """Return the error of a weight that is no number any more."""
+    def not_finite(self) -> InputError:
+        """Return the error of a weight that is no number any more, or a trace without bounds."""
         return InputError(
-            f"rule {self.about.name}: the weight of a connection from cell {source} is no number "
-            "any more; expected actions that never divide by 0 or take the root of less than 0"
+            f"rule {self.about.name}: a weight or a trace is no finite number any more; expected "
+            "actions that never divide by 0 and let no trace grow without bounds"
         )
 
     def largest(self, connections: Weighted, plastic: bool | np.ndarray = True) -> np.ndarray:

@@ -38,6 +38,7 @@ left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
             % endfor
             const int at = min(first_decay[${spec.last}] + gone, first_decay[${spec.last + 1}] - 1);
             w_ = bounded(w_ + ${spec.growth} * decay[at], least, most);
+            if (isnan(w_)) wrong[0] = 1;
             % endif
             % for t in mine:
             ${"" if spec.growth else "double "}${t.name}_ = ${decayed(t, "gone")};
@@ -48,6 +49,7 @@ left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
             % endfor
             % for t in mine:
             ${t.at} = ${t.name}_;
+            if (!isfinite(${t.name}_)) wrong[0] = 1;
             % endfor
             % if mine:
             synapse_step[i] = step;
@@ -55,7 +57,7 @@ left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
             % if spec.weighs(event):
             weight[i] = w_;
             integer[i] = (long)rint(w_ * inverse_scale);
-            if (isnan(w_)) wrong[0] = i + 1;
+            if (isnan(w_)) wrong[0] = 1;
             % endif
 </%def>\
 <%def name="traces(event)">\
@@ -67,6 +69,7 @@ left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
             % endfor
             % for t in spec.own(event):
             ${t.at} = ${t.name}_;
+            if (!isfinite(${t.name}_)) wrong[0] = 1;
             % endfor
             ${event}_step[${event}_at] = step;
 </%def>\

@@ -154,7 +154,7 @@ class Grid:
             self.plasticity.reward(reward, step)
 
     def check(self) -> None:
-        """Wait, and raise InputError for a weight that is no number."""
+        """Wait, and raise InputError for a weight or a trace that is no finite number."""
         if self.plasticity is not None:
             self.plasticity.check()
 

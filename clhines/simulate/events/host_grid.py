@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,12 @@ from clhines.model.model import Model
 from clhines.model.schema import Field, plastic_fields
 from clhines.network.plasticity import Course, Rule
 from clhines.simulate.state.decisions import Decisions
+
+
+def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
+    """Raise InputError for a weight or a trace that is no finite number."""
+    if not all(np.isfinite(array).all() for array in values):
+        raise rule.not_finite()
 
 
 def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
@@ -26,6 +32,7 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
     found = {key: saved[key].copy() for key in (*keys.values(), "plastic_step_synapse")}
     values = course.constants | {name: found[key][some] for name, key in keys.items()}
     course.settle(values, step - found["plastic_step_synapse"][some])
+    check_finite(rule, [values["w_"]])
     for name, key in keys.items():
         found[key][some] = values[name]
     found["plastic_step_synapse"][some] = step
@@ -111,14 +118,13 @@ class HostGrid:
             last = self._last["synapse"]
             values |= {f"{n}_": self._trace[f"synapse{k or ''}"][some] for k, n in enumerate(own)}
             course.settle(values, step - last[some])
+            check_finite(rule, [values["w_"]])
             last[some] = step
         rule.about.act(event, "synapse", values)
         self.weight[some] = values["w_"]
         for k, name in enumerate(own):
             self._trace[f"synapse{k or ''}"][some] = values[f"{name}_"]
-        wrong = np.isnan(self.weight[some])
-        if wrong.any():
-            raise rule.no_number(int(given.source[some][np.argmax(wrong)]))
+        check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in own)])
 
     def _traces(self, rule: Rule, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
         """Return the traces of some cells as they are in a step, by their names in actions."""
@@ -138,6 +144,7 @@ class HostGrid:
         rule.about.act(side, side, values)
         for k, name in enumerate(names):
             self._trace[f"{side}{k or ''}"][cells] = values[f"{name}_"]
+        check_finite(rule, [values[f"{name}_"] for name in names])
         self._last[side][cells] = step
 
     def save(self) -> dict[str, np.ndarray]:

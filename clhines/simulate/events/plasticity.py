@@ -36,12 +36,12 @@ _SPIKES = (
 _RULE = (
     "const double *restrict value, const int *restrict first_decay, const double *restrict decay",
     "double *restrict pre_trace, int *restrict pre_step, double *restrict post_trace",
-    "int *restrict post_step, int sources",
+    "int *restrict post_step, int sources, int *restrict wrong",
 )
 _WEIGHTS = (
     "double least, double most, double inverse_scale, double *restrict synapse_trace",
     "int *restrict synapse_step, int connections, double *restrict weight",
-    "long *restrict integer, int *restrict wrong",
+    "long *restrict integer",
 )
 _CHANGES = "spike_source", "spike_step", "spike_count", "capacity", "turn", "step"
 _ROWS = "const int *restrict first"
@@ -271,11 +271,9 @@ class Plasticity:
         self._reward.launch(queue, self._groups * group, group)
 
     def check(self) -> None:
-        """Wait, and raise InputError for a weight that is no number."""
-        wrong = int(self._wrong.get(self.delivery.queue)[0])
-        if wrong:
-            c = self.connections
-            raise self.rule.no_number(int(c.source[c.order[wrong - 1]]))
+        """Wait, and raise InputError for a weight or a trace that is no finite number."""
+        if self._wrong.get(self.delivery.queue)[0]:
+            raise self.rule.not_finite()
 
     # -- state
 
