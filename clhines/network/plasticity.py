@@ -16,6 +16,7 @@ from clhines.errors import InputError, meant
 from clhines.mechanisms.text.rules import SIDES, WEIGHT, RuleText, read_rule
 
 _FORGOTTEN = 2.0**-64  # a trace that has decayed to this share counts as 0
+_LONGEST = 1 << 25  # steps, of which a table has what is left
 RULES = {
     "stdp": """
         rule stdp                     # by pairs of spikes, all with all
@@ -142,7 +143,7 @@ class Rule:
     w_min: float
     w_max: float
 
-    def __init__(self, text: str, **parameters: float) -> None:
+    def __init__(self, text: str, /, **parameters: float) -> None:
         if not isinstance(text, str):
             raise InputError(f"rule is {type(text).__name__}; expected a text")
         known = text.strip()
@@ -175,6 +176,10 @@ class Rule:
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self.parameters.items())
         return f"Rule({self.text!r}{given})"
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value:g}" for name, value in self.parameters.items())
+        return f"{self.about.name}({given})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Rule) and repr(self) == repr(other)
@@ -268,7 +273,15 @@ class Course:
 
 
 def _length(tau: float, dt: float) -> int:
-    return math.ceil(-math.log(_FORGOTTEN) * tau / dt) + 1
+    """Return the steps until a trace is forgotten, and one."""
+    found = -math.log(_FORGOTTEN) * tau / dt
+    if found > _LONGEST:
+        most = -_LONGEST / math.log(_FORGOTTEN) * dt
+        raise InputError(
+            f"rule: a trace decays in {tau:g} ms, which is too long for steps of {dt:g} ms; "
+            f"expected {most:g} ms or less"
+        )
+    return math.ceil(found) + 1
 
 
 def _made(text: str, parameters: dict[str, float]) -> Rule:

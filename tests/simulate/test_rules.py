@@ -273,6 +273,29 @@ def test_texts_that_are_refused(text, message):
     assert message in said and "\n" not in said and len(said) < 400
 
 
+def test_names_that_begin_alike(fast_queue, needs):
+    """Of traces `a` and `a_w`, of cells and connections, each kernel reads its own."""
+    needs(fast_queue, np.float64)
+    text = """
+        rule alike
+        pre trace a
+        da/dt = -a/5
+        synapse trace a_w
+        da_w/dt = -a_w/5
+        synapse trace w_a
+        dw_a/dt = -w_a/9
+        on pre: a += 1; w_a += a_w
+        on post: a_w += 1e-3
+        on reward: w += reward*w_a
+        bounds: 0 <= w <= 0.01
+    """
+    rule = Rule(text)
+    _, expected, _ = run(rule, "reference", fast_queue)
+    _, weights, _ = run(rule, "steps", fast_queue)
+    np.testing.assert_array_equal(weights, expected)
+    assert (weights[-1] != weights[0]).any()
+
+
 def test_rules_that_are_refused():
     for make, message in (
         (lambda: Rule(1), "rule is int; expected a text"),
@@ -280,6 +303,8 @@ def test_rules_that_are_refused():
         (lambda: Rule("stdp", a_plus="x"), "a_plus is 'x'; expected a finite number"),
         (lambda: Rule("stdp", tau_plus=-1.0), "'x' does not decay"),
         (lambda: Rule("stdp", w_min=2.0), "w_min is 2.0, above w_max, 1.0"),
+        (lambda: Rule("stdp", text="x"), "unknown parameter 'text'"),
+        (lambda: STDP(0.1, 0.1, tau_plus=1e7).decay(1e7, 0.1), "too long for steps of 0.1 ms"),
     ):
         with pytest.raises(InputError, match=message):
             make()

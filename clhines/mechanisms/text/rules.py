@@ -28,7 +28,6 @@ from clhines.mechanisms.text.reader import Equations, Line
 
 WEIGHT, REWARD = "w", "reward"
 SIDES = ("pre", "post", "synapse")
-EVENTS = ("pre", "post", REWARD)
 _NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _OWNERS = {"pre": "the source", "post": "the postsynaptic cell", "synapse": "the connection"}
 
@@ -253,7 +252,7 @@ class RuleText(Equations):
 
     def weighs(self, event: str) -> bool:
         """Whether `printed` reads or changes the weight."""
-        return any(re.search(r"\bw_", s) for s in self.printed(event, "synapse", "numpy"))
+        return any(re.search(r"\bw_\b", s) for s in self.printed(event, "synapse", "numpy"))
 
     def act(self, event: str, side: str, values: dict[str, Any]) -> None:
         """Do what `printed` says on NumPy arrays; see there for their names."""
@@ -269,7 +268,7 @@ class RuleText(Equations):
     def uses(self, event: str, side: str) -> list[str]:
         """Return the traces that `printed` needs or changes, in the order of `traces`."""
         text = "\n".join(self.printed(event, side, "numpy"))
-        return [name for name in self.traces if re.search(rf"\b{name}_", text)]
+        return [name for name in self.traces if re.search(rf"\b{name}_\b", text)]
 
 
 def _run(source: str, values: dict[str, Any]) -> None:
