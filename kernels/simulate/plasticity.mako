@@ -14,7 +14,7 @@ static double bounded(const double w, const double least, const double most)
 }
 
 static double left(const double value, const int steps, const int k,
-                   __global const int *restrict first_decay, __global const double *restrict decay)
+                   __global const int *first_decay, __global const double *decay)
 {
     const int n = first_decay[k] + steps;
     return n < first_decay[k + 1] ? value * decay[n] : 0.0;
