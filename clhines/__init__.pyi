@@ -43,6 +43,7 @@ from clhines.mechanisms.mechanism import Mechanism as Mechanism
 from clhines.network import ring as ring
 from clhines.network.network import Network as Network
 from clhines.network.plasticity import STDP as STDP
+from clhines.network.plasticity import Rule as Rule
 from clhines.neuron.entry import from_neuron as from_neuron
 from clhines.plan.methods import METHODS as METHODS
 from clhines.plan.methods import make_plan as make_plan

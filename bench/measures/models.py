@@ -12,8 +12,8 @@ what rounding does to a model. With ``--core`` CoreNEURON runs it too. A model t
 keeps its row. ``--processes``: how many of these run at once. ``--keep``: a folder for what each
 way records; a way that has run there until the same time is not run again. ``--dtype float32``: how
 many spikes stay, and how far voltages are off, in single precision; NEURON computes in double, and
-the exit code is 0. ``--copies``: nothing of this, but the time that so many copies of each model take from NEURON's memory, by
-`clhines.from_neuron`, to the end of the first step; it is printed.
+the exit code is 0. ``--copies``: nothing of this, but the time that so many copies of each model
+take from NEURON's memory, by `clhines.from_neuron`, to the end of the first step; it is printed.
 """
 
 from __future__ import annotations
@@ -218,9 +218,9 @@ def text(result: dict[str, Any]) -> str:
     ]
     if single:
         notes = [
-            "In single precision; NEURON in double. same step, within 1 ms: of NEURON's spikes, the "
-            "n-th of each cell beside the n-th here; mV: the largest difference of a voltage at any "
-            "time, which is a whole spike's height where one is in another step.",
+            "In single precision; NEURON in double. same step, within 1 ms: of NEURON's spikes, "
+            "the n-th of each cell beside the n-th here; mV: the largest difference of a voltage at "
+            "any time, which is a whole spike's height where one is in another step.",
             notes[-1],
         ]
     return "\n".join([table.ruled(SINGLE if single else HEAD, lines), "", *table.wrapped(notes)])

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_real, as_whole_number
 from clhines.errors import InputError
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import Rule
 
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32
 _SUM_BITS = 63  # of an int64, without its sign
@@ -37,7 +37,7 @@ class Connections:
         num_sources: int | None = None,
         num_targets: int | None = None,
         plastic: ArrayLike = False,
-        rule: STDP | None = None,
+        rule: Rule | None = None,
     ) -> None:
         source = as_array("source", source)
         shape = source.shape

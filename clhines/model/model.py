@@ -13,7 +13,7 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
 from clhines.model.ions import IonNodes
-from clhines.model.schema import EXACT, PLASTIC, Field, Schema, queue_of
+from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
 from clhines.model.sources import NetCons, Played, Sources
 from clhines.network.structure import NodeValues
 
@@ -273,7 +273,7 @@ class Model:
             for what, values in (("state", program.states), ("output", program.outputs)):
                 yield from (Field(q.name, "instance", "real", k, what) for q in values)
         if given.rule is not None and given.largest.any():
-            yield from PLASTIC
+            yield from plastic_fields(given.rule)
         for ion in self.ions:
             for name in (*ion.variables, f"d{ion.variables[3]}"):
                 yield Field(name, "node", what="ion")

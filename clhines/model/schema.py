@@ -13,6 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhines.network.plasticity import Rule
+
 
 @dataclass(frozen=True)
 class Field:
@@ -45,12 +47,6 @@ class Field:
         return np.dtype(real if self.dtype == "real" else self.dtype)
 
 
-# of a rule of plasticity, traces for all sources on every rank
-PLASTIC = (
-    Field("weight", "plastic", "float64", what="plastic"),
-    *(Field(name, "sent", "float64", what="plastic_trace") for name in ("pre", "post")),
-    *(Field(name, "sent", "int32", what="plastic_step") for name in ("pre", "post")),
-)
 # of events at exact times
 EXACT = (
     Field("weight", "weight"),
@@ -59,6 +55,7 @@ EXACT = (
     Field("count", "source", "int64"),
     Field("above", "detector", "bool"),
 )
+_PLASTIC = {"pre": "sent", "post": "sent", "synapse": "plastic"}
 _QUEUE = (
     ("time", "float64", "event", ""),
     ("flag", "real", "event", ""),
@@ -69,6 +66,27 @@ _QUEUE = (
     ("armed", "bool", "watch", ""),
     ("above", "bool", "watch", ""),
 )
+
+
+def plastic_fields(rule: Rule) -> Iterator[Field]:
+    """Yield the fields of a rule: weights, and traces with the step of their last event.
+
+    Traces of cells are those of all sources, on every rank. They are numbered: ``pre``, ``pre1``.
+    """
+    yield Field("weight", "plastic", "float64", what="plastic")
+    for side, names in rule.kept.items():
+        for k in range(len(names)):
+            name = f"{side}{k or ''}"
+            yield Field(name, _PLASTIC[side], "float64", what="plastic_trace")
+    for side, names in rule.kept.items():
+        if names:
+            yield Field(side, _PLASTIC[side], "int32", what="plastic_step")
+
+
+def split_name(name: str) -> tuple[str, int]:
+    """Return whose the trace of a field is, and its number."""
+    side = name.rstrip("0123456789")
+    return side, int(name[len(side) :] or 0)
 
 
 def queue_of(kind: int) -> Iterator[Field]:

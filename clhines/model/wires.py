@@ -13,7 +13,7 @@ from clhines.model.connections import Connections
 from clhines.model.model import Events
 from clhines.network.additions import Added
 from clhines.network.groups import Group
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import Rule
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
 from clhines.network.wiring import Wiring
 
@@ -141,7 +141,7 @@ def compiled_connections(
 
 
 def _check_bounds(
-    rule: STDP | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray
+    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray
 ) -> None:
     if rule is None:
         return

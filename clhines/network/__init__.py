@@ -7,13 +7,13 @@ is a cell that spikes; a *target* is an instance that takes events. Units are NE
 
 Who owns what
     `network`: `Network`. `groups`: `Group`. `places`: nodes by cell and region, and values by cell,
-    node or distance. `wiring` holds the connections and events as given. `plasticity`: `STDP`.
-    `times`: delays and event times as steps, rounded as in NEURON. `ring`: the ring network of the
-    2018 report. `changes`: what a simulation has changed since. `copies`: a network several times
-    in one, also without making the arrays of all copies. `structure`: compartments of all cells,
-    from cables or from arrays, with values of nodes that repeat kept once. `additions`: detectors,
-    trains, artificial cells, ions, pointers, parameters that take values in time. `stored`: a
-    network in a file, and what was given to it given to a new one.
+    node or distance. `wiring` holds the connections and events as given. `plasticity`: `Rule` and
+    `STDP`. `times`: delays and event times as steps, rounded as in NEURON. `ring`: the ring network
+    of the 2018 report. `changes`: what a simulation has changed since. `copies`: a network several
+    times in one, also without making the arrays of all copies. `structure`: compartments of all
+    cells, from cables or from arrays, with values of nodes that repeat kept once. `additions`:
+    detectors, trains, artificial cells, ions, pointers, parameters that take values in time.
+    `stored`: a network in a file, and what was given to it given to a new one.
 
 Three cells, of which cells 0 and 1 excite cells 1 and 2:
 
@@ -32,7 +32,7 @@ Everything is checked here, so that a wrong network is rejected before a device 
 ...     print("rejected")
 rejected
 
-To add a mechanism: see `clhines.mechanisms`. To add a rule of plasticity: a class beside `STDP` in
-`plasticity`, its kernel in ``kernels/simulate`` and its NumPy form in
-`clhines.simulate.engines.reference`. To add a network: a function like `ring.ring_network`.
+To add a mechanism: see `clhines.mechanisms`. To build in a rule of plasticity: its text in `RULES`
+of `plasticity`, and Brian's weights in ``tests/support/brian_program.py``. To add a network: a
+function like `ring.ring_network`.
 """

@@ -22,7 +22,7 @@ from clhines.network.additions import Added, IonGiven, Sources
 from clhines.network.changes import Changes
 from clhines.network.groups import Group, Parameters
 from clhines.network.network import Copied, Network
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import Rule
 from clhines.network.structure import Structure
 from clhines.network.wiring import Columns, Wiring
 
@@ -71,7 +71,7 @@ def fill(
     network: Network,
     groups: Sequence[Group],
     wiring: Wiring,
-    rule: STDP | None,
+    rule: Rule | None,
     streams: Sequence[Stream],
     instances: Sequence[np.ndarray] | None = None,
 ) -> list[Group]:
@@ -206,7 +206,7 @@ class _Filling:
             found[mine] = here + k * length + (source[mine] - first)
         return found
 
-    def wires(self, wiring: Wiring, rule: STDP | None) -> None:
+    def wires(self, wiring: Wiring, rule: Rule | None) -> None:
         """Connect everything, and send the events from outside, copy by copy."""
         for k in range(self.count):
             for source, number, instance, rows, delay, plastic in wiring.given:

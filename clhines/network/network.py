@@ -40,7 +40,7 @@ from clhines.network.groups import (
     values_of,
 )
 from clhines.network.places import PerCell, Places, Value, Where
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import Rule
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
 from clhines.quantities import as_numbers
@@ -484,7 +484,7 @@ class Network:
         index: ArrayLike,
         weight: ArrayLike,
         delay: ArrayLike,
-        rule: STDP | None,
+        rule: Rule | None,
     ) -> None:
         """Do what `connect` does, with sources by their numbers, see `source_numbers`."""
         self.check_not_frozen("connect()")
@@ -660,7 +660,7 @@ class Network:
         index: ArrayLike | None = None,
         weight: ArrayLike = 0.0,
         delay: ArrayLike = 1.0,
-        rule: STDP | None = None,
+        rule: Rule | None = None,
         source_index: ArrayLike | None = None,
     ) -> None:
         """Send an event to an instance at each event of a source; the arrays broadcast.
@@ -680,7 +680,7 @@ class Network:
             One step or more, which `clhines.model.compile` checks. It acts after the nearest whole
             number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. Where
             events act at exact times, as with detectors or ions, any delay from 0 on.
-        rule : STDP, optional
+        rule : Rule, optional
             Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.
         source_index : integer array, optional

@@ -24,7 +24,7 @@ from clhines.mechanisms.nmodl.build import Nmodl
 from clhines.network.additions import Sources
 from clhines.network.changes import Changes
 from clhines.network.groups import Group
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import STDP, Rule
 from clhines.network.structure import Structure, of_arrays
 
 FORMAT = 1
@@ -94,7 +94,7 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
             [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous] for p in added.plays
         ],
         "streams": [[k, name, put(ids), added.random_index] for k, name, ids in added.streams],
-        "rule": None if wiring.rule is None else asdict(wiring.rule),
+        "rule": _told_rule(wiring.rule),
         "connections": [[put(column) for column in columns] for columns in wiring.given],
         "events": [[put(column) for column in columns] for columns in wiring.outside],
     }  # fmt: skip
@@ -151,7 +151,7 @@ def _made(
         net.play(groups[k], index, name, value(t), value(y), bool(continuous))
     for k, name, ids, index in told["streams"]:
         net.random(groups[k], name, value(ids), index)
-    rule = None if told["rule"] is None else STDP(**told["rule"])
+    rule = _rule(told["rule"])
     for columns in told["connections"]:
         _connect(net, [value(column) for column in columns], rule)
     for columns in told["events"]:
@@ -220,7 +220,21 @@ def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) 
     return net.trains(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
 
 
-def _connect(net: Any, columns: list[Any], rule: STDP | None) -> None:
+def _told_rule(rule: Rule | None) -> dict[str, object] | None:
+    """Return a rule as the file has it: of `STDP` its numbers, of others the text as well."""
+    if rule is None:
+        return None
+    given: dict[str, object] = dict(rule.parameters)
+    return given if isinstance(rule, STDP) else {"text": rule.text, "parameters": given}
+
+
+def _rule(told: dict[str, Any] | None) -> Rule | None:
+    if told is None:
+        return None
+    return Rule(told["text"], **told["parameters"]) if "text" in told else STDP(**told)
+
+
+def _connect(net: Any, columns: list[Any], rule: Rule | None) -> None:
     source, group, *given, plastic = columns
     if not len(group):
         return

@@ -9,7 +9,7 @@ from clhines.checks import as_array, as_finite, as_indices, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
 from clhines.network.groups import Group, Owner
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import Rule
 from clhines.quantities import as_numbers
 
 Columns = list[tuple[np.ndarray, ...]]
@@ -24,13 +24,13 @@ class Wiring:
         connections: Columns | None = None,
         weights: list[np.ndarray] | None = None,
         events: Columns | None = None,
-        rule: STDP | None = None,
+        rule: Rule | None = None,
     ) -> None:
         self._network, self._num_cells = network, network.num_cells
         self._weights, self._rule = weights or [], rule
         self._connections, self._events = connections or [], events or []
 
-    def keep(self, events: Columns | None = None, rule: STDP | None = None) -> None:
+    def keep(self, events: Columns | None = None, rule: Rule | None = None) -> None:
         """Take events from outside, and a rule, as they are."""
         self._events, self._rule = events or self._events, rule or self._rule
 
@@ -55,7 +55,7 @@ class Wiring:
         index: ArrayLike,
         weight: ArrayLike,
         delay: ArrayLike,
-        rule: STDP | None,
+        rule: Rule | None,
     ) -> None:
         """Check and keep connections; see `Network.connect`."""
         self._check_rule(rule)
@@ -98,7 +98,7 @@ class Wiring:
         return self._num_cells
 
     @property
-    def rule(self) -> STDP | None:
+    def rule(self) -> Rule | None:
         """Of the plastic connections."""
         return self._rule
 
@@ -146,11 +146,11 @@ class Wiring:
         kept = [new[:, : old.shape[1]] for new, old in zip(rows, self._weights, strict=True)]
         return connections, kept
 
-    def _check_rule(self, rule: STDP | None) -> None:
+    def _check_rule(self, rule: Rule | None) -> None:
         if rule is None:
             return
-        if not isinstance(rule, STDP):
-            raise InputError(f"rule is {type(rule).__name__}; expected an STDP")
+        if not isinstance(rule, Rule):
+            raise InputError(f"rule is {type(rule).__name__}; expected a Rule, as STDP")
         if self._rule is not None and self._rule != rule:
             raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
 

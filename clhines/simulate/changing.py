@@ -15,6 +15,7 @@ from clhines.network.changes import Value, as_events, as_value, check_not_past
 from clhines.network.groups import Group
 from clhines.network.network import Network, check_begins
 from clhines.simulate.current import Outdated
+from clhines.simulate.events.host_grid import settled
 from clhines.simulate.kinds.spec import check_constants
 from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.records.recording import Recordings
@@ -227,6 +228,7 @@ class Changing:
             for number, name in unsettled.begun:
                 _put_state(saved, model, number, name)
             if weight is not None:
+                saved = settled(model, saved, self._progress.step - 1)
                 both = {"weight": model.netcons.weight, "plastic_weight": model.connections.weight}
                 saved |= {key: values for key, values in both.items() if key in saved}
         runner.load(saved, runner.unit)

@@ -13,12 +13,13 @@ import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.analysis.features import Features
-from clhines.checks import as_choice, as_switch, as_whole_number, shown
+from clhines.checks import as_choice, as_number, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import Closed, Holder, exclusive, lock_of
 from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
+from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
 from clhines.network.groups import Group
 from clhines.network.network import Network
@@ -29,6 +30,7 @@ from clhines.simulate.current import CurrentModel
 from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
+from clhines.simulate.events.host_grid import settled
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
@@ -474,11 +476,48 @@ class Simulation(Holder):
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         self._changing.settle()
         found, model = self.runner.weights(), self._runner.model.known
+        rule = model.connections.rule
+        if rule is not None and rule.about.growth is not None:
+            saved = settled(model, self.runner.save(), self.step - 1)
+            if self.ranks is not None:
+                saved = self.ranks.comm.bcast(saved)
+            grown = saved.get("plastic_weight", found[: len(model.numbers)])
+            found = np.append(grown, found[len(model.numbers) :])
         given = model.given_weights.copy()
         own, exact = found[: len(model.numbers)], found[len(model.numbers) :]
         given[model.numbers] = own
         given[model.exact_numbers] = exact[: len(model.exact_numbers)]  # from outside come last
         return given
+
+    @exclusive
+    def reward(self, reward: float) -> None:
+        """Do now what ``on reward`` says in the rule of the plastic connections, to each of them.
+
+        Parameters
+        ----------
+        reward : float
+            What is called ``reward`` in the text of the `Rule`. Spikes until now come before it,
+            those of the next step after it.
+
+        Raises
+        ------
+        InputError
+            No connection has a rule with ``on reward``.
+        """
+        with agreed(self.ranks):
+            reward = as_number("reward", reward)
+            rule = self._runner.model.known.connections.rule
+            if rule is None or REWARD not in rule.about.actions:
+                raise InputError(
+                    "reward: no connection has a rule with 'on reward:'; expected one, as "
+                    "Rule('dopamine')"
+                )
+            self._progress.check("there are no connections to reward")
+        if self.ranks is not None:
+            self.ranks.same({"reward": reward})
+        self._changing.settle()
+        self._progress.at_start, self._runner.moved = False, True
+        self.runner.reward(reward, self.step - 1)
 
     @exclusive
     def save(self, path: PathLike) -> None:

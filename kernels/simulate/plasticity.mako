@@ -1,62 +1,155 @@
 <%page args="spec"/>\
-// Pair rule of spike-timing-dependent plasticity, on the spikes of one step.
+// The rule of plasticity ${spec.about.name}, on the spikes of one step, or on a reward.
 // spec: ${spec}
-// A trace is 1 more after every spike of its cell and decays between them; kept are its value and
-// the step at the last spike, decay[n] is what is left after n steps. Weights lie in the order of
-// the (forward) rows, or where place says, in float64 and, for delivery, as integers of a common unit.
+// Kept of traces are the values at the last event of their source, postsynaptic cell or connection,
+// and its step; what is left of trace k after n steps is decay[first_decay[k] + n]. Weights lie in
+// the order of the (forward) rows, or where place says, in float64 and, for delivery, as integers of a common unit.
 // A source is in the list once a step at most, so no two work-items meet at one connection.
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
 
-static double left(const double value, const int steps, const int length,
-                   __global const double *restrict decay)
+static double bounded(const double w, const double least, const double most)
 {
-    return steps < length ? value * decay[steps] : 0.0;
+    return w < least ? least : (w > most ? most : w);   // what is no number stays
 }
 
-// Presynaptic spikes: forward rows; a connection loses by the trace of its postsynaptic cell.
-// cell: postsynaptic, -1 where the weight is fixed
+static double left(const double value, const int steps, const int k,
+                   __global const int *first_decay, __global const double *decay)
+{
+    const int n = first_decay[k] + steps;
+    return n < first_decay[k + 1] ? value * decay[n] : 0.0;
+}
+<%def name="decayed(trace, gone)">\
+left(${trace.at}, ${gone}, ${trace.number}, first_decay, decay)\
+</%def>\
+<%def name="connection(event)">\
+<% mine = spec.kept_at(event) %>\
+            % for t in spec.read(event):
+            double ${t.name}_ = ${decayed(t, f"step - {t.side}_step[{t.side}_at]")};
+            % endfor
+            % if spec.weighs(event):
+            double w_ = weight[i];
+            % endif
+            % if mine:
+            const int gone = max(step - synapse_step[i], 0);
+            % if spec.growth:
+            % for t in mine:
+            double ${t.name}_ = ${t.at};
+            % endfor
+            const int at = min(first_decay[${spec.last}] + gone, first_decay[${spec.last + 1}] - 1);
+            w_ = bounded(w_ + ${spec.growth} * decay[at], least, most);
+            if (isnan(w_)) wrong[0] = 1;
+            % endif
+            % for t in mine:
+            ${"" if spec.growth else "double "}${t.name}_ = ${decayed(t, "gone")};
+            % endfor
+            % endif
+            % for line in spec.about.printed(event, "synapse", "double"):
+            ${line}
+            % endfor
+            % for t in mine:
+            ${t.at} = ${t.name}_;
+            if (!isfinite(${t.name}_)) wrong[0] = 1;
+            % endfor
+            % if mine:
+            synapse_step[i] = step;
+            % endif
+            % if spec.weighs(event):
+            weight[i] = w_;
+            integer[i] = (long)rint(w_ * inverse_scale);
+            if (isnan(w_)) wrong[0] = 1;
+            % endif
+</%def>\
+<%def name="traces(event)">\
+            % for t in spec.own(event):
+            double ${t.name}_ = ${decayed(t, f"step - {event}_step[{event}_at]")};
+            % endfor
+            % for line in spec.about.printed(event, event, "double"):
+            ${line}
+            % endfor
+            % for t in spec.own(event):
+            ${t.at} = ${t.name}_;
+            if (!isfinite(${t.name}_)) wrong[0] = 1;
+            % endfor
+            ${event}_step[${event}_at] = step;
+</%def>\
+<%def name="cells(event)">\
+    const int end = min(spike_count[0], capacity);
+    for (int k = marks[turn] + get_global_id(1); k < end; k += get_global_size(1)) {
+        if (spike_step[k] != step) continue;
+        const int ${event}_at = spike_source[k];
+% if spec.changes(event):
+        const int last = first[${event}_at + 1];
+        for (int j = first[${event}_at] + get_global_id(0); j < last; j += get_global_size(0)) {
+% if event == "pre":
+            const int i = ${"place[j]" if spec.indexed else "j"}, post_at = cell[j];
+            if (post_at < 0) continue;   // the weight is fixed
+% else:
+            const int i = place[j], pre_at = source[j];
+% endif
+${connection(event)}\
+        }
+% endif
+% if spec.own(event) and not spec.apart(event):
+        if (get_global_id(0) == 0) {
+${traces(event)}\
+        }
+% endif
+    }
+</%def>\
+<%def name="cells_apart(event)">\
+    const int end = min(spike_count[0], capacity);
+    for (int k = marks[turn] + get_global_id(0); k < end; k += get_global_size(0)) {
+        if (spike_step[k] != step) continue;
+        const int ${event}_at = spike_source[k];
+        {
+${traces(event)}\
+        }
+    }
+</%def>\
+
+// Spikes of sources: forward rows.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void pre(${signature(spec, "pre")})
 {
-    const int end = min(spike_count[0], capacity);
-    for (int k = marks[turn] + get_global_id(1); k < end; k += get_global_size(1)) {
-        if (spike_step[k] != step) continue;
-        const int source = spike_source[k];
-        for (int i = first[source] + get_global_id(0); i < first[source + 1]; i += get_global_size(0)) {
-            const int post = cell[i];
-            if (post < 0) continue;
-            const int at = ${"place[i]" if spec.indexed else "i"};
-            const double trace = left(other[post], step - other_step[post], decay_length, decay);
-            const double w = fmin(fmax(weight[at] - amount * trace, least), most);
-            weight[at] = w;
-            integer[at] = (long)rint(w * inverse_scale);
-        }
-        if (get_global_id(0) == 0) {
-            own[source] = left(own[source], step - own_step[source], own_length, own_decay) + 1.0;
-            own_step[source] = step;
-        }
-    }
+${cells("pre")}\
 }
 
-// Postsynaptic spikes: backward rows; a connection gains by the trace of its source.
+// Spikes of postsynaptic cells: backward rows.
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
 void post(${signature(spec, "post")})
 {
-    const int end = min(spike_count[0], capacity);
-    for (int k = marks[turn] + get_global_id(1); k < end; k += get_global_size(1)) {
-        if (spike_step[k] != step) continue;
-        const int cell = spike_source[k];
-        for (int j = first[cell] + get_global_id(0); j < first[cell + 1]; j += get_global_size(0)) {
-            const int i = place[j], pre = source[j];
-            const double trace = left(other[pre], step - other_step[pre], decay_length, decay);
-            const double w = fmin(fmax(weight[i] + amount * trace, least), most);
-            weight[i] = w;
-            integer[i] = (long)rint(w * inverse_scale);
-        }
-        if (get_global_id(0) == 0) {
-            own[cell] = left(own[cell], step - own_step[cell], own_length, own_decay) + 1.0;
-            own_step[cell] = step;
+${cells("post")}\
+}
+% if spec.apart("pre"):
+
+// Traces of sources, which their connections have read before.
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void pre_traces(${signature(spec, "pre_traces")})
+{
+${cells_apart("pre")}\
+}
+% endif
+% if spec.apart("post"):
+
+// Traces of postsynaptic cells, which their connections have read before.
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void post_traces(${signature(spec, "post_traces")})
+{
+${cells_apart("post")}\
+}
+% endif
+% if "reward" in spec.about.actions:
+
+// A reward, to all connections.
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void reward(${signature(spec, "reward")})
+{
+    for (int j = get_global_id(0); j < connections; j += get_global_size(0)) {
+        if (cell[j] >= 0) {
+            const int i = ${"place[j]" if spec.indexed else "j"};
+${connection("reward")}\
         }
     }
 }
+% endif

@@ -25,7 +25,7 @@ from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
 from clhines.device.timing import FloorSpec
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import STDP, Rule
 from clhines.plan.by_branch import fine
 from clhines.plan.plan import Limits
 from clhines.simulate.cpu import blocks as cell_blocks
@@ -238,15 +238,13 @@ def spikes_case(*arguments):
     assert deliver_spikes(*arguments).get().any()
 
 
-def deliver_spikes(queue, algorithm, plastic, delay, turned=False):
+def deliver_spikes(queue, algorithm, rule, delay, turned=False):
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
     place = np.arange(connections.count)[::-1] if turned else None
     more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
-    rule = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
-    largest = rule.largest(connections)
-    more |= {"largest": largest, "place": place}
+    more |= {"largest": None if rule is None else rule.largest(connections), "place": place}
     delivery = Delivery(queue, connections, 43, 40, 30, algorithm, **more)
-    change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if plastic else delivery
+    change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if rule else delivery
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
     incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
     spikes = [(cell, 3 + cell % 4) for cell in (5, 0, 7, 2, 4)], [(8, 9), (0, 9), (8, 7)]
@@ -254,7 +252,9 @@ def deliver_spikes(queue, algorithm, plastic, delay, turned=False):
         for array, column in zip(arrays, zip(*found)):
             array.set(np.resize(np.array(column, np.int32), array.shape))
         arrays[2].set(np.array([len(found)], np.int32))
-        change.enqueue(*arrays, incoming, first, 3 if plastic else count)
+        change.enqueue(*arrays, incoming, first, 3 if rule else count)
+        if rule and "reward" in rule.about.actions:
+            change.reward(0.5, first + 2)
         delivery.check()
         delivery.reset(arrays[2])
     return incoming
@@ -447,13 +447,17 @@ def clean_cases():
             arguments = forest, dtype, symmetric
             yield label, lambda queue, a=arguments: factor_case(queue, *a)
     for algorithm in ALGORITHMS:
+        pairs = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
         for *given, turned in (
-            (False, (1, 3), False), (False, 2, False), (True, (1, 3), False), (True, 2, True)
+            (None, (1, 3), False), (None, 2, False), (pairs, (1, 3), False), (pairs, 2, True)
         ):  # fmt: skip
-            plastic, delay = given
-            label = f"spikes: {algorithm}, {'plastic' if plastic else 'fixed'}, {delay}"
-            arguments = algorithm, plastic, delay, turned
+            rule, delay = given
+            label = f"spikes: {algorithm}, {'plastic' if rule else 'fixed'}, {delay}"
+            arguments = algorithm, rule, delay, turned
             yield label, lambda queue, a=arguments: spikes_case(queue, *a)
+    for name in ("triplet", "dopamine"):
+        arguments = "pull", Rule(name), (1, 3)
+        yield f"spikes: {name}", lambda queue, a=arguments: spikes_case(queue, *a)
     for real in ("double", "float"):
         yield f"tridiagonal: {real}", lambda queue, a=real: tridiagonal_case(queue, a)
         yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)

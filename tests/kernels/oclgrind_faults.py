@@ -162,7 +162,7 @@ def fault_case(config, old, new):
     program.render = changed
     try:
         if config == "spikes":
-            deliver_spikes(queue, "vsn", False, (1, 3))
+            deliver_spikes(queue, "vsn", None, (1, 3))
             assert any(there), f"{old!r} is not in the source"
             return
         forest = mixed_forest(CONFIGS[config][0])

@@ -27,6 +27,7 @@ from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.model import compile
+from clhines.network.plasticity import RULES, Rule
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
@@ -191,7 +192,7 @@ def other_specs(dtype):
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()
-    yield plasticity.PlasticSpec(16)
+    yield from (plasticity.PlasticSpec(16, Rule(name).text) for name in RULES)
     for algorithm, exclusive in itertools.product(delivery.ALGORITHMS, (True, False)):
         yield delivery.DeliverSpec(algorithm, 8, 16, 4, exclusive)
 

@@ -285,7 +285,7 @@ def test_events_that_no_run_comes_to():
 def test_refused_rules():
     net, syn = full_network()
     rule = STDP(0.01, 0.01, w_max=0.5)
-    with refused("rule is str; expected an STDP"):
+    with refused("rule is str; expected a Rule"):
         net.connect(0, syn, 0, 0.1, rule="stdp")
     net.connect(0, syn, 0, 0.1, rule=rule)
     with refused("expected that of earlier connections"):

@@ -64,7 +64,7 @@ class Device:
     """The same on a device, with its lists."""
 
     def __init__(
-        self, queue, connections, rule, cell_of_target, plastic, algorithm, slots, **given
+        self, queue, connections, rule, cell_of_target, plastic, algorithm, slots, dt=DT, **given
     ):
         more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {}
         self.delivery = Delivery(
@@ -78,7 +78,7 @@ class Device:
             **more,
             **given,
         )
-        self.plasticity = Plasticity(self.delivery, rule, DT, cell_of_target, plastic)
+        self.plasticity = Plasticity(self.delivery, rule, dt, cell_of_target, plastic)
         self.lists = [cla.to_device(queue, np.full(1000, -1, np.int32)) for _ in range(2)]
         self.count = cla.to_device(queue, np.zeros(1, np.int32))
         zeros = np.zeros(slots * len(cell_of_target), np.int64)

@@ -292,6 +292,7 @@ def test_the_same_bits_on_any_number_of_ranks(one_process, ranks, count):
     assert expected["busy auto"]["count"] > 40
     assert expected["busy auto, later"]["count"] > 40
     assert expected["busy auto"]["weights"] != expected["busy auto, later"]["weights"]
+    assert expected["rewarded"]["weights"] != expected["rewarded, later"]["weights"]
     names = [name for name in expected if name in found]
     assert len(names) >= 4
     for name in names:

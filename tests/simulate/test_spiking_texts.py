@@ -244,6 +244,27 @@ def test_a_rate_with_the_current_takes_that_of_the_voltage_after_a_reset(fast_qu
     np.testing.assert_allclose(result[number][:, 0], expected, 0, 400 * 10 * 2.0**-52)
 
 
+def test_a_current_that_is_constant_at_the_reset(fast_queue, needs):
+    """Its name is that of a constant there, and of a value that changes elsewhere."""
+    text = """
+        point km
+        parameter a = 1
+        current i = (exp(a - 1) - 0.5^(1/(1 + exp(-(v + 7)/5))))*(v + 60)/100 - 0.4
+        spike: v > -50
+        reset: v = -65
+        refractory: 1
+    """
+    found = []
+    for engine in ENGINES:
+        net = points(2, 0.1)
+        net.add(text, at=net.soma)
+        sim = started(net, engine, fast_queue, needs, 0.1, v_init=-60.0)
+        found.append(sim.run(20.0).spike_time)
+    assert len(found[0]) > 4
+    for times in found[1:]:
+        np.testing.assert_array_equal(times, found[0])
+
+
 def test_above_the_threshold_at_the_start(fast_queue, needs):
     """A spike at 0 ms, as of any cell; v is reset in the first step."""
     for engine in ("reference", "steps", "epochs-gpu"):

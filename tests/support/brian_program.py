@@ -1,9 +1,12 @@
-"""Spikes of Brian 2 for two tests of tests/simulate: ``python brian_program.py FILE``.
+"""Spikes and weights of Brian 2 for tests/simulate: ``python brian_program.py FILE``.
 
 It runs where Brian 2 is installed, which the tests need not: they read the file. The step is that
 of this package (implicit in v, then exact in conductances), written out by `run_regularly`, as
 Brian's own methods are explicit; thresholds, refractoriness, resets and synapses are Brian's. Of
 `exact` the step is Brian's, too: its method of that name.
+
+Weights are those after each step with given spikes. Traces of spikes are Brian's event-driven ones;
+eligibility and dopamine, with the weight that grows by both, are integrated by its `rk4`.
 """
 
 import json
@@ -142,6 +145,68 @@ def brian_points(kind):
     return spikes
 
 
+CELLS, PLASTIC_STEPS, PLASTIC_DT = 8, 120, 0.5  # ms
+REWARDS = {39: 0.5, 79: -0.2}  # after these steps
+PAIR = {"a_plus": 0.03, "a_minus": 0.035, "tau_plus": 4.0, "tau_minus": 7.0}
+TRIPLET = {"a2_plus": 0.01, "a3_plus": 0.02, "a2_minus": 0.015, "a3_minus": 0.01, "tau_plus": 4.0,
+           "tau_x": 20.0, "tau_minus": 7.0, "tau_y": 25.0}  # fmt: skip
+DOPAMINE = {**PAIR, "tau_c": 60.0, "tau_d": 40.0, "rate": 0.2, "w_max": 40.0}
+RULES = {  # parameters; traces of spikes and others; on_pre; on_post
+    "stdp": (
+        *(PAIR, {"x": "tau_plus", "y": "tau_minus"}, {}),
+        "w = clip(w - a_minus*y, 0, 1)\nx += 1",
+        "w = clip(w + a_plus*x, 0, 1)\ny += 1",
+    ),
+    "triplet": (
+        *(TRIPLET, {"r1": "tau_plus", "r2": "tau_x", "o1": "tau_minus", "o2": "tau_y"}, {}),
+        "w = clip(w - o1*(a2_minus + a3_minus*r2), 0, 1)\nr1 += 1\nr2 += 1",
+        "w = clip(w + r1*(a2_plus + a3_plus*o2), 0, 1)\no1 += 1\no2 += 1",
+    ),
+    "dopamine": (
+        *(DOPAMINE, {"x": "tau_plus", "y": "tau_minus"}, {"c": "tau_c", "d": "tau_d"}),
+        *("c -= a_minus*y\nx += 1", "c += a_plus*x\ny += 1"),
+    ),
+}
+
+
+def plastic_wiring():
+    """Sources, targets and weights of connections, and whether each cell spikes in each step."""
+    rng = np.random.default_rng(9)
+    source, target = np.nonzero(rng.random((CELLS, CELLS)) < 0.25)
+    trains = rng.random((PLASTIC_STEPS, CELLS)) < 0.1
+    return source, target, rng.uniform(0.3, 0.7, len(source)), trains
+
+
+def brian_weights(name):
+    """(steps, connections): weights at the end of each step."""
+    import brian2 as b
+
+    b.prefs.codegen.target = "numpy"
+    b.defaultclock.dt = PLASTIC_DT * b.ms
+    numbers, spiking, others, on_pre, on_post = RULES[name]
+    source, target, weight, trains = plastic_wiring()
+    step, cell = np.nonzero(trains)
+    cells = b.SpikeGeneratorGroup(CELLS, cell, step * PLASTIC_DT * b.ms)
+    lines = [f"d{x}/dt = -{x}/({tau}*ms) : 1 (event-driven)" for x, tau in spiking.items()]
+    lines += [f"d{x}/dt = -{x}/({tau}*ms) : 1 (clock-driven)" for x, tau in others.items()]
+    lines.append("dw/dt = rate*c*d/ms : 1 (clock-driven)" if others else "w : 1")
+    synapses = b.Synapses(
+        cells, cells, "\n".join(lines), on_pre=on_pre, on_post=on_post, method="rk4",
+        namespace=numbers,
+    )  # fmt: skip
+    synapses.connect(i=source, j=target)
+    synapses.pre.order, synapses.post.order = 0, 1
+    synapses.w = weight
+    network, rows = b.Network(cells, synapses), []
+    for k in range(PLASTIC_STEPS):
+        network.run(PLASTIC_DT * b.ms)
+        rows.append(np.array(synapses.w[:]))
+        if others and k in REWARDS:
+            synapses.d = synapses.d[:] + REWARDS[k]
+    assert np.array_equal(synapses.i[:], source) and np.array_equal(synapses.j[:], target)
+    return np.array(rows)
+
+
 if __name__ == "__main__":
     import brian2
 
@@ -156,5 +221,8 @@ if __name__ == "__main__":
         order = np.lexsort((spikes.i[:], steps))
         found[name] = [steps[order].tolist(), np.array(spikes.i)[order].tolist()]
         print(name, len(steps), "spikes")
+    for name in RULES:
+        found[f"weights of {name}"] = brian_weights(name).tolist()
+        print(name, found[f"weights of {name}"][-1][:3])
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)

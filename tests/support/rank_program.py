@@ -16,13 +16,13 @@ from networks import CABLES, DT, mixed_network
 from clhines import Network, Population, Simulation, SimulationError
 from clhines.analysis import Features
 from clhines.errors import InputError, RankError, SpikeOverflowError
-from clhines.network.plasticity import STDP
+from clhines.network.plasticity import STDP, Rule
 from clhines.simulate import simulation as simulation_module
 from clhines.simulate.ranks import exchange as received
 from clhines.simulate.ranks import mpi
 
 
-def busy_network(cells=40):
+def busy_network(cells=40, rule=None):
     """All cells spike again and again, many in one epoch; delays from 1 ms, plastic weights."""
     rng = np.random.default_rng(11)
     net = Network(CABLES, cells)
@@ -34,12 +34,17 @@ def busy_network(cells=40):
     net.add("iclamp", at=pulses, delay=times, dur=0.5, amp=rng.uniform(0.8, 1.5, len(pulses)))
     ends = rng.integers(0, cells, (2, 400))
     delays = rng.uniform(1, 4, 400)
-    rule = STDP(2e-4, 1e-4, w_max=2e-3)
+    rule = rule or STDP(2e-4, 1e-4, w_max=2e-3)
     net.connect(ends[0, :300], syn, ends[1, :300], 5e-4, delays[:300], rule)
     net.connect(ends[0, 300:], syn, ends[1, 300:], 2e-4, delays[300:])
     net.event(syn, np.arange(cells), rng.uniform(0, 8, cells), 2e-4)
     net.threshold = -20.0
     return net, syn
+
+
+def rewarded_network():
+    """Connections that are eligible, and rewarded."""
+    return busy_network(rule=Rule("dopamine", rate=1e-3, w_max=2e-3))
 
 
 def ions_network():
@@ -61,6 +66,7 @@ CASES = [
     ("busy auto", busy_network, 12.0, {}),
     ("plastic beside ions", ions_network, 12.0, {"engine": "steps"}),
     ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
+    ("rewarded", rewarded_network, 12.0, {}),
 ]
 
 
@@ -105,6 +111,8 @@ def run_cases(folder, before, comm=None):
         sim = simulation(build, comm, **options)
         features = Features(["peak_time", "voltage_base"], stim_start=1.0, stim_end=2.0)
         sim.record("v", sim.network.soma[[4, 1, 3]], reduce=features)
+        if name == "rewarded":
+            sim.reward(0.5)
         found[name] = digests(sim.run(duration), sim)
         sim.save(folder / f"{name} {size}.npz")
         if name == "busy auto":  # events under way get other weights

@@ -81,7 +81,7 @@ _IN_VECTORS = frozenset(
     "v t dt parameter constant state ion output ion_current i g noise table".split()
 )
 _ALIKE = frozenset("t dt weight constant".split())
-_UNRESERVED = frozenset("i g constant".split())  # roles whose names locals may have, too
+_UNRESERVED = frozenset("i g constant".split())  # roles whose results' names locals may have
 _GENERATED = {
     "x": "_x",
     "flag": "_flag",
@@ -258,7 +258,9 @@ class Functions:
         if self._constants is not None:
             found = constant_symbols(self._constants)
             p.symbols |= {symbol: safe(name) for symbol, name in found.items()}
-        names = [name_of(a) for a in arguments if a.role not in _UNRESERVED]
+        taken = [a for a in arguments if a.role not in _UNRESERVED]
+        taken += [a for a in arguments if a.role == "constant" and a.direction == "in"]
+        names = [name_of(a) for a in taken]
         names += [a.name for a in arguments if safe(a.name) != a.name]  # those behind them, too
         roots: list[Node] = []
         for a, node in results:

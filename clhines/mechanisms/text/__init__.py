@@ -6,4 +6,5 @@ may depend on what, and which method takes which state. `advance` makes one step
 exponential Euler, explicit and implicit methods. `spikes`: a threshold, and what a spike resets:
 the current moves v there, so that engines need nothing for it. `propagator`: exact steps of linear
 point neurons, in which the current moves v, too. `Text` of `language` puts the blocks together.
+`rules`: the text of a rule of plasticity, in the same statements and expressions.
 """

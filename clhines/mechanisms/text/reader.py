@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 from clhines import units
 from clhines.errors import InputError
@@ -52,9 +53,13 @@ class Equations:
     """A mechanism's text as a list of assignments to names, in its order.
 
     A name stands in the expressions of others as a symbol, so that the length of all expressions is
-    that of the text; `Scope` puts values in place of the symbols.
+    that of the text; `Scope` puts values in place of the symbols. `what` is described, with `given`
+    names and `keywords`.
     """
 
+    what: ClassVar[str] = "mechanism"
+    given: ClassVar[set[str]] = NAMES
+    keywords: ClassVar[tuple[str, ...]] = KEYWORDS
     text: str
     name: str = ""
     kind: str = ""
@@ -103,27 +108,32 @@ class Equations:
 
     def fail(self, line: Line, problem: str) -> InputError:
         """Return the error of a line."""
-        where = f"mechanism {shortened(self.name, 40)}, " if self.name else ""
+        where = f"{self.what} {shortened(self.name, 40)}, " if self.name else ""
         return InputError(f"{where}line {line.number}: {problem}; in '{shortened(line.text)}'")
 
     def read(self) -> None:
         """Sort the statements of the text, and read their expressions."""
+        self._sort(_STATEMENTS, _EXPECTED)
+        if not self.kind:
+            raise InputError("the text of the mechanism is empty; expected 'density NAME' first")
+        self.states, self.currents = self.of_sort("state"), self.of_sort("current")
+
+    def _sort(self, statements: list[tuple[str, Callable[..., None]]], expected: str) -> None:
+        """Hand each statement of the text to the function of its pattern."""
         for line in _lines(self.text):
             if not self.kind:
                 self._header(line)
                 continue
-            for pattern, take in _STATEMENTS:
+            for pattern, take in statements:
                 found = re.fullmatch(pattern, line.text, re.S)
                 if found:
                     take(self, line, *found.groups())
                     break
             else:
-                near = _near_keyword(re.split(r"[\s=:]", line.text, maxsplit=1)[0][:40])
-                hint = f"did you mean '{near}'?" if near else _EXPECTED
+                word = re.split(r"[\s=:]", line.text, maxsplit=1)[0][:40]
+                near = _near_keyword(word, self.keywords)
+                hint = f"did you mean '{near}'?" if near else expected
                 raise self.fail(line, f"cannot read this statement; {hint}")
-        if not self.kind:
-            raise InputError("the text of the mechanism is empty; expected 'density NAME' first")
-        self.states, self.currents = self.of_sort("state"), self.of_sort("current")
 
     def _header(self, line: Line) -> None:
         found = re.fullmatch(rf"(density|point)\s+({_NAME})", line.text)
@@ -149,7 +159,7 @@ class Equations:
             raise self.fail(
                 line, f"'{name}' is a keyword; expected a name after it, as in '{name} x = ...'"
             )
-        if name in RESERVED:
+        if name in self.given or name in RESERVED - NAMES:
             raise self.fail(line, f"'{name}' has a meaning already and cannot be defined")
         self._check_name(line, name)
         if name in self.defined:
@@ -163,8 +173,8 @@ class Equations:
             except ExpressionError as error:
                 problem = f"parameter '{line.name}' got '{shortened(line.source)}'"
                 raise self.fail(line, f"{problem}; expected a number and its unit") from error
-        expected = CURRENT_UNITS[self.kind]
         if sort == "current" and line.unit:
+            expected = CURRENT_UNITS[self.kind]
             if line.unit.dimension != units.parse(expected).dimension:
                 raise self.fail(
                     line,
@@ -255,11 +265,11 @@ class Equations:
 
     def _resolve(self, name: str) -> Node:
         """Return the symbol of a name, or a constant's number."""
-        if name in NAMES or name in self.defined:
+        if name in self.given or name in self.defined:
             return self.graph.symbol(name)
         if name == "pi":
             return self.graph.number(exact.PI)
-        known = [*self.defined, *sorted(NAMES)]
+        known = [*self.defined, *sorted(self.given)]
         near = get_close_matches(name[:60], known[:2000], n=1, cutoff=0.6)
         hint = f"did you mean '{near[0]}'?" if near else "known are "
         hint += "" if near else shortened(", ".join(known), 100)
@@ -314,8 +324,8 @@ def _canonical(line: Line) -> str:
     return line.unit.canonical if line.unit else ""
 
 
-def _near_keyword(word: str) -> str:
-    near = get_close_matches(word, KEYWORDS, n=1, cutoff=0.75)
+def _near_keyword(word: str, keywords: tuple[str, ...] = KEYWORDS) -> str:
+    near = get_close_matches(word, keywords, n=1, cutoff=0.75)
     return near[0] if near else ""
 
 

@@ -195,6 +195,8 @@ class DeviceRun(ABC):
 
         More events than `max_spikes` raise a SpikeOverflowError.
         """
+        if self.grid is not None:
+            self.grid.check()
         return self.found(self.ending.values_of(self.failed), self._kept())
 
     def _kept(self) -> list[np.ndarray]:
@@ -227,8 +229,13 @@ class DeviceRun(ABC):
         return self.reducers.now(self.sampled(self.reducers.sources), step)
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
+        """(w,) float64: of connections on the grid, then of those at exact times; see `Run`."""
         return np.zeros(0) if self.grid is None else self.grid.weights()
+
+    def reward(self, reward: float, step: int) -> None:
+        """Enqueue a reward to all plastic connections, after the spikes of a step."""
+        if self.grid is not None:
+            self.grid.reward(reward, step)
 
     # -- other ranks ---------------------------------------------------------------------------
 

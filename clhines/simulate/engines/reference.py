@@ -258,6 +258,11 @@ class Reference:
         grid = [] if self.variables.grid is None else [self.variables.grid.weight]
         return np.concatenate([*grid, self.variables.exact.weight])
 
+    def reward(self, reward: float, step: int) -> None:
+        """Reward all plastic connections, after the spikes of a step."""
+        if self.variables.grid is not None:
+            self.variables.grid.reward(reward, step)
+
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
         self._reducers.begin(records)

@@ -88,7 +88,10 @@ class Run(Protocol):
         """(n,) real, mV, in natural order: as they are now."""
 
     def weights(self) -> np.ndarray:
-        """(m,) float64: of all connections as they are now, in the order given."""
+        """(m,) float64: of all connections after their last events, in the order given."""
+
+    def reward(self, reward: float, step: int) -> None:
+        """Reward all plastic connections, after the spikes of a step, just delivered."""
 
     def save(self) -> dict[str, np.ndarray]:
         """Return all that is needed to go on, the arrays of `Model.schema` by name."""

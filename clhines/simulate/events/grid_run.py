@@ -148,8 +148,18 @@ class Grid:
             found = self._received.put(source, step, self.delivery)
             change.enqueue(*found, self.incoming, first, count)
 
+    def reward(self, reward: float, step: int) -> None:
+        """Enqueue a reward to all connections, after the spikes of a step."""
+        if self.plasticity is not None:
+            self.plasticity.reward(reward, step)
+
+    def check(self) -> None:
+        """Wait, and raise InputError for a weight or a trace that is no finite number."""
+        if self.plasticity is not None:
+            self.plasticity.check()
+
     def weights(self) -> np.ndarray:
-        """Return the weights of all connections as they are now, (k,) float64."""
+        """Return the weights of all connections after their last events, (k,) float64."""
         return self.weight.copy() if self.plasticity is None else self.plasticity.weight
 
     def save(self) -> dict[str, np.ndarray]:

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from clhines.arrays import ranges
+from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
-from clhines.model.schema import Field
+from clhines.model.schema import Field, plastic_fields
+from clhines.network.plasticity import Course, Rule
 from clhines.simulate.state.decisions import Decisions
+
+
+def check_finite(rule: Rule, values: Iterable[np.ndarray]) -> None:
+    """Raise InputError for a weight or a trace that is no finite number."""
+    if not all(np.isfinite(array).all() for array in values):
+        raise rule.not_finite()
+
+
+def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
+    """Return a state whose plastic connections are as they are after a step, without an event."""
+    rule = model.connections.rule
+    if rule is None or "plastic_step_synapse" not in saved:
+        return saved
+    course, some = Course(rule, model.dt), model.connections.plastic
+    keys = {"w_": "plastic_weight"}
+    keys |= {f"{n}_": f"plastic_trace_synapse{k or ''}" for k, n in enumerate(rule.kept["synapse"])}
+    found = {key: saved[key].copy() for key in (*keys.values(), "plastic_step_synapse")}
+    values = course.constants | {name: found[key][some] for name, key in keys.items()}
+    course.settle(values, step - found["plastic_step_synapse"][some])
+    check_finite(rule, [values["w_"]])
+    for name, key in keys.items():
+        found[key][some] = values[name]
+    found["plastic_step_synapse"][some] = step
+    return saved | found
 
 
 class HostGrid:
@@ -25,8 +52,14 @@ class HostGrid:
         self._post = model.cell_of_target()[model.connections.target]
         # spikes of the whole network may come, and change traces, where this is a part
         sources = decisions.network.connections.num_sources
-        self._trace = {which: np.zeros(sources) for which in ("pre", "post")}
-        self._last = {which: np.zeros(sources, np.int32) for which in ("pre", "post")}
+        size = {"plastic": model.connections.count, "sent": sources}
+        self._trace, self._last = dict[str, np.ndarray](), dict[str, np.ndarray]()
+        rule = model.connections.rule
+        if rule is not None:
+            self._course = Course(rule, model.dt)
+            for one in plastic_fields(rule):
+                if one.name != "weight":
+                    self.owner(one)[one.name] = np.zeros(size[one.per], one.dtype)
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
 
     def take(self, step: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
@@ -48,35 +81,71 @@ class HostGrid:
         known = self.model.connections
         begin = known.row[sources]
         sent = known.order[ranges(begin, known.row[sources + 1] - begin)]
-        self._change("minus", sent, sources, step)
+        rule = known.rule
+        if rule is not None:
+            self._change(rule, "pre", sent, step)
+            self._count(rule, "pre", sources, step)
         slot = (step + 1 + known.delay[sent]) % self.slots
         weight = np.rint(self.weight[sent] / self.scale).astype(np.int64)
         np.add.at(self.incoming, (slot, known.target[sent]), weight)
-        self._change("plus", np.flatnonzero(np.isin(self._post, sources)), sources, step)
+        if rule is not None:
+            self._change(rule, "post", np.flatnonzero(np.isin(self._post, sources)), step)
+            self._count(rule, "post", sources, step)
 
-    def _change(self, which: str, connections: np.ndarray, sources: np.ndarray, step: int) -> None:
-        """Change plastic weights of connections from (minus) or to (plus) cells that spike."""
-        rule, given = self.model.connections.rule, self.model.connections
-        if rule is None:
-            return
-        minus = which == "minus"
-        tau, ends = (rule.tau_minus, self._post) if minus else (rule.tau_plus, given.source)
+    def reward(self, reward: float, step: int) -> None:
+        """Reward all connections, after the spikes of a step."""
+        rule = self.model.connections.rule
+        if rule is not None:
+            every = np.arange(self.model.connections.count)
+            self._change(rule, REWARD, every, step, {REWARD: reward})
+
+    def _change(
+        self,
+        rule: Rule,
+        event: str,
+        connections: np.ndarray,
+        step: int,
+        values: dict[str, Any] | None = None,
+    ) -> None:
+        """Change plastic ones of some connections, at an event."""
+        given, course = self.model.connections, self._course
         some = connections[given.plastic[connections]]
-        if not minus:  # spikes of this step count at once
-            self._count("pre", sources, step, rule.tau_plus)
-        other = "post" if minus else "pre"
-        trace, last = self._trace[other], self._last[other]
-        sums = trace[ends[some]] * np.exp((last[ends[some]] - step) * (self.model.dt / tau))
-        change = -rule.a_minus * sums if minus else rule.a_plus * sums
-        self.weight[some] = np.clip(self.weight[some] + change, rule.w_min, rule.w_max)
-        if not minus:
-            self._count("post", sources, step, rule.tau_minus)
+        values = {**course.constants, **(values or {}), "w_": self.weight[some]}
+        for side, ends in (("pre", given.source), ("post", self._post)):
+            values |= self._traces(rule, side, ends[some], step)
+        own = rule.kept["synapse"]
+        if own:
+            last = self._last["synapse"]
+            values |= {f"{n}_": self._trace[f"synapse{k or ''}"][some] for k, n in enumerate(own)}
+            course.settle(values, step - last[some])
+            check_finite(rule, [values["w_"]])
+            last[some] = step
+        rule.about.act(event, "synapse", values)
+        self.weight[some] = values["w_"]
+        for k, name in enumerate(own):
+            self._trace[f"synapse{k or ''}"][some] = values[f"{name}_"]
+        check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in own)])
 
-    def _count(self, which: str, sources: np.ndarray, step: int, tau: float) -> None:
-        """Add 1 to the traces of sources that spike."""
-        trace, last = self._trace[which], self._last[which]
-        trace[sources] = trace[sources] * np.exp((last[sources] - step) * (self.model.dt / tau)) + 1
-        last[sources] = step
+    def _traces(self, rule: Rule, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
+        """Return the traces of some cells as they are in a step, by their names in actions."""
+        names = rule.kept[side]
+        gone = step - self._last[side][at] if names else at
+        return {
+            f"{name}_": self._course.left(name, self._trace[f"{side}{k or ''}"][at], gone)
+            for k, name in enumerate(names)
+        }
+
+    def _count(self, rule: Rule, side: str, cells: np.ndarray, step: int) -> None:
+        """Change the traces of cells that spike."""
+        names = rule.kept[side]
+        if not names:
+            return
+        values = self._course.constants | self._traces(rule, side, cells, step)
+        rule.about.act(side, side, values)
+        for k, name in enumerate(names):
+            self._trace[f"{side}{k or ''}"][cells] = values[f"{name}_"]
+        check_finite(rule, [values[f"{name}_"] for name in names])
+        self._last[side][cells] = step
 
     def save(self) -> dict[str, np.ndarray]:
         """Return its arrays, by the keys of the schema."""

@@ -1,15 +1,16 @@
-"""Spike-timing-dependent plasticity of connections, on the device.
+"""Plasticity of connections on the device: a `Rule`, printed as kernels.
 
-The pair rule, all spikes with all spikes, by traces (Brette and Goodman 2012, section 2.3, on the
-access to synapses that it takes: forward rows for presynaptic spikes, backward rows for
-postsynaptic ones). It acts at the presynaptic end: a source's spike is there in its own step, and
-a postsynaptic one as well; the delay lies between the connection and its target.
+Brette and Goodman 2012, section 2.3, on the access to synapses that it takes: forward rows for
+presynaptic spikes, backward rows for postsynaptic ones. A rule acts at the presynaptic end: a
+source's spike is there in its own step, and a postsynaptic one as well; the delay lies between the
+connection and its target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,43 +18,119 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
+from clhines.arrays import offsets
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.errors import DeviceError, InputError
+from clhines.mechanisms.text.rules import REWARD, SIDES, RuleText, read_rule
 from clhines.model.connections import offsets_of
-from clhines.model.schema import PLASTIC, Field
-from clhines.network.plasticity import STDP
+from clhines.model.schema import Field, plastic_fields, split_name
+from clhines.network.plasticity import Rule
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery
 
-_SPIKES = (  # first parameters of both kernels
+_SPIKES = (
     "const int *restrict spike_source, const int *restrict spike_step",
-    "const int *restrict spike_count, int capacity, const int *restrict marks, int turn",
-    "int step, double amount, double least, double most, double inverse_scale, int decay_length",
-    "const double *restrict decay, const double *restrict own_decay, int own_length",
-    "const int *restrict first",
+    "const int *restrict spike_count, int capacity, const int *restrict marks, int turn, int step",
+)
+_RULE = (
+    "const double *restrict value, const int *restrict first_decay, const double *restrict decay",
+    "double *restrict pre_trace, int *restrict pre_step, double *restrict post_trace",
+    "int *restrict post_step, int sources, int *restrict wrong",
+)
+_WEIGHTS = (
+    "double least, double most, double inverse_scale, double *restrict synapse_trace",
+    "int *restrict synapse_step, int connections, double *restrict weight",
+    "long *restrict integer",
 )
 _CHANGES = "spike_source", "spike_step", "spike_count", "capacity", "turn", "step"
-_CONNECTIONS = (  # and their last ones
-    "const double *restrict other, const int *restrict other_step, double *restrict own",
-    "int *restrict own_step, double *restrict weight, long *restrict integer",
-)
+_ROWS = "const int *restrict first"
+_CELLS = "const int *restrict cell"  # postsynaptic, of each place in the rows; -1: a fixed weight
+_PLACES = "const int *restrict place if indexed"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A trace in the kernels: its array and entry, `at`, and the number of its decay."""
+
+    name: str
+    side: str
+    number: int
+    at: str
 
 
 @dataclass(frozen=True)
 class PlasticSpec(TemplateSpec):
-    """``plasticity.mako``: the pair rule."""
+    """``plasticity.mako``: a rule by its text."""
 
     template: ClassVar[str] = "simulate/plasticity"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "pre": (
-            *(*_SPIKES, "const int *restrict cell", "const int *restrict place if indexed"),
-            *_CONNECTIONS,
+        "pre": (*_SPIKES, *_RULE, *_WEIGHTS, _ROWS, _CELLS, _PLACES),
+        "post": (
+            *(*_SPIKES, *_RULE, *_WEIGHTS, _ROWS),
+            "const int *restrict source, const int *restrict place",
         ),
-        "post": (*_SPIKES, "const int *restrict source, const int *restrict place", *_CONNECTIONS),
+        "pre_traces": (*_SPIKES, *_RULE),
+        "post_traces": (*_SPIKES, *_RULE),
+        "reward": ("double reward, int step", *_RULE, *_WEIGHTS, _CELLS, _PLACES),
     }
     work_group: int
+    text: str = field(repr=False)
     indexed: bool = False  # the weights do not lie in the order of the forward rows
+
+    @cached_property
+    def about(self) -> RuleText:
+        """The rule."""
+        return read_rule(self.text)
+
+    @cached_property
+    def traces(self) -> tuple[Trace, ...]:
+        """All traces."""
+        found, rows = [], dict.fromkeys(SIDES, 0)
+        for number, (name, line) in enumerate(self.about.traces.items()):
+            side, row = line.sort, rows[line.sort]
+            index, count = ("i", "connections") if side == "synapse" else (f"{side}_at", "sources")
+            at = f"{row} * (size_t){count} + {index}" if row else index
+            found.append(Trace(name, side, number, f"{side}_trace[{at}]"))
+            rows[side] += 1
+        return tuple(found)
+
+    @property
+    def growth(self) -> str:
+        """The rate of the weight between events, or empty."""
+        return self.about.printed_growth("double")
+
+    @property
+    def last(self) -> int:
+        """Number of the decay that the rate of the weight has."""
+        return len(self.traces)
+
+    def own(self, side: str) -> list[Trace]:
+        """Traces of the source, the postsynaptic cell or the connection."""
+        return [t for t in self.traces if t.side == side]
+
+    def read(self, event: str) -> list[Trace]:
+        """Traces of cells that connections read at an event."""
+        used = self.about.uses(event, "synapse")
+        return [t for t in self.traces if t.name in used and t.side != "synapse"]
+
+    def apart(self, event: str) -> bool:
+        """Whether connections read the traces of the cell itself, which change after them."""
+        return any(t.side == event for t in self.read(event))
+
+    def kept_at(self, event: str) -> list[Trace]:
+        """Traces of connections, if an event uses or changes any, or the weight grows by them."""
+        used = self.about.uses(event, "synapse")
+        own = self.own("synapse")
+        return own if self.growth or any(t.name in used for t in own) else []
+
+    def weighs(self, event: str) -> bool:
+        """Whether an event reads or changes the weight."""
+        return bool(self.growth) or self.about.weighs(event)
+
+    def changes(self, event: str) -> bool:
+        """Whether an event changes connections."""
+        return self.weighs(event) or bool(self.kept_at(event))
 
 
 class Plasticity:
@@ -67,76 +144,91 @@ class Plasticity:
     def __init__(
         self,
         delivery: Delivery,
-        rule: STDP,
+        rule: Rule,
         dt: float,
         cell_of_target: ArrayLike,
         plastic: ArrayLike = True,
     ) -> None:
         queue, connections = delivery.queue, delivery.connections
         if not devices.has_fp64(queue.device):
-            raise DeviceError(f"{queue.device.name.strip()} has no float64, which STDP needs")
+            raise DeviceError(f"{queue.device.name.strip()} has no float64, which plasticity needs")
         if not dt > 0:
             raise InputError(f"dt is {dt} ms; expected more than 0")
         cells, mask = _checked(delivery, rule, cell_of_target, plastic)
         self.delivery, self.rule, self.connections = delivery, rule, connections
         weight = delivery.tables.laid(connections.weight[connections.order])
         self._weight = to_device(queue, weight, np.float64)
-        self._decay = {
-            name: to_device(queue, STDP.decay(tau, dt), np.float64)
-            for name, tau in (("pre", rule.tau_plus), ("post", rule.tau_minus))
+        counts = dict.fromkeys(SIDES, connections.num_sources) | {"synapse": connections.count}
+        self._traces = {
+            side: to_device(queue, np.zeros(counts[side] * len(names)), np.float64)
+            for side, names in rule.kept.items()
         }
-        sources = connections.num_sources
-        self._trace = {k: to_device(queue, np.zeros(sources), np.float64) for k in self._decay}
-        self._last = {k: to_device(queue, np.zeros(sources), np.int32) for k in self._decay}
+        self._steps = {
+            side: to_device(queue, np.zeros(counts[side] if names else 0), np.int32)
+            for side, names in rule.kept.items()
+        }
+        self._wrong = to_device(queue, np.zeros(1), np.int32)
         on_cpu = devices.is_cpu(queue.device)
-        group = min(16 if on_cpu else 256, queue.device.max_work_group_size)
-        self._spec = PlasticSpec(group, delivery.tables.place is not None)
+        most = queue.device.max_work_group_size
+        indexed = delivery.tables.place is not None
+        self._spec = PlasticSpec(min(16 if on_cpu else 256, most), rule.text, indexed)
         self._groups = queue.device.max_compute_units * (2 if on_cpu else 16)
         # postsynaptic cells along the forward rows, and the backward rows
         c = connections
         cell = np.where(mask, cells[c.target], -1)[c.order]
         indices = np.flatnonzero(cell >= 0)
         indices = indices[np.argsort(cell[indices], kind="stable")]
-        first, source = offsets_of(cell[indices], sources), c.source[c.order][indices]
-        tables = {"first": c.row, "cell": cell}
-        if self._spec.indexed:
-            tables["place"] = delivery.tables.place
-        self._pre = self._bound("pre", "post", rule.a_minus, **tables)
-        tables = {"first": first, "source": source, "place": delivery.tables.where(indices)}
-        self._post = self._bound("post", "pre", rule.a_plus, **tables)
+        first, source = offsets_of(cell[indices], c.num_sources), c.source[c.order][indices]
+        place = delivery.tables.where(indices)
+        self._given = self._arguments(dt)
+        forward = {"first": c.row, "cell": cell}
+        forward |= {"place": delivery.tables.place} if indexed else {}
+        self._pre = self._bound("pre", **forward)
+        self._post = self._bound("post", first=first, source=source, place=place)
+        if REWARD in rule.about.actions:
+            self._reward = self._kernel("reward", ("reward", "step"), forward)
 
-    def _bound(
-        self, own: str, other: str, amount: float, **tables: np.ndarray
-    ) -> tuple[program.BoundKernel, int]:
-        """Return the kernel of one end's spikes, and the work-groups along a row."""
-        delivery, rule, queue = self.delivery, self.rule, self.delivery.queue
-        numbers = {
-            "amount": amount,
-            "least": rule.w_min,
-            "most": rule.w_max,
-            "inverse_scale": 1 / delivery.incoming_scale,
+    def _arguments(self, dt: float) -> dict[str, program.Argument]:
+        """Return the arguments that kernels share."""
+        delivery, rule, queue, c = self.delivery, self.rule, self.delivery.queue, self.connections
+        decays = rule.decays(dt)
+        arrays = {
+            "value": (np.array([*rule.parameters.values()]), np.float64),
+            "first_decay": (offsets(np.array([len(d) for d in decays], int)), np.int32),
+            "decay": (np.concatenate([np.zeros(0), *decays]), np.float64),
         }
-        given = {
-            **{name: np.float64(number) for name, number in numbers.items()},
-            **{name: to_device(queue, a, np.int32) for name, a in tables.items()},
+        return {
+            **{name: to_device(queue, *array) for name, array in arrays.items()},
+            **{f"{side}_trace": array for side, array in self._traces.items()},
+            **{f"{side}_step": array for side, array in self._steps.items()},
             **dict.fromkeys(_CHANGES, np.int32(0)),
             **dict.fromkeys(_CHANGES[:3], delivery.marks[0]),
-            "marks": delivery.marks[0],
-            "decay_length": np.int32(len(self._decay[other])),
-            "decay": self._decay[other],
-            "own_decay": self._decay[own],
-            "own_length": np.int32(len(self._decay[own])),
-            "other": self._trace[other],
-            "other_step": self._last[other],
-            "own": self._trace[own],
-            "own_step": self._last[own],
-            "weight": self._weight,
-            "integer": delivery.tables.weight,
+            **{"marks": delivery.marks[0], "wrong": self._wrong, "reward": np.float64(0)},
+            **{"sources": np.int32(c.num_sources), "connections": np.int32(c.count)},
+            **{"weight": self._weight, "integer": delivery.tables.weight},
+            **{"least": np.float64(rule.w_min), "most": np.float64(rule.w_max)},
+            "inverse_scale": np.float64(1 / delivery.incoming_scale),
         }
+
+    def _kernel(
+        self, name: str, changes: tuple[str, ...], tables: dict[str, np.ndarray]
+    ) -> program.BoundKernel:
+        queue = self.delivery.queue
         built = program.build(queue.context, self._spec)
+        own = {n: to_device(queue, a, np.int32) for n, a in tables.items()}
+        return program.bind(built, self._spec, name, self._given | own, changes)
+
+    def _bound(
+        self, event: str, **tables: np.ndarray
+    ) -> list[tuple[program.BoundKernel, int, int]]:
+        """Return the kernels of one end's spikes, and the work-groups along a row and over rows."""
         longest = int(np.max(np.diff(tables["first"]), initial=1))
         across = max(1, min(self._groups, -(-longest // self._spec.work_group)))
-        return program.bind(built, self._spec, own, given, _CHANGES), across
+        along = max(1, self._groups // across)
+        found = [(self._kernel(event, _CHANGES, tables), across, along)]
+        if self._spec.apart(event):
+            found.append((self._kernel(f"{event}_traces", _CHANGES, {}), 1, 1))
+        return found
 
     def enqueue(
         self,
@@ -166,51 +258,76 @@ class Plasticity:
 
     def _launch(
         self,
-        bound: tuple[program.BoundKernel, int],
+        kernels: list[tuple[program.BoundKernel, int, int]],
         found: tuple[cla.Array, ...],
         step: int,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        kernel, across = bound
+        queue, group = self.delivery.queue, self._spec.work_group
         numbers = self.delivery.capacity, self.delivery.marks[1], step
-        kernel.change(*found, *(np.int32(n) for n in numbers))
-        group, along = self._spec.work_group, max(1, self._groups // across)
-        return kernel.launch(self.delivery.queue, across * group, group, wait_for, along)
+        for kernel, across, along in kernels:
+            kernel.change(*found, *(np.int32(n) for n in numbers))
+            event = kernel.launch(queue, across * group, group, wait_for, along)
+        return event
+
+    def reward(self, reward: float, step: int) -> None:
+        """Enqueue a reward to all connections, after the spikes of a step."""
+        queue, group = self.delivery.queue, self._spec.work_group
+        self._reward.change(np.float64(reward), np.int32(step))
+        self._reward.launch(queue, self._groups * group, group)
+
+    def check(self) -> None:
+        """Wait, and raise InputError for a weight or a trace that is no finite number."""
+        if self._wrong.get(self.delivery.queue)[0]:
+            raise self.rule.not_finite()
 
     # -- state
 
     @property
     def weight(self) -> np.ndarray:
-        """(k,) float64: the weights now, in the order given to `Connections`."""
-        weight, order = np.empty(self.connections.count), self.connections.order
-        places = self.delivery.tables.where(np.arange(len(order)))
-        weight[order] = self._weight.get(self.delivery.queue)[places]
-        return weight
+        """(k,) float64: the weights after the last events, in the order given to `Connections`."""
+        return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:
         """Return everything that a run changes, for `restore`."""
-        queue = self.delivery.queue
-        found = {f.key: self._traces(f).get(queue) for f in PLASTIC[1:]}
-        return {PLASTIC[0].key: self.weight, **found}
+        return {f.key: self._of(f) for f in plastic_fields(self.rule)}
 
-    def _traces(self, field: Field) -> cla.Array:
-        return (self._trace if field.what == "plastic_trace" else self._last)[field.name]
+    def _place(self, field: Field) -> tuple[cla.Array, slice]:
+        """Return the array that has a field, and where."""
+        count = self.connections.count if field.per == "plastic" else self.connections.num_sources
+        side, row = split_name(field.name)
+        if field.what == "plastic_trace":
+            return self._traces[side], slice(row * count, (row + 1) * count)
+        return self._steps[side] if field.what == "plastic_step" else self._weight, slice(0, count)
+
+    def _of(self, field: Field) -> np.ndarray:
+        array, place = self._place(field)
+        values = array.get(self.delivery.queue)[place]
+        if field.per == "plastic":
+            order = self.connections.order
+            values[order] = values[self.delivery.tables.where(np.arange(len(order)))]
+        return values
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Restore the arrays of `state`; those of other connections raise an InputError."""
         for name, values in self.state().items():
             if name not in state or state[name].shape != values.shape:
                 raise InputError(f"state of plasticity: {name} is not of these connections")
-        weight = state[PLASTIC[0].key]
-        if len(weight):
-            self._weight.set(self.delivery.tables.laid(weight[self.connections.order]))
-            self.delivery.set_weights(weight)
-        for field in PLASTIC[1:]:
-            self._traces(field).set(state[field.key])
+        queue = self.delivery.queue
+        self._wrong.fill(0, queue)
+        for one in plastic_fields(self.rule):
+            array, place = self._place(one)
+            values, new = array.get(queue), state[one.key]
+            if one.per == "plastic":
+                new = self.delivery.tables.laid(new[self.connections.order])
+            values[place] = new
+            array.set(values, queue)
+        if self.connections.count:
+            self.delivery.set_weights(self.weight)
 
 
 def _checked(
-    delivery: Delivery, rule: STDP, cell_of_target: ArrayLike, plastic: ArrayLike
+    delivery: Delivery, rule: Rule, cell_of_target: ArrayLike, plastic: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the cells as int64 and the mask of plastic connections."""
     c = delivery.connections

@@ -284,6 +284,11 @@ class SplitRun:
             on_grid[share.on_grid], found[share.weights] = part[:count], part[count:]
         return np.concatenate([on_grid, found])
 
+    def reward(self, reward: float, step: int) -> None:
+        """Reward the plastic connections of the share."""
+        self._own.do(self.run.reward, reward, step)
+        self._own.settle()
+
     def save(self) -> dict[str, np.ndarray]:
         """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
         saved = self._own.do(self.run.save)

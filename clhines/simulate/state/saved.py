@@ -13,7 +13,7 @@ from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, check_values, write_npz
 from clhines.model.model import Model
-from clhines.model.schema import Field
+from clhines.model.schema import Field, split_name
 from clhines.network.times import LAST_STEP
 from clhines.simulate.events.sources import ring_sizes
 from clhines.simulate.state.decisions import external_sums, incoming_scale
@@ -158,7 +158,7 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
     if field.what == "plastic_step":
         return -1, step
     if field.what == "plastic_trace":
-        return 0, step + 1
+        return _traces(model, field, step)
     if field.dtype != "int64":
         return None, None
     if field.refers:
@@ -167,6 +167,13 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
         most = length(model, "event", field.kind)
         return (0, most) if field.name == "size" else (-1, most - 1)
     return 0, _MOST
+
+
+def _traces(model: Model, field: Field, step: int) -> Bounds:
+    """Return the bounds of a trace: those of a count of spikes, one in a step at most."""
+    rule, (side, number) = model.connections.rule, split_name(field.name)
+    assert rule is not None
+    return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
 
 
 def _incoming(model: Model) -> Bounds:

@@ -135,6 +135,8 @@ class Text:
     currents: dict[str, ast.expr] = field(default_factory=dict)
     named: dict[str, ast.expr] = field(default_factory=dict)
     events: dict[str, tuple[str, ast.expr]] = field(default_factory=dict)
+    resets: dict[str, tuple[str, ast.expr]] = field(default_factory=dict)  # of `v` among them
+    threshold: ast.expr | None = None
     units: dict[str, str] = field(default_factory=dict)
     method: str = ""
     substeps: int = 1
@@ -156,7 +158,7 @@ class Text:
     def names(self) -> set[str]:
         """Return names that stand in any statement."""
         every = [*self.states.values(), *self.rates.values(), *self.currents.values()]
-        every += [*(tree for _, tree in self.events.values())]
+        every += [tree for _, tree in (*self.events.values(), *self.resets.values())]
         return set().union(*map(self.needs, every))
 
     def circles(self) -> set[str]:
@@ -176,7 +178,7 @@ def read(text: str) -> Text:
         Something in it is not in the description of the language.
     """
     found = Text()
-    for line in _statements(text):
+    for line in statements(text):
         if not found.kind:
             head = re.fullmatch(rf"(density|point)\s+({NAME})", line)
             if not head:
@@ -187,7 +189,8 @@ def read(text: str) -> Text:
     return found
 
 
-def _statements(text: str) -> list[str]:
+def statements(text: str) -> list[str]:
+    """Return the statements of a text without comments."""
     lines: list[str] = []
     depth = 0
     for raw in text.split("\n"):
@@ -209,13 +212,21 @@ def _take(found: Text, line: str) -> None:
         found.units[name] = (units[0] or units[1] or "").strip()
         found.parameters[name] = mp.mpf(number)
         return
-    match = re.fullmatch(r"on\s+event\s*:(.*)", line, re.S)
+    match = re.fullmatch(r"(on\s+event|reset)\s*:(.*)", line, re.S)
     if match:
-        for action in match.group(1).split(";"):
+        table = found.resets if match.group(1) == "reset" else found.events
+        for action in match.group(2).split(";"):
             part = re.fullmatch(rf"\s*({NAME})\s*([-+*/]?)=(?!=)(.*)", action, re.S)
             if not part:
                 raise UnreadError(action)
-            found.events[part.group(1)] = part.group(2), tree_of(part.group(3))
+            source = scaled(part.group(3)) if part.group(1) == "v" else part.group(3)
+            table[part.group(1)] = part.group(2), tree_of(source)
+        return
+    match = re.fullmatch(r"spike\s*:\s*v\s*>(?!=)(.*)", line, re.S)
+    if match:
+        found.threshold = tree_of(scaled(match.group(1)))
+        return
+    if re.fullmatch(r"refractory\s*:.*", line, re.S):  # changes what follows a spike
         return
     match = re.fullmatch(r"(method|substeps)\s+(.*)", line)
     if match:
@@ -241,6 +252,16 @@ def _take(found: Text, line: str) -> None:
             found.units.setdefault(name, unit.group(2).strip() if unit else "")
             return
     raise UnreadError(line)
+
+
+def scaled(source: str) -> str:
+    """Return a number with a unit as an expression in the unit that counts."""
+    match = re.fullmatch(rf"\s*({_NUMBER})\s+(\S.*?)\s*", source)
+    if not match:
+        return source
+    if match.group(2) not in UNITS:
+        raise UnreadError(source)
+    return f"{match.group(1)}*{UNITS[match.group(2)]}"
 
 
 def tree_of(source: str) -> ast.expr:

@@ -131,20 +131,67 @@ def _check_point(m: Any, text: Text, rng: np.random.Generator) -> None:
     t = round(float(rng.uniform(0, 10)), 3)
     states = {name: round(float(rng.uniform(0.05, 0.95)), 3) for name in text.states}
     known: dict[str, Any] = {**given, "v": v}
-    _initial(m, text, known, given)
+    fired = _fires(text, known)
+    if fired is None:  # at the threshold
+        return
+    _initial(m, text, known, given, fired)
     known |= {**states, "t": t}
-    # rates that take a current need the voltage before the step
-    states |= {name: v for name in m.states if name not in states}
+    # rates that take a current need the voltage before the step; no spike holds the voltage
+    hidden = {name: 0.0 if name == "since__spike" else v for name in m.states if name not in states}
+    states |= hidden
     if not m.uses_noise and "dt" not in text.names():
-        i, g = m.current(v, t, given, states)
+        i, g = m.current(v, t, given, states, dt=0.1)
         with contextlib.suppress(UnclearError):
             _current(text, known, float(i), float(g))
-    if m.states:
+    if fired:
+        _reset(m, text, known, given, states)
+    elif m.states:
         _rates(m, text, known, given, states)
         _step(m, text, known, given, states)
     if m.takes_events:
         weight = round(float(rng.uniform(-1, 2)), 3)
         _event(m, text, {**given, **states, "weight": weight}, given, states)
+
+
+def _fires(text: Text, known: Mapping[str, Any]) -> bool | None:
+    """Whether v is above the threshold of a text; None where that is not clear."""
+    if text.threshold is None:
+        return False
+    try:
+        above = known["v"] - float(language.evaluate(text, text.threshold, known).v)
+    except (UnclearError, UnreadError):
+        return None
+    return above > 0 if abs(above) > 1e-9 else None
+
+
+SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "": lambda x, a: a,
+    "+": lambda x, a: x + a,
+    "-": lambda x, a: x - a,
+    "*": lambda x, a: x * a,
+    "/": lambda x, a: x / a,
+}
+
+
+def _reset(
+    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
+) -> None:
+    """Compare states after a step with a spike, which is next to nothing long."""
+    new = m.advance(known["v"], known["t"], TINY_STEP, given, states)
+    if float(new["since__spike"]) != 1:
+        raise WrongError(f"a spike counts {float(new['since__spike'])!r}; expected 1")
+    for name in set(text.resets) - {"v"}:
+        try:
+            rates = [language.evaluate(text, rate, known) for rate in text.rates.values()]
+            sign, tree = text.resets[name]
+            action = language.evaluate(text, tree, known)
+            expected = float(SIGNS[sign](mp.mpf(states[name]), action.v))
+        except (UnclearError, UnreadError, ZeroDivisionError):
+            continue
+        if any(abs(rate.v) > 1e3 for rate in rates):
+            continue
+        if not abs(float(new[name]) - expected) <= 1e-2 * (1 + abs(expected)):
+            raise WrongError(f"a reset: got {float(new[name])!r}, expected {expected!r}")
 
 
 def _compare(what: str, got: float, expected: Value, slack: float = SLACK) -> None:
@@ -157,9 +204,13 @@ def _compare(what: str, got: float, expected: Value, slack: float = SLACK) -> No
         )
 
 
-def _initial(m: Any, text: Text, known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _initial(
+    m: Any, text: Text, known: Mapping[str, Any], given: Mapping[str, Any], fired: bool
+) -> None:
     start = m.initial(known["v"], given)
     for name in text.states:
+        if fired and name in text.resets:  # a start above the threshold is a spike
+            continue
         try:
             expected = language.evaluate(text, text.states[name], known)
         except (UnclearError, UnreadError):
@@ -187,8 +238,9 @@ def _current(text: Text, known: Mapping[str, Any], i: float, g: float) -> None:
     size = max(abs(s) for s in slopes)
     if abs(slopes[0] - slopes[1]) < 1e-10 * size:  # no kink here
         reach = float(size + expected.e) + 1e-30
-        if not abs(g - float(slopes[0])) <= 1e-6 * reach:
-            raise WrongError(f"slope of the current: got {g!r}, expected {float(slopes[0])!r}")
+        slope = float(slopes[0] if text.threshold is None else max(slopes[0], 0))
+        if not abs(g - slope) <= 1e-6 * reach:
+            raise WrongError(f"slope of the current: got {g!r}, expected {slope!r}")
 
 
 def _rates(
@@ -279,13 +331,6 @@ def _event(
     m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
 ) -> None:
     after = m.event(known["weight"], given, states)
-    signs: dict[str, Callable[[Any, Any], Any]] = {
-        "": lambda x, a: a,
-        "+": lambda x, a: x + a,
-        "-": lambda x, a: x - a,
-        "*": lambda x, a: x * a,
-        "/": lambda x, a: x / a,
-    }
     for name in text.states:
         if name not in text.events:
             continue
@@ -297,7 +342,7 @@ def _event(
                 if np.isfinite(float(after[name])):
                     raise WrongError(f"an event divides by 0: got {float(after[name])!r}")
                 continue
-            value = Value(signs[sign](old, action.v), abs(old) + action.e * (1 + abs(old)))
+            value = Value(SIGNS[sign](old, action.v), abs(old) + action.e * (1 + abs(old)))
         except (UnclearError, UnreadError):
             continue
         _compare("state after an event", float(after[name]), value)

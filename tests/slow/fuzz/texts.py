@@ -132,10 +132,23 @@ def sensible(rng: np.random.Generator) -> str:
             f"on event: {pick(rng, states)} {sign} weight"
             + (f"*{pick(rng, [n for n in usable if n in lines[1:2]] or ['2'])}")
         )
+    if kind == "point" and rng.random() < 0.3:
+        lines += _spike(rng, states)
     lines += [method] if method else []
     if states and rng.random() < 0.1:
         lines.append(f"substeps {int(rng.integers(1, 9))}")
     return "\n".join(lines) + "\n"
+
+
+def _spike(rng: np.random.Generator, states: list[str]) -> list[str]:
+    """Return a threshold, what a spike does, and sometimes a refractory time."""
+    reset = f"reset: v = {pick(rng, ['-70', '-65 mV', '-0.06 V'])}"
+    if states and rng.random() < 0.7:
+        reset += f"; {pick(rng, states)} {pick(rng, ['+=', '-=', '*=', '='])} {number(rng)}"
+    lines = [f"spike: v > {pick(rng, ['-50', '-20 mV', '0', '0.03 V', '-64.9'])}", reset]
+    return lines + [f"refractory: {pick(rng, ['1 ms', '0.05', '0', '2000 us'])}"] * int(
+        rng.integers(2)
+    )
 
 
 def _states(
@@ -294,6 +307,15 @@ KNOWN = [
     "current i = b*v\nmethod sparse\n",
     "density d\nstate a = 1\nstate b = 0\nda/dt = 2*b^2 - 3*a\ndb/dt = 3*a - 2*b^2\n"
     "current i = b*v\nmethod derivimplicit\n",
+    "point d\ncurrent i = v\nspike: v > 0\n", "point d\ncurrent i = v\nreset: v = 0\n",
+    "point d\ncurrent i = v\nspike: v > v\nreset: v = 0\n",
+    "point d\ncurrent i = v\nspike: v >= 0\nreset: v = -65\n",
+    "point d\ncurrent i = v\nspike: v > 0\nreset: v = v + 1\n",
+    "point d\ncurrent i = v\nspike: v > 0\nreset: v = -65; v = 1\n",
+    "point d\ncurrent i = v\nspike: v > 0\nreset: v = -65; w += 1\n",
+    "point d\ncurrent i = v\nspike: v > 0\nreset: v = -65\nrefractory: -1\n",
+    "point d\ncurrent i = v\nspike: v > 0 ms\nreset: v = -65\nrefractory: 1 mV\n",
+    "point d\ncurrent i = v\nspike: v > 0\nspike: v > 1\nreset: v = -65\n",
     "density d\n", "", "\n", "density\n", "point 1\ncurrent i = v\n", "density d\ncurrent v = 1\n",
     "density d\ncurrent i = (v\n", "density d\ncurrent i = v)\n", "density d\ncurrent i = v +\n",
     "density d\ncurrent i = v.real\n",
@@ -316,6 +338,7 @@ KNOWN = [
     "density d\ncurrent i = 01*v\n", "density d\ncurrent i = 1if v else 2\n",
 ]  # fmt: skip
 SPELLINGS = "parametr paramter parameters stat statte curent currrent metod densty".split()
+SPELLINGS += "spikes rest refactory".split()
 ODD = ["\0", "\ud800", "'", '"', "\\", "\\n", "##", "<%", "${v}"]
 ODD += list("\t\r\x0b\x0c\u2028\u202e\ufeffé²µ−＝ｖ{}[]$%;:日")
 
@@ -344,7 +367,7 @@ def _token(rng: np.random.Generator, text: str) -> str:
 
 
 def _respelt(rng: np.random.Generator, text: str) -> str:
-    word = pick(rng, ["parameter", "state", "current", "density", "method"])
+    word = pick(rng, ["parameter", "state", "current", "density", "method", "spike", "reset"])
     return text.replace(word, pick(rng, SPELLINGS), 1)
 
 

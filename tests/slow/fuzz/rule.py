@@ -1,0 +1,333 @@
+"""Rules of plasticity for the fuzz: what is accepted changes weights as its description says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+from bench.measures.fuzz import language, mechanism
+from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
+from bench.measures.fuzz.language import UnclearError, UnreadError
+from bench.measures.fuzz.texts import MUTATIONS, NAMES, TAKEN, expression, number
+
+MESSAGE, DEVICE_SHARE, STEPS, DT = 500, 0.15, 12, 0.5
+TOLERANCE = 1e-9  # of sums and products of a dozen numbers, beside a start that differs by less
+START, MARGIN = 0.4, 1e-13
+REASONS = re.compile(r"not a finite|too (large|deep|long)|power |no real value|no finite number")
+_SIDES = {"pre": ("pre", "synapse"), "post": ("post", "synapse"), "reward": ("synapse",)}
+_QUEUE: Any = None
+KNOWN = [
+    "", "rule", "rule r\n", "rule 1\n", "point r\n", "rule r\non pre: w += 1\n", "nearest",
+    "rule r\nbounds: 0 <= w <= 1\n", "rule r\non pre: w += 1\nbounds: 1 <= w <= 0\n",
+    "rule r\non pre: w += v\nbounds: 0 <= w <= 1\n", "rule r\non pre: w\nbounds: 0 <= w <= 1\n",
+    "rule r\npre trace w\n", "rule r\npre trace x\ndx/dt = x\non pre: w += x\nbounds: 0 <= w <= 1",
+    "rule r\npre trace x\ndx/dt = -x^2\non pre: w += x\nbounds: 0 <= w <= 1",
+    "rule r\npost trace x\ndx/dt = -x\non pre: x += 1; w += x\nbounds: 0 <= w <= 1",
+    "rule r\npost trace x\ndx/dt = -x\non post: x += w; w += x\nbounds: 0 <= w <= 1",
+    "rule r\nsynapse trace c\ndc/dt = -c\ndw/dt = w*c\non pre: c += 1\nbounds: 0 <= w <= 1",
+    "rule r\non reward: w += reward/0\nbounds: 0 <= w <= 1",
+    "rule r\non pre: w += reward\nbounds: 0 <= w <= 1",
+    "rule r\non pre: w += 1\nbounds: 0 <= w <= __import__('os')",
+    "rule r\non pre: w += 1/(w - w)\nbounds: 0 <= w <= 1",
+    "rule r\nparameter a = 1e308\non pre: w = a*a - a*a*w\nbounds: 0 <= w <= 1",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A text, whether it is lawful, and the seed of the spikes that it meets."""
+
+    text: str
+    lawful: bool
+    seed: int
+    device: bool
+
+
+def generate(rng: np.random.Generator) -> Case:
+    """Make a sensible or a hostile rule."""
+    lawful = rng.random() < 0.6
+    text = sensible(rng)
+    if not lawful:
+        text = pick(rng, KNOWN) if rng.random() < 0.3 else text
+        for _ in range(int(rng.integers(1, 4))):
+            text = pick(rng, MUTATIONS)(rng, text)
+    return Case(text, lawful, int(rng.integers(1 << 30)), rng.random() < DEVICE_SHARE)
+
+
+def sensible(rng: np.random.Generator) -> str:
+    """Return a rule that a user may write."""
+    pool = [str(x) for x in rng.permutation(list(dict.fromkeys(NAMES + TAKEN)))]
+    pool = [name for name in pool if name not in ("w", "reward", "pi")]
+    lines = [f"rule {pick(rng, ['r', 'stdp', 'mine'])}"]
+    parameters = [pool.pop() for _ in range(int(rng.integers(1, 4)))]
+    lines += [f"parameter {name} = {float(number(rng)) + 0.1:g}" for name in parameters]
+    traces: dict[str, list[str]] = {"pre": [], "post": [], "synapse": []}
+    for side, own in traces.items():
+        for _ in range(int(rng.integers(0, 3))):
+            own.append(pool.pop())
+            lines.append(f"{side} trace {own[-1]}")
+            tau = pick(rng, [pick(rng, parameters), "5", "(2 + 3)", f"(1 + {parameters[0]}^2)"])
+            form = pick(rng, ["-{0}/{1}", "-0.1*{0}", "-{0}*2/{1}"])
+            lines.append(f"d{own[-1]}/dt = {form.format(own[-1], tau)}")
+    if traces["synapse"] and rng.random() < 0.4:
+        some = [pick(rng, traces["synapse"]) for _ in range(int(rng.integers(1, 3)))]
+        lines.append(f"dw/dt = {'*'.join(['0.01', *some])}")
+    for event, sides in _SIDES.items():
+        if event != "reward" or rng.random() < 0.4:
+            lines.append(
+                f"on {event}: {'; '.join(_actions(rng, event, sides, traces, parameters))}"
+            )
+    lines.append(f"bounds: {pick(rng, ['0', '-1'])} <= w <= {pick(rng, ['1', '0.5', '3'])}")
+    return "\n".join(lines) + "\n"
+
+
+def _actions(
+    rng: np.random.Generator, event: str, sides: tuple[str, ...], traces: dict[str, list[str]],
+    parameters: list[str],
+) -> Iterator[str]:  # fmt: skip
+    """Yield what an event does to the weight and to traces that it may change."""
+    every = [*parameters, *traces["synapse"], "w"]
+    every += ["reward"] if event == "reward" else [*traces["pre"], *traces["post"]]
+    changed = ["w", *(name for side in sides for name in traces[side])]
+    for name in rng.permutation(changed):
+        alone = next((side for side in ("pre", "post") if name in traces[side]), None)
+        known = every if alone is None else [*parameters, *traces[alone]]
+        if rng.random() < 0.4:
+            yield f"{name} += 1" if alone else f"{name} += 0.1*{pick(rng, known)}"
+        else:
+            value = re.sub(r"\bv\b", pick(rng, known), expression(rng, known, 2))
+            yield f"{name} {pick(rng, ['+=', '-=', '=', '*='])} {value}"
+
+
+def kind(case: Case) -> str:
+    """Return what makes a text slow or large."""
+    return "a sensible rule" if case.lawful else "a hostile rule"
+
+
+def prepare(folder: Path) -> None:
+    """Make the queue of runs on a device."""
+    global _QUEUE
+    from clhines import Rule
+    from clhines.device import devices
+
+    _QUEUE = devices.make_queue(devices.choose())
+    _found(Rule("dopamine"), *_events(1), device=True)
+    _found(Rule("dopamine"), *_events(1), device=False)
+
+
+def check(case: Case) -> str:
+    """Read a rule, and compare its weights with the evaluation of its description."""
+    from clhines import Rule
+    from clhines.errors import ClhinesError
+
+    try:
+        rule = Rule(case.text)
+        trains, rewards = _events(case.seed)
+        found = _found(rule, trains, rewards, case.device)
+    except ClhinesError as error:
+        message = check_refusal(error, most=MESSAGE)
+        if case.lawful and not REASONS.search(message):
+            raise WrongError(f"lawful rule refused: {shortened(message)}") from None
+        return "refused"
+    if not np.isfinite(found).all() or not ((rule.w_min <= found) & (found <= rule.w_max)).all():
+        raise WrongError(f"weights beyond {rule.w_min} to {rule.w_max}: {found.tolist()}")
+    try:
+        expected = _expected(case.text, trains, rewards, START)
+        beside = _expected(case.text, trains, rewards, START * (1 + MARGIN))
+    except (UnclearError, UnreadError, ZeroDivisionError, RecursionError):
+        return "accepted"
+    near = np.abs(beside - expected)
+    if (near > 1e-6).any():  # at a jump
+        return "accepted"
+    off = np.abs(found - expected)
+    if not (off <= TOLERANCE + 1e3 * near).all():
+        k = int(np.argmax(off))
+        raise WrongError(f"weight after step {k}: got {found[k]!r}, expected {expected[k]!r}")
+    return "accepted"
+
+
+# ------------------------------------------------------------------------------------ the package
+
+
+def _events(seed: int) -> tuple[np.ndarray, dict[int, float]]:
+    """Return spikes of two cells, (steps, 2) bool, and rewards after steps."""
+    rng = np.random.default_rng(seed)
+    return rng.random((STEPS, 2)) < 0.4, {4: 0.5, 9: -0.25}
+
+
+def _found(rule: Any, trains: np.ndarray, rewards: dict[int, float], device: bool) -> np.ndarray:
+    """Weights after each step, of one connection from cell 0 to cell 1."""
+    from clhines.model.connections import Connections
+    from clhines.simulate.events.host_grid import HostGrid, settled
+
+    start = float(np.clip(START, rule.w_min, rule.w_max))
+    given = Connections([0], [0], start, 1, 2, 1, True, rule)
+    model = SimpleNamespace(
+        connections=given, dt=DT, num_targets=1, cell_of_target=lambda: np.array([1])
+    )
+    if device:
+        return _on_device(rule, given, model, trains, rewards)
+    scale = given.scale(largest=given.largest)
+    network = SimpleNamespace(connections=given)
+    grid: Any = HostGrid(
+        model,
+        SimpleNamespace(slots=8, scale=scale, split=False, network=network),  # type: ignore[arg-type]
+    )
+    rows = []
+    for step, spikes in enumerate(trains):
+        grid.send(step, np.flatnonzero(spikes))
+        saved = {"plastic_weight": grid.weight.copy()}
+        saved |= {f"plastic_trace_{k}": a.copy() for k, a in grid._trace.items()}
+        saved |= {f"plastic_step_{k}": a.copy() for k, a in grid._last.items()}
+        rows.append(settled(model, saved, step)["plastic_weight"][0])  # type: ignore[arg-type]
+        if step in rewards and "reward" in rule.about.actions:
+            grid.reward(rewards[step], step)
+    return np.array(rows)
+
+
+def _on_device(
+    rule: Any, given: Any, model: Any, trains: np.ndarray, rewards: dict[int, float]
+) -> np.ndarray:
+    import pyopencl.array as cla
+
+    from clhines.simulate.events.grid import Delivery
+    from clhines.simulate.events.host_grid import settled
+    from clhines.simulate.events.plasticity import Plasticity
+
+    delivery = Delivery(_QUEUE, given, 1, 8, 2 * STEPS, "pull", largest=given.largest)
+    ran = Plasticity(delivery, rule, DT, np.array([1]))
+    step, cell = (np.append(a, np.zeros(2 * STEPS - len(a), int)) for a in np.nonzero(trains))
+    lists = [cla.to_device(_QUEUE, a.astype(np.int32)) for a in (cell, step)]
+    incoming, rows = cla.to_device(_QUEUE, np.zeros(8, np.int64)), []
+    for k, count in enumerate(np.cumsum(trains.sum(axis=1))):
+        held = cla.to_device(_QUEUE, np.array([count], np.int32))
+        ran.enqueue(*lists, held, incoming, k)
+        rows.append(settled(model, ran.state(), k)["plastic_weight"][0])
+        if k in rewards and "reward" in rule.about.actions:
+            ran.reward(rewards[k], k)
+    ran.check()
+    return np.array(rows)
+
+
+# ------------------------------------------------------------------------------------ the oracle
+
+
+@dataclass
+class Described:
+    """What a text says, read plainly."""
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    sides: dict[str, str] = field(default_factory=dict)
+    rates: dict[str, Any] = field(default_factory=dict)
+    actions: dict[str, list[tuple[str, str, Any]]] = field(default_factory=dict)
+    bounds: tuple[Any, ...] = ()
+
+
+def _read(text: str) -> Described:
+    found, name = Described(), language.NAME
+    for line in language.statements(text)[1:]:
+        if match := re.fullmatch(rf"parameter\s+({name})\s*=\s*(\S+)", line):
+            found.parameters[match[1]] = mp.mpf(match[2])
+        elif match := re.fullmatch(rf"(pre|post|synapse)\s+trace\s+({name})", line):
+            found.sides[match[2]] = match[1]
+        elif match := re.fullmatch(rf"d({name})\s*/\s*dt\s*=(.*)", line):
+            found.rates[match[1]] = language.tree_of(match[2])
+        elif match := re.fullmatch(r"bounds\s*:(.*)<=\s*w\s*<=(.*)", line):
+            found.bounds = language.tree_of(match[1]), language.tree_of(match[2])
+        elif match := re.fullmatch(r"on\s+(pre|post|reward)\s*:(.*)", line):
+            for action in match[2].split(";"):
+                part = re.fullmatch(rf"\s*({name})\s*([-+*/]?)=(?!=)(.*)", action)
+                if not part:
+                    raise UnreadError(action)
+                own = part[1], part[2], language.tree_of(part[3])
+                found.actions.setdefault(match[1], []).append(own)
+        else:
+            raise UnreadError(line)
+    if not found.bounds:
+        raise UnreadError("no bounds")
+    return found
+
+
+class _Connection:
+    """One connection by its description: everything moves on from step to step."""
+
+    def __init__(self, text: str, start: float) -> None:
+        self.about = about = _read(text)
+        self.values: dict[str, Any] = {**about.parameters, **dict.fromkeys(about.sides, mp.mpf(0))}
+        self.low, self.high = (self.value(tree) for tree in about.bounds)
+        self.values["w"] = min(max(mp.mpf(start), self.low), self.high)
+        self.slopes = {n: self.value(about.rates[n], {n: mp.mpf(1)}) for n in about.sides}
+
+    def value(self, tree: Any, given: Mapping[str, Any] = MappingProxyType({})) -> Any:
+        """Evaluate an expression."""
+        return language.evaluate(language.Text(), tree, {**self.values, **given}).v
+
+    def bound(self) -> None:
+        """Bring the weight back between its bounds."""
+        self.values["w"] = min(max(self.values["w"], self.low), self.high)
+
+    def rest(self) -> None:
+        """Let a step pass without an event."""
+        if "w" in self.about.rates:
+
+            def rate(t: Any) -> Any:
+                now = {n: self.values[n] * mp.exp(s * t) for n, s in self.slopes.items()}
+                return self.value(self.about.rates["w"], now)
+
+            self.values["w"] += mp.quad(rate, [0, DT])
+            self.bound()
+        for name, slope in self.slopes.items():
+            self.values[name] *= mp.exp(slope * mp.mpf(DT))
+
+    def event(self, event: str, given: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Do what is said of an event to the connection, then to the cell's own traces."""
+        before = dict(self.values)
+        for alone in (False, True):
+            kept, self.values = self.values, dict(before)
+            for name, sign, tree in self.about.actions.get(event, []):
+                old, value = self.values[name], self.value(tree, given)
+                self.values[name] = mechanism.SIGNS[sign](old, value)
+                if name == "w":
+                    self.bound()
+            mine = {n for n, side in self.about.sides.items() if (side == event) is alone}
+            mine = mine if alone else mine | {"w"}
+            self.values = kept | {n: self.values[n] for n in mine}
+
+
+def _expected(text: str, trains: np.ndarray, rewards: dict[int, float], start: float) -> np.ndarray:
+    with mp.workdps(30):
+        connection, rows = _Connection(text, start), []
+        for step, (pre, post) in enumerate(trains):
+            if step:
+                connection.rest()
+            for event, is_there in (("pre", pre), ("post", post)):
+                if is_there:
+                    connection.event(event)
+            rows.append(float(connection.values["w"]))
+            if step in rewards:
+                connection.event("reward", {"reward": mp.mpf(rewards[step])})
+    return np.array(rows)
+
+
+# ------------------------------------------------------------------------------------ smaller
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """Yield texts with lines left out."""
+    for left in fewer(case.text.splitlines()):
+        yield replace(case, text="\n".join(left) + "\n")
+    if case.device:
+        yield replace(case, device=False)
+
+
+def show(case: Case) -> str:
+    """Return the text."""
+    text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
+    return text + f"# spikes of seed {case.seed}{', on the device' if case.device else ''}"
