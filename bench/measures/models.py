@@ -219,8 +219,8 @@ def text(result: dict[str, Any]) -> str:
     if single:
         notes = [
             "In single precision; NEURON in double. same step, within 1 ms: of NEURON's spikes, "
-            "the n-th of each cell beside the n-th here; mV: the largest difference of a voltage at "
-            "any time, which is a whole spike's height where one is in another step.",
+            "the n-th of each cell beside the n-th here; mV: the largest difference of a voltage "
+            "at any time, which is a whole spike's height where one is in another step.",
             notes[-1],
         ]
     return "\n".join([table.ruled(SINGLE if single else HEAD, lines), "", *table.wrapped(notes)])
