@@ -34,6 +34,8 @@ MEASURES = {
     "pieces": "measures.pieces",
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
+    "synapses": "measures.synapses",
+    "points": "measures.points",
     "features": "measures.features",
     "guard": "measures.guard",
     "papers": "papers.command",

@@ -1,0 +1,157 @@
+"""Time the CUBA network of 4,000 point neurons beside Brian 2's C++ standalone.
+
+    python -m bench points [--device SPEC] [--brian PYTHON] [--neurons 4000] [--seconds 5]
+                           [--threads 0 2] [--rounds 5] [--out FOLDER]
+
+Vogels and Abbott 2005, benchmark 2 of Brette et al. 2007: leaky neurons, synapses that are decaying
+currents, 2 % of all pairs connected (80 synapses of each neuron), dt = 0.1 ms. Brian runs with an
+interpreter of its own, and a process for each number of threads (0: without OpenMP); its time is
+that of the loop over steps, as its program reports it, and ours is the wall time of `run`. All take
+turns, and the best of the rounds counts. Networks and starts are drawn alike, but not the same, and
+events act a step later here, so rates are compared, not spikes. Aim: 2 x Brian's best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import clhines
+from bench import record, table
+from bench.measures.synapses import LIF
+from clhines import Pairs
+
+DT, AIM = 0.1, 2.0  # ms; times as fast as Brian
+NEAR = 0.15  # relative: rates of two such networks are nearer
+BRIAN = Path(__file__).parents[1] / "peers" / "points_brian.py"
+JUMP = """
+    point jump
+    parameter tau = 5 ms
+    state ie = 0 [nA]
+    die/dt = -ie/tau
+    current i = -ie [nA]
+    on event: ie += weight
+"""
+
+
+def network(count: int) -> clhines.Network:
+    """Return the CUBA network."""
+    parents = np.full(count, -1), np.arange(count + 1)
+    net = clhines.Network.from_arrays(*parents, [2e4] * count, [0.0] * count, [0.2] * count)
+    net.add(LIF, at=net.soma)
+    border, pairs = count * 4 // 5, Pairs.bernoulli(0.02 * 4000 / count, seed=record.SEED)
+    for first, end, tau, weight in ((0, border, 5.0, 0.0162), (border, count, 10.0, -0.09)):
+        synapses = net.add(JUMP, at=net.soma, tau=tau)
+        net.connect(np.arange(first, end), synapses, pairs, weight=weight, delay=DT)
+    return net
+
+
+class Ours:
+    """The network here, in one precision."""
+
+    def __init__(self, queue: Any, dtype: str, args: argparse.Namespace) -> None:
+        begin = time.perf_counter()
+        v_init = np.random.default_rng(record.SEED).uniform(-60.0, -50.0, args.neurons)
+        options = {"dt": DT, "v_init": v_init, "dtype": dtype, "queue": queue}
+        self.sim = clhines.Simulation(network(args.neurons), engine=args.engine, **options)
+        spikes = len(self.sim.run(args.seconds * 1e3).spike_time)
+        self.found = {
+            "name": f"clhines {dtype}", "threads": queue.device.max_compute_units,
+            "engine": self.sim.engine, "hz": spikes / args.neurons / args.seconds,
+            "build_s": time.perf_counter() - begin, "seconds": [], "cost": [],
+        }  # fmt: skip
+        self._duration = args.seconds * 1e3
+
+    def turn(self) -> None:
+        """Simulate once more."""
+        begin = time.perf_counter()
+        result = self.sim.run(self._duration)
+        self.found["seconds"].append(time.perf_counter() - begin)
+        self.found["cost"].append(result.cost)
+
+
+class Brian:
+    """The network in Brian, with a number of threads."""
+
+    def __init__(self, args: argparse.Namespace, threads: int) -> None:
+        self._args, self._threads = args, threads
+        self.found: dict[str, Any] = {"name": "Brian 2", "threads": threads or 1, "seconds": []}
+        self.found |= {"engine": "OpenMP" if threads else "no OpenMP"}
+
+    def turn(self) -> None:
+        """Build and simulate in a process of its own."""
+        if "reason" in self.found:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "brian.json"
+            numbers = self._args.neurons, self._args.seconds, self._threads, 2, record.SEED
+            command = [self._args.brian, str(BRIAN), *map(str, numbers), str(out)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+            if not out.is_file():
+                said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+                self.found["reason"] = f"ended with code {done.returncode} and said: {said[:120]}"
+                return
+            found = json.loads(out.read_text("utf-8"))
+        self.found["seconds"] += found.pop("seconds")
+        self.found |= found
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    head = (
+        f"{'simulator':<16} {'threads':>7} {'engine':<10} {'Hz':>5} {'build s':>8} {'step us':>8} "
+        f"{'median':>7} {'x Brian':>7}"
+    )
+    lines = [
+        f"{r['name']:<16} {r['threads']:>7} {r['engine']:<10} {r['hz']:>5.2f} {r['build_s']:>8.2f} "
+        f"{r['step'] * 1e6:>8.2f} {r['median_step'] * 1e6:>7.2f} {r.get('x_brian', np.nan):>7.2f}"
+        for r in result["rows"]
+    ]
+    missing = table.missing((r["name"], r["reason"], "CUBA") for r in result["missing"])
+    about = f"{result['neurons']:,} neurons, {result['duration']:g} s, dt = {DT:g} ms"
+    after = "x Brian: how many times as fast as the best of Brian's, least times of both."
+    return "\n".join([about, "", table.ruled(head, lines), "", after, *missing])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and write ``points-<device>.json`` and ``.txt``; 1 where rates differ."""
+    parser = record.parser("points", __doc__)
+    add = parser.add_argument
+    add("--brian", default=sys.executable, metavar="PYTHON", help="an interpreter that has Brian")
+    add("--neurons", type=int, default=4000)
+    add("--seconds", type=float, default=5.0, help="that are simulated in a round")
+    add("--threads", type=int, nargs="+", default=[0, 2], help="of Brian")
+    add("--rounds", type=int, default=5)
+    add("--engine", default="auto")
+    add("--dtype", nargs="+", default=["float64", "float32"])
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device, args.dtype)
+    runs: list[Ours | Brian] = [Ours(queue, dtype, args) for dtype in args.dtype]
+    runs += [Brian(args, threads) for threads in args.threads]
+    for _ in range(args.rounds):
+        for one in runs:
+            one.turn()
+    rows = [one.found for one in runs if "reason" not in one.found]
+    steps = args.seconds * 1e3 / DT
+    for r in rows:
+        r |= {"step": min(r["seconds"]) / steps, "median_step": np.median(r["seconds"]) / steps}
+    best = min((r["step"] for r in rows if r["name"] == "Brian 2"), default=None)
+    for r in rows:
+        r |= {"x_brian": best / r["step"]} if best else {}
+    result = {
+        "record": record.record(queue, "points", arguments),
+        "neurons": args.neurons, "duration": args.seconds, "aim": AIM, "rows": rows,
+        "missing": [one.found for one in runs if "reason" in one.found],
+    }  # fmt: skip
+    record.write("points", queue, result, text(result), args.out)
+    rates = [r["hz"] for r in rows]
+    return int(max(rates) > (1 + NEAR) * min(rates))
