@@ -34,13 +34,14 @@ DT, AIM = 0.1, 2.0  # ms; times as fast as Brian
 NEAR = 0.15  # relative: rates of two such networks are nearer
 BRIAN = Path(__file__).parents[1] / "peers" / "points_brian.py"
 JUMP = """
-    point jump
-    parameter tau = 5 ms
-    state ie = 0 [nA]
-    die/dt = -ie/tau
-    current i = -ie [nA]
-    on event: ie += weight
+    point {name}
+    parameter tau = {tau} ms
+    state a = 0 [nA]
+    da/dt = -a/tau
+    current i = -a [nA]
+    on event: a += weight
 """
+INPUTS = (("excite", 5, 0.0162), ("inhibit", 10, -0.09))  # ms, nA
 
 
 def network(count: int) -> clhines.Network:
@@ -49,8 +50,8 @@ def network(count: int) -> clhines.Network:
     net = clhines.Network.from_arrays(*parents, [2e4] * count, [0.0] * count, [0.2] * count)
     net.add(LIF, at=net.soma)
     border, pairs = count * 4 // 5, Pairs.bernoulli(0.02 * 4000 / count, seed=record.SEED)
-    for first, end, tau, weight in ((0, border, 5.0, 0.0162), (border, count, 10.0, -0.09)):
-        synapses = net.add(JUMP, at=net.soma, tau=tau)
+    for (name, tau, weight), first, end in zip(INPUTS, (0, border), (border, count)):
+        synapses = net.add(JUMP.format(name=name, tau=tau), at=net.soma)
         net.connect(np.arange(first, end), synapses, pairs, weight=weight, delay=DT)
     return net
 

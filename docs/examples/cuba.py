@@ -15,20 +15,20 @@ lif = """
     reset: v = -60 mV
     refractory: 5 ms
 """
-jump = """
-    point jump                         # each event moves a current, which decays
-    parameter tau = 5 ms
-    state ie = 0 [nA]
-    die/dt = -ie/tau
-    current i = -ie [nA]
-    on event: ie += weight
+synapse = """
+    point {name}                       # each event moves a current, which decays
+    parameter tau = {tau} ms
+    state a = 0 [nA]
+    da/dt = -a/tau
+    current i = -a [nA]
+    on event: a += weight
 """
 count, excitatory = 4000, 3200
 cells = np.full(count, -1), np.arange(count + 1)  # a node each: no parents; where cells begin
 net = clhines.Network.from_arrays(*cells, [2e4] * count, [0.0] * count, [0.2] * count)  # nF
 net.add(lif, at=net.soma)
-excite = net.add(jump, at=net.soma, tau=5.0)
-inhibit = net.add(jump, at=net.soma, tau=10.0)
+excite = net.add(synapse.format(name="excite", tau=5), at=net.soma)
+inhibit = net.add(synapse.format(name="inhibit", tau=10), at=net.soma)
 both = Pairs.bernoulli(0.02, seed=1)
 net.connect(np.arange(excitatory), excite, both, weight=0.0162, delay=0.1)  # nA: 1.62 mV
 net.connect(np.arange(excitatory, count), inhibit, both, weight=-0.09, delay=0.1)  # -9 mV

@@ -286,6 +286,12 @@ class Delivery:
         """(k,) int64 on the device, in the order of the rows, in units of `incoming_scale`."""
         return self._tables.weight
 
+    @property
+    def tables(self) -> dict[str, cla.Array]:
+        """By source its first connection, by connection the place of its sum and its weight."""
+        found = self._tables
+        return {"first_of": found.row, "offset": found.offset, "weight_of": found.weight}
+
     def quantise(self, weight: ArrayLike) -> np.ndarray:
         """Weights as integers in units of `incoming_scale`, int64."""
         exponent = -round(math.log2(self.incoming_scale))
