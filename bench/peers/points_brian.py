@@ -1,8 +1,9 @@
 """The CUBA network in Brian 2, C++ standalone: a script for an interpreter that has Brian.
 
-    python points_brian.py NEURONS SECONDS THREADS RUNS SEED FILE.json
+    python points_brian.py NEURONS SECONDS THREADS SEED
 
-It imports nothing from here. With 0 threads the program is built without OpenMP.
+It imports nothing from here. With 0 threads the program is built without OpenMP. It writes a line
+of JSON when that is built, and another one after each line that it reads, for which it runs it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ import json
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 
 def main(arguments: list[str]) -> None:
-    """Build the network, run the program so many times, and write what it took."""
+    """Build the network, and run the program as often as it is asked to."""
     import brian2
     from brian2 import NeuronGroup, SpikeMonitor, Synapses, device, ms, prefs, second
 
-    neurons, threads, runs, seed = (int(arguments[k]) for k in (0, 2, 3, 4))
+    neurons, threads, seed = (int(arguments[k]) for k in (0, 2, 3))
     duration, begin = float(arguments[1]), time.perf_counter()
     folder = tempfile.mkdtemp()
     brian2.set_device("cpp_standalone", directory=folder, build_on_run=False)
@@ -42,18 +42,14 @@ def main(arguments: list[str]) -> None:
     inhibit.connect(f"i >= {border}", p=0.02 * scale)
     monitor = SpikeMonitor(group)
     brian2.run(duration * second)
-    device.build(run=False)
-    built, seconds = time.perf_counter() - begin, []
-    for _ in range(runs):
+    device.build(directory=folder, run=False)
+    built = time.perf_counter() - begin
+    print(json.dumps({"build_s": built, "version": brian2.__version__}), flush=True)
+    for _ in sys.stdin:
         device.run()
-        seconds.append(float(device._last_run_time))  # of the loop over steps, by the program
-    found = {
-        "seconds": seconds,
-        "build_s": built,
-        "hz": float(monitor.num_spikes / neurons / duration),
-        "version": brian2.__version__,
-    }
-    Path(arguments[5]).write_text(json.dumps(found), "utf-8")
+        hz = float(monitor.num_spikes / neurons / duration)
+        # of the loop over steps, by the program itself
+        print(json.dumps({"seconds": float(device._last_run_time), "hz": hz}), flush=True)
 
 
 if __name__ == "__main__":
