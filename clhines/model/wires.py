@@ -109,9 +109,10 @@ def compiled_connections(
     long, a weight outside the bounds of its rule, or a plastic connection of a train.
     """
     train, begin = _trains(added), 0
+    every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()
     for source, group, index, weight, delay, plastic in wiring.columns:
-        numbers = np.arange(begin, begin + len(source), dtype=np.int32)
+        numbers = every[begin : begin + len(source)]
         begin += len(source)
         if not len(source):
             continue
@@ -129,11 +130,12 @@ def compiled_connections(
         target = index if (number == np.arange(len(number))).all() else number[index]
         steps = each(lambda values: np.maximum(delay_steps(values, dt), 1), delay)
         parts.append((source, target, weight, steps, plastic, numbers))
-    dtypes = np.int32, np.int32, float, np.int32, bool, np.int32
-    columns = zip(*parts, strict=True) if parts else [()] * len(dtypes)
-    source, target, weight, steps, plastic, numbers = (
+    dtypes = np.int32, np.int32, float, np.int32, bool
+    *columns, places = zip(*parts, strict=True) if parts else [()] * (len(dtypes) + 1)
+    source, target, weight, steps, plastic = (
         joined(some, dtype) for some, dtype in zip(columns, dtypes, strict=True)
     )
+    numbers = every if len(source) == len(every) else joined(places, np.int32)
     _check_bounds(wiring.rule, source, weight, plastic)
     sizes = added.num_sources, max(num_targets, 1)
     found = Connections(source, target, weight, steps, *sizes, plastic, wiring.rule)
