@@ -49,7 +49,7 @@ class Connections:
         self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
         self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
         self.delay, _ = _numbers("delay", delay, shape, 1, None)
-        weight = broadcast_numbers("weight", np.asarray(weight), shape)
+        weight = broadcast_numbers("weight", as_array("weight", weight), shape)
         self.weight = each(partial(as_real, "weight"), weight)
         self.plastic = broadcast_numbers("plastic", as_array("plastic", plastic, bool), shape)
         self.rule = rule
