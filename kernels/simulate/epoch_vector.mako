@@ -90,7 +90,7 @@ static void spikes(
     __global int *spike_count)
 {
 % if w > 1:
-    if (EVERY((before > threshold | after <= threshold) & after - after == 0)) return;
+    if (EVERY(((before > threshold) | (after <= threshold)) & (after - after == 0))) return;
 % endif
     for (int lane = 0; lane < ${w}; lane++) {
         const int c = cell[lane];
