@@ -35,6 +35,8 @@ MEASURES = {
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "orders": "measures.orders",
+    "synapses": "measures.synapses",
+    "points": "measures.points",
     "features": "measures.features",
     "guard": "measures.guard",
     "papers": "papers.command",

@@ -20,7 +20,7 @@ The map, two wings and a roof::
 `clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
-`clhines.network`       what users describe: `Network`, `Rule`, the ring network
+`clhines.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
 `clhines.model`         the arrays that a network becomes
 `clhines.simulate`      a network in time: `Simulation`, `Population`, `PassiveCells`
 `clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
@@ -74,6 +74,7 @@ _HOMES = {
     "forest": "Forest",
     "mechanisms.mechanism": "Mechanism",
     "network.network": "Network",
+    "network.pairs": "Drawn Pairs",
     "network.plasticity": "STDP Rule",
     "neuron.entry": "from_neuron",
     "plan.methods": "METHODS make_plan",

@@ -42,6 +42,8 @@ from clhines.forest import Forest as Forest
 from clhines.mechanisms.mechanism import Mechanism as Mechanism
 from clhines.network import ring as ring
 from clhines.network.network import Network as Network
+from clhines.network.pairs import Drawn as Drawn
+from clhines.network.pairs import Pairs as Pairs
 from clhines.network.plasticity import STDP as STDP
 from clhines.network.plasticity import Rule as Rule
 from clhines.neuron.entry import from_neuron as from_neuron

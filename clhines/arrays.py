@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 Made = Mapping[str, Callable[[], object]]  # attributes that are made when asked for
 _ROUND = 1 << 13  # entries that are worth a copy of their own
@@ -24,6 +25,27 @@ class Deferred:
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
         vars(self)[name] = found = made[name]()
         return found
+
+
+def once(values: np.ndarray) -> np.ndarray:
+    """Return one of the values of an array that has them once in memory; else all."""
+    return values[:1] if not values.strides[0] else values
+
+
+def each(function: Callable[[np.ndarray], np.ndarray], values: np.ndarray) -> np.ndarray:
+    """Return a function of each value, (m,), computed and kept once where that is true of them."""
+    return np.broadcast_to(function(once(values)), values.shape)
+
+
+def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
+    """Concatenate (m,) arrays; one is not copied, and values that are all one are kept once."""
+    parts = [part for part in parts if len(part)] or [np.zeros(0, dtype)]
+    if len(parts) == 1:
+        return each(lambda values: values.astype(dtype, copy=False), parts[0])
+    values = np.array([part[0] for part in parts])
+    if not any(part.strides[0] for part in parts) and (values == values[0]).all():
+        return np.broadcast_to(values[:1].astype(dtype), sum(map(len, parts)))
+    return np.concatenate(parts, dtype=dtype)
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:

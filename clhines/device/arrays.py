@@ -74,7 +74,7 @@ def unmark(a: object) -> None:
 def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cla.Array:
     """Return values on a device, one after another; one zero stands for none."""
     flat = np.ascontiguousarray(values).reshape(-1)
-    return cla.to_device(queue, (flat if flat.size else np.zeros(1)).astype(dtype))
+    return cla.to_device(queue, (flat if flat.size else np.zeros(1)).astype(dtype, copy=False))
 
 
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:

@@ -111,7 +111,8 @@ def _compiled(
     connections, numbers = compiled_connections(own, added, *places)
     if exact:
         numbers = on_grid[numbers]  # without those of trains
-    weights = given_weights(wiring)
+    all_here = not exact and len(numbers) == sum(len(c[0]) for c in wiring.columns)
+    weights = connections.weight if all_here else given_weights(wiring)
     exactly = np.delete(np.arange(len(weights)), on_grid) if exact else np.zeros(0, np.int64)
     kinds, threshold = spiking(network, kinds, _threshold(network))
     second_order = _second_order(times[2], exact)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import each, once
 from clhines.checks import as_array, as_real, as_whole_number
 from clhines.errors import InputError
 from clhines.network.plasticity import Rule
@@ -15,6 +16,8 @@ from clhines.network.plasticity import Rule
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32
 _SUM_BITS = 63  # of an int64, without its sign
 _LEAST_BITS = 40  # of the largest weight
+_CHUNK = 1 << 18  # connections that are looked at together
+_KEYS = 1 << 16
 
 
 class Connections:
@@ -22,10 +25,10 @@ class Connections:
 
     Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
     given, so that all that spikes of a source at one time hand to one delay's targets lies together
-    (Brette and Goodman 2012, section 2.3). All arrays are (k,) or one number, in the order given. A
-    delay is 1 step at least: a spike of step s has its effect at step s + 1 + delay. Without
-    `num_sources` or `num_targets` it is one above the largest number given. `rule` changes the
-    weights of `plastic` connections.
+    (Brette and Goodman 2012, section 2.3). All arrays are (k,) or one number, in the order given;
+    what all connections have alike is kept once (`arrays.once`). A delay is 1 step at least: a
+    spike of step s has its effect at step s + 1 + delay. Without `num_sources` or `num_targets` it
+    is one above the largest number given. `rule` changes the weights of `plastic` connections.
     """
 
     def __init__(
@@ -46,7 +49,8 @@ class Connections:
         self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
         self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
         self.delay, _ = _numbers("delay", delay, shape, 1, None)
-        self.weight = broadcast_numbers("weight", as_real("weight", weight), shape)
+        weight = broadcast_numbers("weight", as_array("weight", weight), shape)
+        self.weight = each(partial(as_real, "weight"), weight)
         self.plastic = broadcast_numbers("plastic", as_array("plastic", plastic, bool), shape)
         self.rule = rule
 
@@ -58,22 +62,61 @@ class Connections:
     @property
     def max_delay(self) -> int:
         """Largest delay in steps; 1 where there are no connections."""
-        return int(self.delay.max(initial=1))
+        return int(once(self.delay).max(initial=1))
 
     @property
     def min_delay(self) -> int:
         """Smallest delay in steps; a very large number where there are no connections."""
-        return int(self.delay.min()) if self.count else 1 << 30
+        return int(once(self.delay).min()) if self.count else 1 << 30
 
     @property
     def largest(self) -> np.ndarray:
         """(k,) float64: the largest magnitude that each weight can reach."""
-        return np.abs(self.weight) if self.rule is None else self.rule.largest(self, self.plastic)
+        if self.rule is None:
+            return each(np.abs, self.weight)
+        return self.rule.largest(self, self.plastic)
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(k,) int64: connection at each position of the rows."""
+        """(k,) integer: connection at each position of the rows."""
+        if self.is_sorted:
+            return np.arange(self.count, dtype=np.int32)
+        if self._grouped and self.max_delay < _KEYS:
+            return self._by_delay()
         return _sorted(self.source, self.delay, self.target)
+
+    @cached_property
+    def is_sorted(self) -> bool:
+        """Whether the connections were given in the order of the rows."""
+        return self._grouped and not self.delay.strides[0]
+
+    @cached_property
+    def _grouped(self) -> bool:
+        """Whether they were given by source, then target."""
+        return not any(
+            ((a[1:] < a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] < b[:-1]))).any()
+            for a, b in (
+                (self.source[k : k + _CHUNK + 1], self.target[k : k + _CHUNK + 1])
+                for k in range(0, self.count, _CHUNK)
+            )
+        )
+
+    def _by_delay(self) -> np.ndarray:
+        """(k,) int32: order of those that are grouped, a few sources after another."""
+        found, rows = np.empty(self.count, np.int32), self.row
+        sources = _KEYS // (self.max_delay + 1)  # NumPy counts keys of 16 bits
+        for first in range(0, self.num_sources, sources):
+            begin, end = rows[[first, min(first + sources, self.num_sources)]].tolist()
+            key = (self.source[begin:end] - first) * (self.max_delay + 1) + self.delay[begin:end]
+            found[begin:end] = np.argsort(key.astype(np.uint16), kind="stable")
+            found[begin:end] += begin
+        return found
+
+    def by_rows(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the connections in the order of the rows."""
+        if self.is_sorted or not values.strides[0]:
+            return values
+        return values[self.order]
 
     @cached_property
     def row(self) -> np.ndarray:
@@ -83,7 +126,7 @@ class Connections:
     @cached_property
     def delays(self) -> np.ndarray:
         """(distinct delays,) int32, ascending."""
-        return np.unique(self.delay)
+        return np.unique(once(self.delay))
 
     def backward(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the connections by target: the backward rows.
@@ -115,8 +158,8 @@ class Connections:
         reach, by default its own. Raises InputError where a target has so many connections that
         less than 40 bits are left for a weight.
         """
-        size = np.abs(self.weight if largest is None else largest)
-        sums = np.bincount(self.target, size, self.num_targets) + external
+        size = each(np.abs, self.weight if largest is None else largest)
+        sums = sums_of(self.target, size, self.num_targets) + external
         total = float(np.max(sums, initial=0.0))
         if total == 0:
             return 2.0**-_LEAST_BITS
@@ -126,19 +169,34 @@ class Connections:
         if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # what rounding can add
             bits -= 1
         bits = min(1000, bits)
-        if math.ldexp(float(size.max(initial=0.0)), bits) < 2.0**_LEAST_BITS and bits < 1000:
+        most = float(once(size).max(initial=0.0))
+        if math.ldexp(most, bits) < 2.0**_LEAST_BITS and bits < 1000:
             target = int(np.argmax(sums))
             raise InputError(
                 f"weights at target {target} sum up to {total:g}, above 2**22 times the largest "
-                f"weight, {size.max(initial=0.0):g}: no room for {_LEAST_BITS} bits of it"
+                f"weight, {most:g}: no room for {_LEAST_BITS} bits of it"
             )
         return math.ldexp(1.0, -bits)
+
+
+def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:
+    """Return what `bincount` does, (count,) float64 or int64, without copies of large arrays.
+
+    Values that are all one are counted and multiplied: their sums have one rounding.
+    """
+    if values is not None and len(key) and not values.strides[0]:
+        return sums_of(key, None, count) * float(values[0])
+    found = np.zeros(count, np.int64 if values is None else float)
+    for k in range(0, len(key), _CHUNK * max(1, count // _CHUNK)):
+        here = slice(k, k + _CHUNK * max(1, count // _CHUNK))
+        found += np.bincount(key[here], None if values is None else values[here], count)
+    return found
 
 
 def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
     """Return (count + 1,) int64: where the entries of each key begin, once sorted by it."""
     offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(key, minlength=count), out=offsets[1:])
+    np.cumsum(sums_of(key, None, count), out=offsets[1:])
     return offsets
 
 
@@ -158,7 +216,7 @@ def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> 
     """Return values, or one number, as an array of a shape."""
     if values.shape not in ((), shape):
         raise InputError(f"{name} has shape {values.shape}; expected {shape} or one number")
-    return np.ascontiguousarray(np.broadcast_to(values, shape))
+    return np.broadcast_to(values, shape)
 
 
 def _numbers(
@@ -170,17 +228,18 @@ def _numbers(
         end = as_whole_number(f"num_{name}s", end, 0, _MOST)
     if given.size and not np.issubdtype(given.dtype, np.integer):
         raise InputError(f"{name} has dtype {given.dtype}; expected integers")
-    most = int(given.max(initial=least - 1))
+    some = once(given)
+    most = int(some.max(initial=least - 1))
     limit = most + 1 if end is None else int(end)
-    if given.min(initial=least) < least or most >= min(limit, 2**31 - 1):
-        bad = (given < least) | (given >= min(limit, 2**31 - 1))
+    if some.min(initial=least) < least or most >= min(limit, 2**31 - 1):
+        bad = (some < least) | (some >= min(limit, 2**31 - 1))
         k = int(np.argmax(bad))
         raise InputError(
-            f"{name} of connection {k} is {given[k]}; expected {least} to {limit - 1}"
+            f"{name} of connection {k} is {some[k]}; expected {least} to {limit - 1}"
             if end is not None
-            else f"{name} of connection {k} is {given[k]}; expected at least {least}"
+            else f"{name} of connection {k} is {some[k]}; expected at least {least}"
         )
-    return given.astype(np.int32), max(limit, 0)
+    return each(lambda values: values.astype(np.int32, copy=False), given), max(limit, 0)
 
 
 def check_sizes(connections: Connections, num_targets: int, slots: int, capacity: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clhines.arrays import starts
+from clhines.arrays import each, joined, once, starts
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
@@ -24,13 +24,15 @@ _COLUMNS: tuple[np.ndarray, ...] = tuple(
 
 def given_weights(wiring: Wiring) -> np.ndarray:
     """(w,) float64: weights of all connections, in the order given."""
-    return np.concatenate([np.zeros(0), *(rows[3].ravel() for rows in wiring.given)])
+    rows = (columns[3] for columns in wiring.given)
+    return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
 
 
 def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
     """Whether a connection of a cell or a detector has a delay shorter than a step."""
-    train, short = _trains(added), dt * (1 - ROUNDING)
-    return any((~train[c[0]] & (c[4] < short)).any() for c in wiring.columns)
+    train, least = _trains(added), dt * (1 - ROUNDING)
+    short = ((c[0], once(c[4]) < least) for c in wiring.columns)
+    return any(some.any() and (some & ~train[source]).any() for source, some in short)
 
 
 def divided(
@@ -106,38 +108,52 @@ def compiled_connections(
     events; for `instances` see `Model`. Raises InputError for a delay shorter than a step or too
     long, a weight outside the bounds of its rule, or a plastic connection of a train.
     """
-    source, group, index, weight, delay, plastic = joined_columns(wiring.columns, _COLUMNS)
-    of_train = _trains(added)[source]
-    if (of_train & plastic).any():
-        k = int(np.argmax(of_train & plastic))
-        raise InputError(
-            f"rule: connection {k} comes from a train of given times, and is not plastic; "
-            "expected a cell or a detector"
-        )
-    numbers = np.flatnonzero(~of_train)
-    source, group, index, weight, delay, plastic = (
-        a[numbers] for a in (source, group, index, weight, delay, plastic)
+    train, begin = _trains(added), 0
+    every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
+    parts = list[tuple[np.ndarray, ...]]()
+    for source, group, index, weight, delay, plastic in wiring.columns:
+        numbers = every[begin : begin + len(source)]
+        begin += len(source)
+        if not len(source):
+            continue
+        of_train = train[source] if train.any() else once(np.broadcast_to(False, len(source)))
+        if of_train.any():
+            if plastic[0]:
+                raise InputError(
+                    f"rule: connection {numbers[np.argmax(of_train)]} comes from a train of given "
+                    "times, and is not plastic; expected a cell or a detector"
+                )
+            given = source, index, weight, delay, plastic, numbers
+            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in given)
+        _check_delays(delay, dt, source, numbers)
+        number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
+        target = index if (number == np.arange(len(number))).all() else number[index]
+        steps = each(lambda values: np.maximum(delay_steps(values, dt), 1), delay)
+        parts.append((source, target, weight, steps, plastic, numbers))
+    dtypes = np.int32, np.int32, float, np.int32, bool
+    *columns, places = zip(*parts, strict=True) if parts else [()] * (len(dtypes) + 1)
+    source, target, weight, steps, plastic = (
+        joined(some, dtype) for some, dtype in zip(columns, dtypes, strict=True)
     )
-    short = np.flatnonzero(delay < dt * (1 - ROUNDING))
-    if len(short):
-        k = int(short[0])
-        raise InputError(
-            f"delay of connection {numbers[k]}, from cell {source[k]}, is {delay[k]:g} ms; "
-            f"expected at least one step, dt = {dt:g} ms"
-        )
-    long = np.flatnonzero(delay / dt >= LAST_STEP)
-    if len(long):
-        k = int(long[0])
-        raise InputError(
-            f"delay of connection {numbers[k]}, from cell {source[k]}, is {delay[k]:g} ms; "
-            f"expected less than {LAST_STEP} steps of {dt:g} ms"
-        )
-    steps = np.maximum(delay_steps(delay, dt), 1)
-    target = targets_of(group, index, first, instances)
+    numbers = every if len(source) == len(every) else joined(places, np.int32)
     _check_bounds(wiring.rule, source, weight, plastic)
     sizes = added.num_sources, max(num_targets, 1)
     found = Connections(source, target, weight, steps, *sizes, plastic, wiring.rule)
     return found, numbers
+
+
+def _check_delays(delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray) -> None:
+    """Raise InputError for a delay, ms, that is shorter than a step or too long."""
+    steps = once(delay) / dt
+    bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
+    if len(bad):
+        k = int(bad[0])
+        short = steps[k] < 1
+        expected = "at least one step, dt =" if short else f"less than {LAST_STEP} steps of"
+        raise InputError(
+            f"delay of connection {numbers[k]}, from cell {source[k]}, is {delay[k]:g} ms; "
+            f"expected {expected} {dt:g} ms"
+        )
 
 
 def _check_bounds(

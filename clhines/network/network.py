@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import stretch_of
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.swc import read_swc
 from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number, broadcast
@@ -39,6 +40,7 @@ from clhines.network.groups import (
     check_once,
     values_of,
 )
+from clhines.network.pairs import Drawn, Pairs
 from clhines.network.places import PerCell, Places, Value, Where
 from clhines.network.plasticity import Rule
 from clhines.network.structure import Structure, of_arrays, of_cables
@@ -657,13 +659,17 @@ class Network:
         self,
         source: ArrayLike | Sources | Group,
         target: Group,
-        index: ArrayLike | None = None,
-        weight: ArrayLike = 0.0,
-        delay: ArrayLike = 1.0,
+        index: ArrayLike | Pairs | None = None,
+        weight: ArrayLike | Drawn = 0.0,
+        delay: ArrayLike | Drawn = 1.0,
         rule: Rule | None = None,
         source_index: ArrayLike | None = None,
     ) -> None:
         """Send an event to an instance at each event of a source; the arrays broadcast.
+
+        Or, with `Pairs` as `index`, as a rule says: ``net.connect(np.arange(3200), synapses,
+        clhines.Pairs.bernoulli(0.02), weight=0.006)``. Such connections take 8 bytes each, and 8
+        more for each of weight and delay that is `Drawn`.
 
         Parameters
         ----------
@@ -671,12 +677,14 @@ class Network:
             Cells; what `detector` or `trains` gave; or a group whose instances send events.
         target : Group
             Of a mechanism that takes events.
-        index : integer array, optional
-            Which of the group's instances; default: all of them in order.
-        weight : float, (m,) or (m, k) float array
+        index : integer array or Pairs, optional
+            Which of the group's instances; default: all of them in order. With `Pairs`, which of
+            the sources are connected to which of all instances.
+        weight : float, (m,) or (m, k) float array, or Drawn
             In the unit of the mechanism, µS for the built-in ones. Of a mechanism that takes
-            several weights a row for each connection; those not given are 0.
-        delay : float array, ms
+            several weights a row for each connection; those not given are 0. With `Pairs` a number,
+            or `Drawn` for each pair.
+        delay : float array, ms, or Drawn
             One step or more, which `clhines.model.compile` checks. It acts after the nearest whole
             number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. Where
             events act at exact times, as with detectors or ions, any delay from 0 on.
@@ -689,6 +697,15 @@ class Network:
         self.check_not_frozen("connect()")
         self._wiring.check_target(target)
         numbers = self.source_numbers(source, source_index)
+        if isinstance(index, Pairs):
+            cell = np.where(
+                target.nodes < 0, -1, stretch_of(self.forest.cell_offsets, target.nodes)
+            )
+            self._wiring.connect_pairs(numbers, target, index, weight, delay, rule, cell)
+            return
+        if isinstance(weight, Drawn) or isinstance(delay, Drawn):
+            name = "weight" if isinstance(weight, Drawn) else "delay"
+            raise InputError(f"{name} is Drawn; expected numbers, as index is not Pairs")
         index = np.arange(len(target)) if index is None else index
         self.connect_numbers(numbers, target, index, weight, delay, rule)
 

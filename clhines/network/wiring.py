@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import each, once
 from clhines.checks import as_array, as_finite, as_indices, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
 from clhines.network.groups import Group, Owner
+from clhines.network.pairs import Drawn, Pairs, connected
 from clhines.network.plasticity import Rule
 from clhines.quantities import as_numbers
 
@@ -67,19 +71,70 @@ class Wiring:
             "delay": delay,
         }
         arrays = broadcast(given, {"delay": "ms"})
-        cells, row = arrays["source"], rows[arrays["weight"]]
+        which = arrays["weight"]
+        shape = len(which), rows.shape[1]
+        row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, shape)
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        delays = as_finite("delay", arrays["delay"])
-        weights = row[:, 0] if row.shape[1] else np.zeros(len(row))
-        of_cells = (cells < self._num_cells).any()
-        if len(delays) and (delays.min() < 0 or (of_cells and not delays.min())):
-            k = int(np.argmin(delays))
+        self._keep(arrays["source"], target, instance, row, arrays["delay"], rule)
+
+    def connect_pairs(
+        self,
+        source: np.ndarray,
+        target: Group,
+        pairs: Pairs,
+        weight: ArrayLike | Drawn,
+        delay: ArrayLike | Drawn,
+        rule: Rule | None,
+        cell: np.ndarray,
+    ) -> None:
+        """Make and keep connections by a rule; `cell` is that of each target, -1 of none."""
+        self._check_rule(rule)
+        if not isinstance(delay, Drawn):
+            delay = as_array("delay", delay, unit="ms")
+        rows = rows_of_weights(0.0 if isinstance(weight, Drawn) else weight, target)
+        for name, size in (("weight", len(rows)), ("delay", np.size(delay))):  # type: ignore[arg-type]
+            if size != 1:
+                raise InputError(
+                    f"{name} has {size} values beside Pairs; expected a number or Drawn"
+                )
+        call = len(self._connections)
+        row, instance = connected(pairs, call, source, cell)
+        drawn = {
+            name: value.of_pairs((pairs.seed, call, k), row, instance)
+            for k, (name, value) in enumerate((("weight", weight), ("delay", delay)), 1)
+            if isinstance(value, Drawn)
+        }
+        rows = np.broadcast_to(rows, (len(row), rows.shape[1]))
+        if "weight" in drawn and rows.shape[1]:
+            rows = np.concatenate([drawn["weight"][:, None], rows[:, 1:]], axis=1)
+        if not np.array_equal(source, np.arange(len(source))):
+            row = source.astype(np.int32)[row]
+        delays = drawn.get("delay", np.broadcast_to(delay, len(row)))  # type: ignore[arg-type]
+        self._keep(row, target, instance, rows, delays, rule)
+
+    def _keep(
+        self,
+        source: np.ndarray,
+        target: Group,
+        instance: np.ndarray,
+        rows: np.ndarray,
+        delay: np.ndarray,
+        rule: Rule | None,
+    ) -> None:
+        """Check delays, and keep connections; what all of them have alike is kept once."""
+        count = len(source)
+        delays = each(partial(as_finite, "delay"), delay)
+        shortest = once(delays)
+        of_cells = (once(source) < self._num_cells).any()
+        if count and (shortest.min() < 0 or (of_cells and not shortest.min())):
+            k = int(np.argmin(shortest))
             least = "above 0" if of_cells else "0 or more"
-            raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected {least}")
-        group = np.full(len(cells), target.number)
-        plastic = np.full(len(cells), rule is not None)
-        self._connections.append((cells, group, instance, weights, delays, plastic))
-        self._weights.append(row)
+            raise InputError(f"delay of connection {k} is {shortest[k]:g} ms; expected {least}")
+        weights = rows[:, 0] if rows.shape[1] else np.broadcast_to(0.0, count)
+        group = np.broadcast_to(np.int64(target.number), count)
+        plastic = np.broadcast_to(np.bool_(rule is not None), count)
+        self._connections.append((source, group, instance, weights, delays, plastic))
+        self._weights.append(rows)
         self._rule = rule or self._rule
 
     def event(self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike) -> None:

@@ -18,6 +18,7 @@
 % endif
 </%def>\
 <%
+    from clhines.mechanisms.emit.exponentials import TESTS
     w = spec.lanes
     lanes = "real" if w == 1 else f"{spec.real}{w}"
     columns = 9 + 2 * len(spec.kinds)
@@ -36,6 +37,9 @@
 typedef ${spec.real} real;
 typedef ${lanes} lanes;
 
+% if max([w, *widths]) > 1:
+${TESTS}\
+% endif
 % for width in widths:
 % if width == 1:
 typedef real real1;
@@ -78,18 +82,22 @@ static void end_step(const int n, __global const real *constant_g,
 }
 
 % endif
-// What crosses the threshold, and where a voltage is no number, of the cells of a row.
+// What crosses the threshold, and where a voltage is no number, of the cells of a row: rarely any.
 static void spikes(
     const lanes before, const lanes after, __global const int *cell, const int step,
-    __global const real *threshold, __global int *failed, const int capacity,
+    const lanes threshold, __global int *failed, const int capacity,
     __global int *spike_source, __global int *spike_step,
     __global int *spike_count)
 {
+% if w > 1:
+    if (EVERY(((before > threshold) | (after <= threshold)) & (after - after == 0))) return;
+% endif
     for (int lane = 0; lane < ${w}; lane++) {
         const int c = cell[lane];
         if (c < 0) continue;
         const real old = ((const real *)&before)[lane], new = ((const real *)&after)[lane];
-        if (old <= threshold[c] && new > threshold[c]) {
+        const real limit = ((const real *)&threshold)[lane];
+        if (old <= limit && new > limit) {
             const int place = atomic_inc(spike_count);
             if (place < capacity) {
                 spike_source[place] = c;
@@ -113,12 +121,15 @@ ${kind.wrappers(k)}
 // constant_gs to us, by slot and lane; inverses are those of the constant slots
 // base_ds, ds and fs, by variable slot and lane
 // xs, by block, ${spec.window} slots and lane: ${"no block has more slots" if spec.flat else "a slot's parent is nearer than that"}
-// cells, by row and lane; -1 for no cell
-// threshold, failed: by cell
+// cells, by row and lane; -1 for no cell; thresholds likewise
+// failed: by cell
 // record_slot: slot and lane in the block, of each column of record_column
 // Of each kind, by group and lane: `member`, the instance, or ~instance of one whose numbers fill a
 //     lane that has none of its own, and its place in the block; by group: `run`, the first place of
-//     consecutive ones, else -1
+//     consecutive ones, else -1, and `aside`, the first of consecutive instances, else -1
+% if spec.alone:
+// first_of: by source, its first connection; offset, weight_of: by connection, see delivery.mako
+% endif
 % if spec.samples:
 // samples_K: by group, first of what is recorded of it, in lists of state (after the last: current),
 //     lane, column and next entry
@@ -141,6 +152,10 @@ __kernel void epoch(${signature(spec, "epoch")})
     __global const lanes *restrict base_d = base_ds + variable - num_constant;
     __global lanes *d = ds + variable - num_constant;
     __global const int *restrict cell = cells + ${w} * table[7];
+    __global const lanes *restrict threshold = thresholds + table[7];
+% if spec.alone:
+    int delivered = min(*spike_count, capacity);
+% endif
 
 % for k, kind in enumerate(spec.kinds):
 <% first, end, W, n = f"table[{9 + 2 * k}]", f"table[{10 + 2 * k}]", kind.width, kind.num_states %>\
@@ -196,7 +211,10 @@ ${voltages(k, W, "now")}
             __global const int *member = member_${k} + ${W} * (long)q;
 % endif
 % if kind.takes_events:
-            for (int lane = 0; lane < ${W}; lane++) {
+            const int aside = aside_${k}[q];
+            __global const long *sums = incoming + due + target_${k} + aside;   // mostly all 0
+            const bool some = aside < 0 || ${"*sums" if W == 1 else f"SOME(vload{W}(0, sums) != 0)"};
+            for (int lane = 0; some && lane < ${W}; lane++) {
                 if (member[lane] < 0) continue;
                 __global long *weight = incoming + due + target_${k} + member[lane];
                 if (*weight == 0) continue;
@@ -265,8 +283,8 @@ ${after("b[i] / d[i]")}\
 % else:
             d[i] = base_d[i];
 % endif
-            spikes(before, next, cell + ${w} * (i - first_root), step, threshold, failed, capacity,
-                spike_source, spike_step, spike_count);
+            spikes(before, next, cell + ${w} * (i - first_root), step, threshold[i - first_root],
+                failed, capacity, spike_source, spike_step, spike_count);
         }
         for (int i = first_root - 1; i >= num_constant; i--) {
 ${after(f"b[i] - f[i] * x[parent[i] & {spec.window - 1}]")}\
@@ -303,6 +321,19 @@ ${after(f"inverse[i] * (b[i] - u[i] * x[parent[i] & {spec.window - 1}])")}\
             const long at = (long)(row + step - first_step) * width + record_column[k];
             record_v[at] = ((__global const real *)v)[record_slot[k]];
         }
+% if spec.alone:
+
+        // delivery of what has spiked in this step; there is no other work-item
+        const int found = min(*spike_count, capacity);
+        const uint size = (uint)slots * num_targets, start = (uint)((step + 1) % slots) * num_targets;
+        for (; delivered < found; delivered++) {
+            const int from = spike_source[delivered];
+            for (int c = first_of[from]; c < first_of[from + 1]; c++) {
+                const uint place = start + offset[c];
+                incoming[place < size ? place : place - size] += weight_of[c];
+            }
+        }
+% endif
     }
 % for k, kind in enumerate(spec.kinds):
 <% W, n = kind.width, kind.num_states %>\

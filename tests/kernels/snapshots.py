@@ -139,7 +139,8 @@ def network_specs(dtype, limits):
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
             for samples in (False, True):
-                yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source, 8, samples)
+                spec = epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source, 8, samples)
+                yield from (spec, replace(spec, alone=True))
             continue
         for plan in epoch_plan.plan_epochs(network, dtype, limits):
             yield from (plan.spec, replace(plan.spec, samples=True))

@@ -7,7 +7,7 @@ import pytest
 from networks import CABLES, DT, mixed_network, truth
 from solvers import skip_too_wide
 
-from clhines import Network, Simulation
+from clhines import Drawn, Network, Pairs, Simulation
 from clhines.device.devices import limits
 from clhines.model import compile
 from clhines.simulate.cpu import groups
@@ -96,6 +96,7 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
     needs(fast_queue, "float64")
     skip_too_wide(fast_queue, lanes, "float64")
     found = []
+    monkeypatch.setattr(epoch_vector, "is_faster_alone", lambda run: False)
     for count in (10**6, 1):
         monkeypatch.setattr(epoch_vector, "choose_count", lambda *_, count=count: count)
         engine = partial(epoch_vector.make, lanes=lanes)
@@ -108,6 +109,67 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
     assert len(found[0][1])
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+LIF = """
+    point lif
+    current i = 0.01*(v + 49) [nA]
+    spike: v > -50 mV
+    reset: v = -60 mV
+    refractory: 1 ms
+"""
+
+
+def point_network(count=70):
+    """Point neurons with inputs of several delays, a detector, and events from outside."""
+    cells = np.full(count, -1), np.arange(count + 1)
+    net = Network.from_arrays(*cells, [2e4] * count, [0.0] * count, [0.2] * count)
+    net.add(LIF, at=net.soma)
+    for tau, e, weight in ((5.0, 0.0, 0.01), (10.0, -80.0, 0.03)):
+        synapses, delay = net.add("expsyn", at=net.soma, tau=tau, e=e), Drawn.uniform(0.1, 0.8)
+        net.connect(np.arange(count), synapses, Pairs.bernoulli(0.2), weight=weight, delay=delay)
+        net.event(synapses, np.arange(9), time=np.arange(9) * 0.7, weight=0.05)
+    net.connect(net.detector(net.soma[:3], -52.0), synapses, Pairs.all_to_all(), weight=0.002)
+    return net
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("make", [point_network, crowded_network])
+def test_one_core_alone_changes_no_bit(fast_queue, needs, monkeypatch, make, dtype):
+    """It delivers spikes itself, in launches of many steps, between events from outside."""
+    needs(fast_queue, dtype)
+    found, dt = [], 0.1 if make is point_network else DT
+    for alone in (False, True):
+        monkeypatch.setattr(epoch_vector, "is_faster_alone", lambda run, alone=alone: alone)
+        net = make()
+        low, high = (-60, -50) if make is point_network else (-65, -65)
+        v_init = np.random.default_rng(0).uniform(low, high, net.forest.num_nodes)
+        options = {"queue": fast_queue, "engine": "epochs-cpu", "dtype": dtype, "chunk": 37}
+        sim = Simulation(net, dt, v_init=v_init, **options)
+        assert sim.runner.alone == alone
+        v = sim.record("v", net.soma)
+        results = [sim.run(300 * dt)]
+        sim.runner.load(sim.runner.save())
+        results.append(sim.run(150 * dt))
+        each = [(r.spike_time, r.spike_cell, r[v]) for r in results]
+        found.append([sim.voltages(), *each[0], *each[1], *sim.runner.save().values()])
+    assert len(found[0][1]) > (50 if make is point_network else 1)
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_large_networks_take_all_cores(fast_queue, needs):
+    needs(fast_queue, "float64")
+    if limits(fast_queue.device).compute_units == 1:
+        pytest.skip("one core")
+    for count, alone in ((70, True), (100_000, False)):
+        parents = np.full(count, -1), np.arange(count + 1)
+        net = Network.from_arrays(*parents, [2e4] * count, [0.0] * count, [0.2] * count)
+        net.add(LIF, at=net.soma)
+        synapses = net.add("expsyn", at=net.soma)
+        net.connect(np.arange(count), synapses, Pairs.one_to_one(), weight=0.01, delay=0.1)
+        sim = Simulation(net, 0.1, queue=fast_queue, engine="epochs-cpu")
+        assert sim.runner.alone == alone
 
 
 @pytest.mark.parametrize(

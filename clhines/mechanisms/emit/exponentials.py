@@ -152,15 +152,41 @@ TESTS = """\
 """
 
 
+# PoCL's function for vectors is called, and takes the numbers by way of memory; this is as exact
+_ROOTS = """\
+// the root of each number
+static real{width} {prefix}_sqrt_(const real{width} x)
+{{
+#if defined(__has_builtin) && !defined(__SPIR__) && !defined(__SPIR64__)
+#if __has_builtin({root})
+#define {prefix}_root_{width} {root}
+#endif
+#endif
+#ifndef {prefix}_root_{width}
+    return sqrt(x);
+#else
+    real{width} y;
+    for (int lane = 0; lane < {width}; lane++)
+        ((real *)&y)[lane] = {prefix}_root_{width}(((const real *)&x)[lane]);
+    return y;
+#endif
+}}
+
+"""
+
+
 def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     """Return OpenCL of functions by name, for source that has ``typedef ... realWIDTH``.
 
     Results are within 1.5 (``exp``) and 3 (``expm1``) units in the last place, subnormal ones too
     where the device has them; NaN gives NaN. Of the names ``tests`` has macros, ``reduced`` what
-    the others call, ``exp`` and ``expm1`` the functions of one vector; theirs begin with `prefix`.
+    the others call, ``exp``, ``expm1`` and ``sqrt`` the functions of one vector; theirs begin with
+    `prefix`.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
+    root = "__builtin_sqrt" if real == "double" else "__builtin_sqrtf"
     texts = {"tests": TESTS, "reduced": _reduced(real, width, name)}
+    texts["sqrt"] = _ROOTS.format(width=width, prefix=prefix, root=root)
     begin = f"    {vector} scale, more, inverse;\n    const {vector} part = "
     begin += f"{name}(x, &scale, &more, &inverse);\n"
     one = literal(real, 1)

@@ -210,4 +210,5 @@ def _exponentials(text: str, p: Printer) -> str:
     called = [name for name in ("exp", "expm1") if f"{p.prefix}_{name}_(" in text]
     called = ["reduced", *called] if called else []
     tests = ["tests"] if called or "SOME(" in text else []
-    return "".join(texts[name] for name in [*tests, *called])
+    roots = ["sqrt"] if f"{p.prefix}_sqrt_(" in text else []
+    return "".join(texts[name] for name in [*tests, *called, *roots])

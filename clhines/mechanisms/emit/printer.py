@@ -110,8 +110,8 @@ class Printer:
 
     def call(self, name: str, *arguments: str) -> str:
         """Return a call of a mathematical function."""
-        if self.width > 1 and name == "exp":
-            return f"{self.prefix}_exp_({', '.join(arguments)})"
+        if self.width > 1 and name in ("exp", "sqrt"):
+            return f"{self.prefix}_{name}_({', '.join(arguments)})"
         if self.width > 1:  # all of one type
             arguments = tuple(f"({self.type})({a})" for a in arguments)
         return f"{'np.' if self.python else ''}{name}({', '.join(arguments)})"

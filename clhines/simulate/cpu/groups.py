@@ -246,6 +246,12 @@ class Groups(Columns):
         """(groups,) bool: whether places follow each other."""
         return (np.diff(self.place, axis=1) == 1).all(axis=1)
 
+    @property
+    def first_members(self) -> np.ndarray:
+        """(groups,) int64: the first of instances that follow each other; -1 where they do not."""
+        follow = (np.diff(self.member, axis=1) == 1).all(axis=1) & (self.member[:, 0] >= 0)
+        return np.where(follow, self.member[:, 0], -1)
+
     @cached_property
     def position(self) -> np.ndarray:
         """(count,) int64: of each instance ``group * width + lane``."""

@@ -37,6 +37,7 @@ from clhines.simulate.cpu.groups import (
     takes_twice,
 )
 from clhines.simulate.cpu.pivots import ConstantPivots, node_classes, nodes_in_part, variable_nodes
+from clhines.simulate.cpu.plan import LAUNCH, work_of
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
@@ -62,7 +63,7 @@ class CellEpochSpec(TemplateSpec):
             "const lanes *restrict constant_bs, const lanes *restrict inverses",
             "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs, const lanes *restrict us",
             "const lanes *restrict base_ds, lanes *restrict ds, lanes *restrict fs",
-            "const int *restrict cells, const real *restrict threshold, int *restrict failed",
+            "const int *restrict cells, const lanes *restrict thresholds, int *restrict failed",
             "int capacity, int *restrict spike_source, int *restrict spike_step",
             "int *restrict spike_count, int num_targets, int slots, real scale_of_events",
             "ulong seed, long *restrict incoming, int row, int width",
@@ -70,11 +71,13 @@ class CellEpochSpec(TemplateSpec):
             "real *restrict record_v, int *restrict above if detects",
             "const real *restrict detector_threshold if detects",
             "const int *restrict detector_source if detects",
+            "const int *restrict first_of if alone, const int *restrict offset if alone",
+            "const long *restrict weight_of if alone",
         )
     }
     of_kind: ClassVar[tuple[str, ...]] = (
         "int count_{k}, int target_{k}, int number_{k}, const int *restrict member_{k}",
-        "const int *restrict place_{k}, const int *restrict run_{k}",
+        "const int *restrict place_{k}, const int *restrict run_{k}, const int *restrict aside_{k}",
         "const real *restrict parameters_{k}, const real{width} *restrict given_{k}",
         "const real{width} *restrict factor_{k}, real *restrict states_{k}",
         "real{width} *restrict held_{k}",
@@ -87,6 +90,7 @@ class CellEpochSpec(TemplateSpec):
     window: int  # slots whose changes of v are kept, a power of two; a parent is nearer
     samples: bool = False  # states or currents are recorded, see `sampling`
     detects: bool = False  # there are detectors besides those of the somas
+    alone: bool = False  # one work-item has all cells, and delivers their spikes
     flat: int = 0  # numbers of a vector at the end of a step, where cells share none
 
     def parameters(self, kernel: str) -> list[Parameter]:
@@ -105,7 +109,16 @@ class CellEpochSpec(TemplateSpec):
 def make(job: Job, lanes: int | None = None) -> CellsRun:
     """Make a run of epochs, with `lanes` as of `plan_vectors`; see `Job`."""
     job.check("epochs")
-    return CellsRun.of(job, partial(CellEpochs, lanes=lanes))
+    return CellsRun.of(job, partial(CellEpochs, lanes=lanes), is_faster_alone)
+
+
+def is_faster_alone(run: CellsRun) -> bool:
+    """Whether one core takes all steps sooner than all cores with launches between deliveries."""
+    connections, units = run.model.connections, devices.limits(run.device).compute_units
+    if run.decisions.split or connections.rule is not None or not connections.count:
+        return False
+    work = float(work_of(run.model).sum())
+    return work < work / units + 2 * LAUNCH / run.decisions.epoch
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,23 +139,26 @@ def plan_vectors(
     limits: Limits,
     dtype: np.dtype,
     lanes: int | None = None,
+    alone: bool = False,
 ) -> VectorPlan:
     """Plan epochs on a device, with `lanes` cells in a vector, by default as shapes allow.
 
-    `model` may be a rank's share of a network, whose `decisions` then hold.
+    All cells are in one block where it works `alone`. `model` may be a rank's share of a network,
+    whose `decisions` then hold.
     """
     real, size, chosen = real_name(dtype), dtype.itemsize, lanes
     check_width(lanes, "lanes", real, limits)
     widest, most = min(_LANES_BYTES, limits.trusted_bytes) // size, limits.vector_bytes // size
-    lanes = chosen or choose_lanes(model.forest, widest, limits.compute_units)
+    lanes = chosen or choose_lanes(model.forest, widest, 1 if alone else limits.compute_units)
     whole = decisions.network if decisions.split else model
     of_all, classes = variable_nodes(whole), node_classes(whole)
     own = nodes_in_part(model, whole) if decisions.split else slice(None)
     variable = of_all[own]
-    count = choose_count(model.forest, limits.compute_units, lanes, widest, of_all)
+    units = limits.compute_units
+    count = 1 if alone else choose_count(model.forest, units, lanes, widest, of_all)
     blocks = make_blocks(model.forest, variable, lanes, classes[own], count)
     several = dict[Mechanism, bool]()
-    if decisions.split:
+    if decisions.split or alone:  # by the same functions as all cores together
         units = devices.limits(devices.whole_device(device)).compute_units
         lanes_of_all = chosen or choose_lanes(whole.forest, widest, units)
         count = choose_count(whole.forest, units, lanes_of_all, widest, of_all)
@@ -159,7 +175,15 @@ def plan_vectors(
     flat = most if lanes == 1 and most > 1 else 0
     window = blocks.largest if flat else blocks.window
     spec = CellEpochSpec(
-        real, lanes, kinds, model.secondorder, noise, window, detects=model.num_extra > 0, flat=flat
+        real,
+        lanes,
+        kinds,
+        model.secondorder,
+        noise,
+        window,
+        detects=model.num_extra > 0,
+        alone=alone,
+        flat=flat,
     )
     return VectorPlan(blocks, nodes, variable, groups, spec)
 
@@ -170,7 +194,7 @@ class CellEpochs(Cells):
     def __init__(self, run: CellsRun, lanes: int | None = None) -> None:
         model, queue, dtype = run.model, run.queue, run.dtype
         decided = run.decisions, queue.device, run.limits
-        self.plan = plan = plan_vectors(model, *decided, dtype, lanes)
+        self.plan = plan = plan_vectors(model, *decided, dtype, lanes, run.alone)
         self._run, self._spec = run, plan.spec
         self.pivots = ConstantPivots(model, plan.nodes.node, plan.variable, queue, dtype)
         self._parameters = list[tuple[cla.Array, cla.Array]]()  # of all instances, and of each
@@ -217,12 +241,13 @@ class CellEpochs(Cells):
         return {
             "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
             "cells": self._put(self.plan.blocks.cells),
-            "threshold": self._put(model.threshold, real),
+            "thresholds": self._put(model.threshold[self.plan.blocks.own], real),
             "failed": run.failed, "capacity": num(run.max_spikes),
             "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
             "num_targets": num(model.num_targets), "slots": num(grid.slots),
             "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
             "incoming": grid.incoming, **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
+            **(run.grid.tables if run.alone else {}),
         }  # fmt: skip
 
     def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
@@ -246,6 +271,7 @@ class CellEpochs(Cells):
             "number": num(kind.first_instance), "member": put(groups.member),
             "place": put(place),
             "run": put(np.where(groups.side_by_side, place[:, 0], -1)),
+            "aside": put(groups.first_members),
             "parameters": ones, "given": others,
             "factor": put(kind.factor[instance], dtype),
             "states": self._run.states.of_kinds[k],

@@ -144,7 +144,8 @@ class CellStates:
 class CellsRun(DeviceRun):
     """Advance whole cells with the `Cells` that `cells` returns, `chunk` steps at most at a time.
 
-    Else see `DeviceRun`; `max_spikes` is as many as there can be by default, at most 2**24.
+    Where its work-item is `alone`, it delivers spikes itself, and a launch may be a chunk. Else see
+    `DeviceRun`; `max_spikes` is as many as there can be by default, at most 2**24.
     """
 
     family, in_place = "epochs", True
@@ -160,14 +161,16 @@ class CellsRun(DeviceRun):
         chunk: int = 1024,
         max_spikes: int | None = None,
         decisions: Decisions | None = None,
+        alone: Callable[[CellsRun], bool] = lambda _: False,
     ) -> None:
         super().__init__(
             model, queue, dtype, max_spikes or room_for_spikes(model, chunk), decisions
         )
-        self.max_steps = self.decisions.epoch
+        self.alone = alone(self)
+        self.max_steps = chunk if self.alone else self.decisions.epoch
         self.states = CellStates(model, queue, self.dtype)
         spikes = SpikeList.on(queue, self.max_spikes)
-        self.grid = Grid(model, queue, self.decisions, spikes)
+        self.grid = Grid(model, queue, self.decisions, spikes, self.alone)
         self.failed = within_reach(queue, (model.forest.num_cells,), np.dtype(np.int32))
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
@@ -176,11 +179,16 @@ class CellsRun(DeviceRun):
         self.cells = cells(self)
 
     @classmethod
-    def of(cls, job: Job, cells: Callable[[CellsRun], Cells]) -> CellsRun:
+    def of(
+        cls,
+        job: Job,
+        cells: Callable[[CellsRun], Cells],
+        alone: Callable[[CellsRun], bool] = lambda _: False,
+    ) -> CellsRun:
         """Return the run of a job; see `Job`."""
         request = job.request
         given = request.chunk, request.max_spikes, job.decisions
-        return cls(job.model, job.queue, job.dtype, cells, *given)
+        return cls(job.model, job.queue, job.dtype, cells, *given, alone)
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are; empty where it has no memory."""
@@ -212,8 +220,9 @@ class CellsRun(DeviceRun):
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         if row == 0:
             self.first_step = first
-        self.grid.add_events(first, count)
-        self.cells.launch(first, count, row)
+        for begin, some in self.grid.stretches(first, count):
+            self.grid.add_events(begin, some)
+            self.cells.launch(begin, some, row + begin - first)
 
     @property
     def counts(self) -> list[cla.Array]:

@@ -23,6 +23,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
+from clhines.arrays import each, once
 from clhines.checks import shown
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
@@ -101,9 +102,14 @@ class Tables:
     ) -> None:
         self.queue, self.connections, self.num_targets = queue, connections, num_targets
         self.place = place
-        self.weight = to_device(queue, self.laid(weight[connections.order]), np.int64)
+        self.weight = to_device(queue, self.laid(connections.by_rows(weight)), np.int64)
         self.row = to_device(queue, connections.row, np.int32)
         self._chunks: dict[int, np.ndarray] = {}
+
+    @property
+    def of_spikes(self) -> dict[str, cla.Array]:
+        """By source its first connection, by connection the place of its sum and its weight."""
+        return {"first_of": self.row, "offset": self.offset, "weight_of": self.weight}
 
     def laid(self, rows: np.ndarray) -> np.ndarray:
         """Return what is in the order of the rows in that of the weights in memory."""
@@ -126,13 +132,13 @@ class Tables:
     def offset(self) -> cla.Array:
         """Where each connection adds, less its slot."""
         c = self.connections
-        offset = c.delay.astype(np.int64) * self.num_targets + c.target
-        return to_device(self.queue, offset[c.order], np.int32)
+        offset = each(lambda delay: delay * np.int32(self.num_targets), c.delay) + c.target
+        return to_device(self.queue, c.by_rows(offset), np.int32)
 
     @cached_property
     def target(self) -> cla.Array:
         """Target of each connection, by rows."""
-        return to_device(self.queue, self.connections.target[self.connections.order], np.int32)
+        return to_device(self.queue, self.connections.by_rows(self.connections.target), np.int32)
 
     @cached_property
     def delays(self) -> cla.Array:
@@ -226,6 +232,7 @@ _log = logging.getLogger(__name__)
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
+_LARGE = 1 << 22  # connections above which tables of the others cost more than they can save
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
 
 
@@ -298,7 +305,8 @@ class Delivery:
             return "as given"
         if self.seconds:
             return ", ".join(f"{name} {s * 1e6:.1f} us" for name, s in self.seconds.items())
-        return "few connections" if self.atomics else "no 64-bit atomics on this device"
+        few = "few" if self.connections.count < _SMALL else "very many"
+        return f"{few} connections" if self.atomics else "no 64-bit atomics on this device"
 
     def _take(self, launcher: _Launcher) -> None:
         self._launcher, self.algorithm = launcher, launcher.spec.algorithm
@@ -316,11 +324,13 @@ class Delivery:
     def quantise(self, weight: ArrayLike) -> np.ndarray:
         """Weights as integers in units of `incoming_scale`, int64."""
         exponent = -round(math.log2(self.incoming_scale))
-        return np.rint(np.ldexp(np.asarray(weight, np.float64), exponent)).astype(np.int64)
+        given = np.asarray(weight, np.float64)
+        found = np.rint(np.ldexp(once(given) if given.ndim else given, exponent)).astype(np.int64)
+        return np.broadcast_to(found, given.shape)
 
     def set_weights(self, weight: np.ndarray) -> None:
         """Take other weights, (k,) in the order given to `Connections`."""
-        integers = self.quantise(weight[self.connections.order])
+        integers = self.quantise(self.connections.by_rows(weight))
         self._tables.weight.set(self._tables.laid(integers), self.queue)
 
     def enqueue(
@@ -399,12 +409,12 @@ class Delivery:
         """Measure the algorithms on random spikes and take the fastest.
 
         One `enqueue` covers `steps` and finds `expected` spikes, by default of one source in a
-        hundred. Unless `always`, few connections get ``vpo`` without a measurement.
+        hundred. Unless `always`, few and very many connections get ``vpo`` without a measurement.
         """
         if not self.atomics:
             self.use("pull")
             return
-        if self.connections.count < _SMALL and not always:
+        if not (always or _SMALL <= self.connections.count <= _LARGE):
             self.use("vpo")
             return
         sources = self.connections.num_sources

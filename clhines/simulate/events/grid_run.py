@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,12 +53,19 @@ class Grid:
 
     Kernels append to `spikes`; `decisions` are those of the whole network. `incoming`, (slots *
     num_targets,) int64, has events due at step s in row ``s % slots``, in units of `scale`;
-    `weight` is that of `Model.connections` where no rule changes them.
+    `weight` is that of `Model.connections` where no rule changes them. Where kernels deliver spikes
+    themselves (`inside`), they need `tables`.
     """
 
     def __init__(
-        self, model: Model, queue: cl.CommandQueue, decisions: Decisions, spikes: SpikeList
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        decisions: Decisions,
+        spikes: SpikeList,
+        inside: bool = False,
     ) -> None:
+        self._inside = inside
         self.model, self.queue, self.spikes = model, queue, spikes
         self.slots, self.scale, self._epoch = decisions.slots, decisions.scale, decisions.epoch
         size, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
@@ -92,6 +99,7 @@ class Grid:
             model.num_targets,
             self.slots,
             self.spikes.capacity if received is None else received.capacity,
+            "vpo" if self._inside else "auto",
             steps=self._epoch,
             external=external_sums(model),
             largest=largest,
@@ -127,12 +135,33 @@ class Grid:
     @property
     def delivers(self) -> bool:
         """Whether spikes are delivered at all."""
-        return self.delivery is not None
+        return self.delivery is not None and not self._inside
+
+    @property
+    def tables(self) -> dict[str, cla.Array]:
+        """Where the connections of each source begin, and their places and weights."""
+        assert self.delivery is not None
+        return self.delivery.tables.of_spikes
+
+    def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
+        """Yield begin and number of steps that a launch may take, with `add_events` before it.
+
+        Where kernels deliver themselves, as many steps as there are no events from outside in.
+        """
+        end = first + count
+        while self._inside and first < end:
+            at = int(np.searchsorted(self._event_steps, first))
+            due = self._event_steps[at] if at < len(self._event_steps) else end
+            some = min(int(due) - first or self._epoch, end - first)
+            yield first, some
+            first += some
+        if first < end:
+            yield first, end - first
 
     def deliver(self, first: int, count: int) -> None:
         """Enqueue the delivery of the spikes of `count` steps."""
         change = self.plasticity or self.delivery
-        if change is not None:
+        if change is not None and not self._inside:
             found = self.spikes.source, self.spikes.step, self.spikes.count
             change.enqueue(*found, self.incoming, first, count)
 
