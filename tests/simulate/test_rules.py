@@ -15,7 +15,12 @@ from clhines.device import devices
 from clhines.model.connections import Connections
 from clhines.simulate.events.host_grid import settled
 
-ENGINES = ["steps", "epochs-cpu", "epochs-gpu"]
+
+def engines(queue):
+    """Engines that a device can be asked for, but for the reference."""
+    return ["steps", *(["epochs-cpu"] if devices.is_cpu(queue.device) else []), "epochs-gpu"]
+
+
 LIF = """
 point lif
 parameter g = 0.01 uS
@@ -96,9 +101,7 @@ def test_the_bits_of_the_reference(fast_queue, needs, name, exact, tmp_path):
     plastic = sim.model.given_weights <= 0.01
     first = np.abs(expected[-1] - sim.model.given_weights)
     assert len(spikes) > 100 and (first[plastic] > 0).mean() > 0.8 and not first[~plastic].any()
-    for number, engine in enumerate(ENGINES):
-        if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
-            continue
+    for number, engine in enumerate(engines(fast_queue)):
         sim, weights, times = run(rule, engine, fast_queue, exact, number % 2, path)
         assert sim.engine == engine
         np.testing.assert_array_equal(times, spikes)
@@ -146,7 +149,7 @@ def test_a_reward_by_hand(fast_queue, needs):
     """One pair, eligible for c ms, and dopamine that decays: an integral in closed form."""
     needs(fast_queue, np.float64)
     rule = Rule("dopamine", a_plus=0.5, tau_c=100.0, tau_d=50.0, rate=0.01)
-    for engine in ("reference", *ENGINES):
+    for engine in ("reference", *engines(fast_queue)):
         net = network(rule, count=2)
         net.groups[1].parameters["amp"] = 0.0
         sim = Simulation(net, 0.1, v_init=-60.0, queue=fast_queue, engine=engine)
@@ -197,7 +200,7 @@ def test_a_weight_that_is_no_number_ends_the_run(fast_queue, needs):
     rule = Rule(
         "rule bad\npost trace y\ndy/dt = -y/5\non pre: w += sqrt(y - 1)\nbounds: 0 <= w <= 1"
     )
-    for engine in ("reference", *ENGINES):
+    for engine in ("reference", *engines(fast_queue)):
         sim = Simulation(network(rule), 0.1, v_init=-60.0, queue=fast_queue, engine=engine)
         with pytest.raises(InputError, match="rule bad: a weight or a trace is no finite"):
             sim.run(50.0)
