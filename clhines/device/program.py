@@ -141,8 +141,9 @@ class BoundKernel:
 
     def __setitem__(self, index: int, argument: Argument) -> None:
         self._arguments[index], self._given[index] = argument, _as_argument(argument)
-        number = self._bound and isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
-        self._bound = number and self._kernel.set_number(index, argument)
+        number = isinstance(argument, np.generic) and argument.dtype.kind in "iuf"
+        if self._bound and not (number and self._kernel.set_number(index, argument)):
+            self._kernel.set_arg(index, self._given[index])
 
     def change(self, *arguments: Argument) -> None:
         """Set the arguments that change, all of them, in the order in which they were named."""

@@ -155,6 +155,13 @@ class ArenaKernels(ABC):
         """The model."""
         return self.run.model
 
+    def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
+        """Where a parameter is, with what is `found` in the arenas; empty if it cannot change."""
+        return found
+
+    def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
+        """Take new values of a parameter that are put into its `storage`."""
+
     @abstractmethod
     def put_matrix(self) -> None:
         """Put what does not change on the device, and number the nodes by `place`."""
@@ -253,18 +260,19 @@ class ArenaRun(DeviceRun):
             return []
         first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
         if name in names:
-            return [Storage(self.mem, first + names.index(name))]
+            return self.kernels.storage(k, name, [Storage(self.mem, first + names.index(name))])
 
         def places() -> tuple[np.ndarray, np.ndarray]:
             return at_parameter(self.variables, self.kernels.layout, k, name, every), every
 
-        return [Storage(self.mem, first, (k, name), places)]
+        return self.kernels.storage(k, name, [Storage(self.mem, first, (k, name), places)])
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
         """See `DeviceRun`."""
         known = self.host.variables.parameters[k]
         known[name][own] = values
         self._changed[k, name] = known[name]
+        self.kernels.take(k, name, values)
 
     def _grid_of(self, model: Model) -> Grid:
         """Return the events in whole steps, which are delivered after as many as come at once."""

@@ -27,12 +27,14 @@ from clhines.simulate.gpu.arena_lists import first_active, node_words, takes_apa
 from clhines.simulate.gpu.arena_spec import HAS_SPECIAL, SPECIAL, ArenaEpochSpec
 from clhines.simulate.gpu.artificial import Artificial, epoch_of
 from clhines.simulate.gpu.cells import CellTable
+from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import Layout, filled_arenas, has_constants, is_artificial
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.spread import Storage
 
 # arguments of each launch
 _CHANGES = ("first_step", "num_steps", "first_time", "record_row", "looks")
@@ -61,6 +63,24 @@ class _Launch:
     spec: ArenaEpochSpec | None = None
     kernel: program.BoundKernel | None = None
 
+    @property
+    def lists(self) -> NodeLists:
+        """The lists of its nodes."""
+        assert self.plan.lists is not None
+        return self.plan.lists
+
+    def given_to(self, k: int, name: str) -> str:
+        """Expression of a parameter in the lists; empty if they take it from the arenas."""
+        assert self.spec is not None
+        known = self.spec.blocks[k].given
+        found = [x for role, own, x in known if (role, own) == ("parameter", name)]
+        return found[0] if found else ""
+
+    def storage(self, k: int, name: str) -> Storage:
+        """Where the lists have the values of a parameter."""
+        offset, places = self.lists.numbers.places_of(k, name)
+        return Storage(self.given["node_values"], offset, (k, id(self)), lambda: places)
+
 
 def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
@@ -74,7 +94,7 @@ def make(job: Job) -> ArenaRun:
 class ArenaEpochs(ArenaKernels):
     """Advance a model with exact times by whole cells; an InputError where one is too large."""
 
-    family, restarts, in_place = "lists", False, False  # another plan is made for other values
+    family, restarts = "lists", False  # another plan is made to start again
 
     # -- tables --------------------------------------------------------------------------------
 
@@ -213,6 +233,31 @@ class ArenaEpochs(ArenaKernels):
     def _steps(self) -> int:
         """Steps of a launch of cells, at most."""
         return self.epoch if self._others.groups or not self.model.pointers else 1
+
+    # -- values --------------------------------------------------------------------------------
+
+    def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
+        """See `ArenaKernels`: in lists of their own, too, if cells share none."""
+        for launch in self._tables:
+            text = launch.given_to(k, name)
+            if text.startswith("p[") and launch.lists.of_own_cells:
+                found.append(launch.storage(k, name))
+            elif text and not text.startswith("numbers."):
+                return []
+        return found
+
+    def take(self, k: int, name: str, values: np.ndarray) -> None:
+        """See `ArenaKernels`: numbers for all instances are an argument of the kernels."""
+        for launch in self._tables:
+            text = launch.given_to(k, name)
+            if text.startswith("numbers."):
+                numbers = launch.given["numbers"].copy()
+                numbers[int(text.removeprefix("numbers.n"))] = values[0]
+                launch.given["numbers"] = numbers
+                if launch.kernel is not None:
+                    assert launch.spec is not None
+                    names = [p.name for p in launch.spec.parameters("advance")]
+                    launch.kernel[names.index("numbers")] = numbers
 
     # -- steps ---------------------------------------------------------------------------------
 
