@@ -201,7 +201,7 @@ def text(result: dict[str, Any]) -> str:
     """Return the table."""
     rows = result["rows"]
     good = [r for r in rows if "failed" not in r]
-    single = "float32" in result["record"]["command"]
+    single = result.get("dtype") == "float32"
     lines = [single_line_of(r) if single else line_of(r) for r in good]
     for r in rows:
         if "failed" in r:
@@ -291,6 +291,7 @@ def main(arguments: Sequence[str]) -> int:
         row["command"] = command_of(name, args)
         rows = kept_rows(path) | {name: row}
         made = record.record(queue, "models", arguments)
-        result = {"record": made, "rows": [rows[n] for n in CASES if n in rows]}
+        result = {"record": made, "dtype": args.dtype}
+        result["rows"] = [rows[n] for n in CASES if n in rows]
         record.write(measure, queue, result, text(result), args.out)
     return 0 if single or all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1

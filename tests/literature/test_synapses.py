@@ -95,7 +95,9 @@ def test_the_same_spikes(fast_queue, needs, monkeypatch, order, rule):
             source, neurons, target, weight, delay, **({} if rule is None else {"rule": rule})
         )
         net.add("iclamp", at=net.soma, dur=1e9, amp=0.12)
-        sim = Simulation(net, 0.1, queue=fast_queue, v_init=-60 + 9 * (np.arange(60) % 7) / 7)
+        sim = Simulation(
+            net, 0.1, engine="steps", queue=fast_queue, v_init=-60 + 9 * (np.arange(60) % 7) / 7
+        )
         result = sim.run(60.0)
         found.append((result.spike_time, result.spike_cell, sim.weights()))
     assert places and (np.diff(places[0]) != 1).any() and len(found[0][0]) > 100

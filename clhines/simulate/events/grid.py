@@ -109,6 +109,7 @@ class Tables:
     @property
     def of_spikes(self) -> dict[str, cla.Array]:
         """By source its first connection, by connection the place of its sum and its weight."""
+        assert self.place is None  # kernels that deliver themselves read weights by rows
         return {"first_of": self.row, "offset": self.offset, "weight_of": self.weight}
 
     def laid(self, rows: np.ndarray) -> np.ndarray:
