@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from networks import point_neurons
 
 import clhines
 from clhines import Drawn, Pairs
@@ -123,20 +124,9 @@ def test_drawn_values():
     assert values.min() >= 0.5 and values.max() <= 2 and len(np.unique(values)) > 0.99 * m
 
 
-LIF = """
-    point lif
-    current i = 0.01*(v + 49) [nA]
-    spike: v > -50 mV
-    reset: v = -60 mV
-    refractory: 5 ms
-"""
-
-
 def network(count=60):
     """Point neurons that spike by themselves, without connections, and their synapses."""
-    cells = np.full(count, -1), np.arange(count + 1)
-    net = clhines.Network.from_arrays(*cells, [2e4] * count, [0.0] * count, [0.2] * count)
-    net.add(LIF, at=net.soma)
+    net = point_neurons(count)
     return net, net.add("expsyn", at=net.soma, tau=5.0, e=0.0)
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from networks import CABLES, DT, mixed_network, truth
+from networks import CABLES, DT, mixed_network, point_neurons, truth
 from solvers import skip_too_wide
 
 from clhines import Drawn, Network, Pairs, Simulation
@@ -111,20 +111,9 @@ def test_cells_of_several_shapes_in_one_block_change_no_bit(
         np.testing.assert_array_equal(a, b)
 
 
-LIF = """
-    point lif
-    current i = 0.01*(v + 49) [nA]
-    spike: v > -50 mV
-    reset: v = -60 mV
-    refractory: 1 ms
-"""
-
-
 def point_network(count=70):
     """Point neurons with inputs of several delays, a detector, and events from outside."""
-    cells = np.full(count, -1), np.arange(count + 1)
-    net = Network.from_arrays(*cells, [2e4] * count, [0.0] * count, [0.2] * count)
-    net.add(LIF, at=net.soma)
+    net = point_neurons(count, refractory=1.0)
     for tau, e, weight in ((5.0, 0.0, 0.01), (10.0, -80.0, 0.03)):
         synapses, delay = net.add("expsyn", at=net.soma, tau=tau, e=e), Drawn.uniform(0.1, 0.8)
         net.connect(np.arange(count), synapses, Pairs.bernoulli(0.2), weight=weight, delay=delay)
@@ -165,9 +154,7 @@ def test_large_networks_take_all_cores(fast_queue, needs):
     if not is_cpu(fast_queue.device) or limits(fast_queue.device).compute_units == 1:
         pytest.skip("not a CPU of several cores")
     for count, alone in ((70, True), (100_000, False)):
-        parents = np.full(count, -1), np.arange(count + 1)
-        net = Network.from_arrays(*parents, [2e4] * count, [0.0] * count, [0.2] * count)
-        net.add(LIF, at=net.soma)
+        net = point_neurons(count, refractory=1.0)
         synapses = net.add("expsyn", at=net.soma)
         net.connect(np.arange(count), synapses, Pairs.one_to_one(), weight=0.01, delay=0.1)
         sim = Simulation(net, 0.1, queue=fast_queue, engine="epochs-cpu")

@@ -82,15 +82,21 @@ def brian_network():
         when="groups",
         order=1,
     )
-    parts = [group]
-    for name, (source, target) in pairs.items():
-        synapses = b.Synapses(group, group, on_pre=f"g{name} += {WEIGHTS[name]}")
-        synapses.connect(i=source, j=target)
-        synapses.delay = DELAY * DT * b.ms
-        parts.append(synapses)
+    parts = [group, *connected(group, pairs, "g", WEIGHTS)]
     spikes = b.SpikeMonitor(group)
     b.Network(*parts, spikes).run(STEPS * DT * b.ms)
     return spikes
+
+
+def connected(group, pairs, variable, weights):
+    """Connections by name: each event adds a weight to a variable of that name."""
+    import brian2 as b
+
+    for name, (source, target) in pairs.items():
+        synapses = b.Synapses(group, group, on_pre=f"{variable}{name} += {weights[name]}")
+        synapses.connect(i=source, j=target)
+        synapses.delay = DELAY * DT * b.ms
+        yield synapses
 
 
 def brian_exact():
@@ -113,12 +119,7 @@ def brian_exact():
         method="exact",
     )
     group.v, group.I = LIF["e"], amp
-    parts = [group]
-    for name, (source, target) in pairs.items():
-        synapses = b.Synapses(group, group, on_pre=f"i{name} += {EXACT[name][1]}")
-        synapses.connect(i=source, j=target)
-        synapses.delay = DELAY * DT * b.ms
-        parts.append(synapses)
+    parts = [group, *connected(group, pairs, "i", {name: own[1] for name, own in EXACT.items()})]
     spikes, v = b.SpikeMonitor(group), b.StateMonitor(group, "v", range(6), dt=10 * b.ms)
     b.Network(*parts, spikes, v).run(STEPS * DT * b.ms)
     return spikes, v.v.T.tolist()

@@ -58,6 +58,24 @@ def simple_network(cells=5, delay=0.5):
     return net, syn
 
 
+LIF = """
+    point lif
+    parameter away = 5 ms
+    current i = 0.01*(v + 49) [nA]
+    spike: v > -50 mV
+    reset: v = -60 mV
+    refractory: away
+"""
+
+
+def point_neurons(count, refractory=5.0):
+    """Leaky neurons of one node each that spike by themselves, without connections."""
+    cells = np.full(count, -1), np.arange(count + 1)
+    net = Network.from_arrays(*cells, [2e4] * count, [0.0] * count, [0.2] * count)
+    net.add(LIF, at=net.soma, away=refractory)
+    return net
+
+
 _truth = {}
 
 
