@@ -437,8 +437,8 @@ ${e.static} void bin_${k}(
 % endif
 % if e.looks_ahead and not kind.watches:
 
-// When instance j has to be looked after next, as far as is known.
-${e.static} instant look_ahead_${k}(
+// Find when instance j has to be looked after next, as far as is known.
+${e.static} void look_ahead_${k}(
     const int j, __global instant *clock, __global const int *ints, ${e.at})
 {
     instant due = next_event(ints[first_connection + target_${k} + j],
@@ -448,7 +448,6 @@ ${e.static} instant look_ahead_${k}(
         due = fmin(due, clock[queue_time_${k} + q * count_${k} + j]);
 % endif
     clock[next_due + target_${k} + j] = due;
-    return due;
 }
 % endif
 

@@ -12,6 +12,13 @@
     def noise(k): return {**new, "noise": f"normal(seed, (ulong)(number_{k} + j), (ulong)step)"}
     def current_of(kind, indent): return kind.call("current", noise(kind.number), indent) if kind.has("current") else ""
 %>\
+<%def name="to_slots(k, current)">\
+% if current:
+${current}\
+            mem[slot_i_${k} + j] = i_i;
+            mem[slot_g_${k} + j] = g_g;
+% endif
+</%def>\
         ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
 % for kind in spec.loop.apart:
 <%
@@ -46,11 +53,7 @@ ${end}\
             events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);
 % endif
-% if current:
-${current}\
-            mem[slot_i_${k} + j] = i_i;
-            mem[slot_g_${k} + j] = g_g;
-% endif
+${to_slots(k, current)}\
         }
 % endfor
 % if waiting:
@@ -63,11 +66,7 @@ ${current}\
             ${spec.loop.times("t_begin t_mid" + current)}
             events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);
-% if current:
-${current}\
-            mem[slot_i_${k} + j] = i_i;
-            mem[slot_g_${k} + j] = g_g;
-% endif
+${to_slots(k, current)}\
         }
 % endfor
 % endif

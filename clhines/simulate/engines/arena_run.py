@@ -259,13 +259,16 @@ class ArenaRun(DeviceRun):
         if not self.taken or program.tables or name in program.begins:
             return []
         first, every = self.arenas["mem"].offset[f"parameters_{k}"], np.arange(kind.count)
-        if name in names:
-            return self.kernels.storage(k, name, [Storage(self.mem, first + names.index(name))])
 
         def places() -> tuple[np.ndarray, np.ndarray]:
             return at_parameter(self.variables, self.kernels.layout, k, name, every), every
 
-        return self.kernels.storage(k, name, [Storage(self.mem, first, (k, name), places)])
+        single = name in names
+        found = (
+            Storage(self.mem, first + names.index(name)) if single
+            else Storage(self.mem, first, (k, name), places)
+        )  # fmt: skip
+        return self.kernels.storage(k, name, [found])
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
         """See `DeviceRun`."""

@@ -37,7 +37,7 @@ from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
 
 # arguments of each launch
-_CHANGES = ("first_step", "num_steps", "first_time", "record_row", "looks")
+_CHANGES = ("numbers", "first_step", "num_steps", "first_time", "record_row", "looks")
 
 
 class _Others:
@@ -186,9 +186,10 @@ class ArenaEpochs(ArenaKernels):
             self.artificial.compile(spec, at)
         self._where = dict(zip(spec.regions, at.tolist(), strict=True))
         for launch in self._tables:
-            plan, lists = launch.plan.spec, launch.plan.lists
-            assert lists is not None and isinstance(plan, ArenaEpochSpec)
-            launch.spec, numbers = with_blocks(plan, spec, lists, self.run.variables, self._steps)
+            plan = launch.plan.spec
+            assert isinstance(plan, ArenaEpochSpec)
+            known = launch.lists, self.run.variables, self._steps
+            launch.spec, numbers = with_blocks(plan, spec, *known)
             launch.spec = replace(launch.spec, joins=self._others.groups)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
@@ -253,11 +254,7 @@ class ArenaEpochs(ArenaKernels):
             if text.startswith("numbers."):
                 numbers = launch.given["numbers"].copy()
                 numbers[int(text.removeprefix("numbers.n"))] = values[0]
-                launch.given["numbers"] = numbers
-                if launch.kernel is not None:
-                    assert launch.spec is not None
-                    names = [p.name for p in launch.spec.parameters("advance")]
-                    launch.kernel[names.index("numbers")] = numbers
+                launch.given["numbers"] = numbers  # which the next launch takes
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -281,7 +278,8 @@ class ArenaEpochs(ArenaKernels):
         for launch in self._tables:
             kernel, group = self._kernel(launch), launch.plan.spec.work_group
             now = first, count, self.run.times.steps.start, row, looks
-            kernel.change(*map(np.int32, (*now, others.total) if others.groups else now))
+            steps = map(np.int32, (*now, others.total) if others.groups else now)
+            kernel.change(launch.given["numbers"], *steps)
             kernel.launch(self.queue, launch.plan.groups * group, group)
         others.total = (others.total + others.groups * count + 2**31) % 2**32 - 2**31
 
