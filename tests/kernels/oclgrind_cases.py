@@ -38,6 +38,7 @@ from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
 from clhines.simulate.state.tiled import Tiler
 
+SPIKES = 1000  # a chunk: for each byte of a buffer Oclgrind keeps some forty
 OWN_LEVELS = "fine, own levels"  # the others of `fine` are for any number of levels
 CONFIGS = {
     "flat": ("flat", {"work_group": 2}),
@@ -283,7 +284,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
         make = partial(vectors.make, lanes=lanes)
         if of_blocks:
             make = blocks(Limits(), units=lanes, by_node=lists)
-    sim = Simulation(net, 0.1, dtype, queue=queue, engine=make)
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine=make, max_spikes=SPIKES)
     if engine in ("blocks", "lists"):
         assert sim.runner.cells.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
@@ -327,7 +328,7 @@ def exact_case(queue, dtype):
     net.connect(net.detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
     net.connect(fire, nmda, [0], [[0.003, 1.0]], 0.05, source_index=[1])
     net.connect(watch, fire, [1], [[1.2]], 0.1, source_index=[0])
-    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps")
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
     number = sim.record("v", nodes), sim.record("m", fire)
     found = sim.run(0.3)
     assert len(found.spike_time) > 1
@@ -340,7 +341,8 @@ def exact_epochs_case(queue, dtype):
     Artificial cells are `together` where they are recorded, and otherwise one by one.
     """
     net, groups = exact_cells.with_artificial()
-    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", secondorder=2)
+    more = {"secondorder": 2, "max_spikes": SPIKES}
+    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs-gpu", **more)
     number = [sim.record("v", net.soma), sim.record("n", groups["ext_table"])]
     sim.run(0.2)
     number += [sim.record("g", groups["several"]), sim.record("m", groups["ext_fire"])]
@@ -358,7 +360,7 @@ def blocks_case(queue, dtype):
     )
     try:
         net, groups = exact_cells.network()
-        sim = Simulation(net, 0.05, dtype, queue=queue)
+        sim = Simulation(net, 0.05, dtype, queue=queue, max_spikes=SPIKES)
     finally:
         choose.devices = steps.devices = devices
         cell_blocks.plan_blocks = planned

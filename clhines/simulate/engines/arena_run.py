@@ -99,8 +99,8 @@ class EventList:
     def __init__(self, queue: cl.CommandQueue, capacity: int, instant: np.dtype) -> None:
         self.capacity, self._queue, self._seen = capacity, queue, 0
         self.count = within_reach(queue, (1,), np.dtype(np.int32))
-        self._source = cla.zeros(queue, capacity, np.int32)
-        self._time = cla.zeros(queue, capacity, instant)
+        self._source = cla.empty(queue, capacity, np.int32)
+        self._time = cla.empty(queue, capacity, instant)
         self.early: Chunk | None = None
 
     @property

@@ -32,7 +32,7 @@ class SpikeList:
     @classmethod
     def on(cls, queue: cl.CommandQueue, capacity: int) -> SpikeList:
         """Return an empty list."""
-        source, step = (cla.zeros(queue, capacity, np.int32) for _ in range(2))
+        source, step = (cla.empty(queue, capacity, np.int32) for _ in range(2))
         return cls(source, step, within_reach(queue, (1,), np.dtype(np.int32)))
 
     @property
