@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -35,6 +35,7 @@ from clhines.model.model import Model
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
 from clhines.network.network import Network, check_begins
+from clhines.simulate.population import shares
 from clhines.simulate.population.protocols import (
     STIMULUS,
     Parameter,
@@ -73,7 +74,7 @@ class Found:
     columns: np.ndarray
     t: np.ndarray
     v: np.ndarray  # (sets, protocols, T), mV
-    spike_set: np.ndarray
+    spike_set: np.ndarray  # from 0 on
     spike_protocol: np.ndarray
     spike_time: np.ndarray
     features: Mapping[str, np.ndarray | Lists]  # by set and protocol
@@ -156,7 +157,7 @@ class Batch:
         of_set, column = np.divmod(result.spike_cell[cells], several)
         time = result.spike_time[cells]
         good = np.ceil(time / recipe.dt - 0.5) <= stops[column]
-        of_set, time, column = first + of_set[good], time[good], self.columns[column[good]]
+        of_set, time, column = of_set[good], time[good], self.columns[column[good]]
         return Found(first, self.columns, result.t, v, of_set, column, time, features)
 
 
@@ -168,9 +169,9 @@ def _first(values: np.ndarray | Lists, count: int) -> np.ndarray | Lists:
 
 
 def joined_features(
-    found: Sequence[Found], number: int, several: int
+    found: Sequence[Found], begin: int, number: int, several: int
 ) -> dict[str, np.ndarray | Lists]:
-    """(N, P) arrays, and `Lists` of N * P, of what batches of some sets and protocols gave."""
+    """(N, P) arrays, and `Lists` of N * P, of what batches of sets from `begin` on gave."""
     names = found[0].features if found else {}
     joined: dict[str, np.ndarray | Lists] = {}
     for name in names:
@@ -179,7 +180,7 @@ def joined_features(
         for one in found:
             own, p = one.features[name], len(one.columns)
             traces = np.arange(len(own))
-            row = (one.first + traces // p) * several + one.columns[traces % p]
+            row = (one.first - begin + traces // p) * several + one.columns[traces % p]
             if isinstance(own, Lists):
                 rows.append(row[own.rows])
                 values.append(own.values)
@@ -287,6 +288,11 @@ class Population:
     comm : mpi4py.MPI.Comm, optional
         Ranks simulate equal shares of the sets; all call `evaluate` with the same sets and get the
         same results.
+    executor : concurrent.futures.Executor, optional
+        Its workers simulate shares of the sets, each on a device of its own machine: those of a
+        `ProcessPoolExecutor` that spawns, dask.distributed's ``client.get_executor()``,
+        mpi4py.futures' `MPIPoolExecutor`. `batch` is then the sets of a share; by default there is
+        one for each worker. A share whose worker is lost is simulated by another one, or here.
     **options
         Of `Simulation`; `v_init` may have a value for each node of the model.
 
@@ -317,9 +323,12 @@ class Population:
         stop_early: bool = False,
         devices: Sequence[cl.Device | str] | None = None,
         comm: MPI.Comm | None = None,
+        executor: Executor | None = None,
         **options: object,
     ) -> None:
         self._ranks = ranks_of(comm)
+        places = devices is not None or comm is not None
+        self._executor = shares.as_executor(executor, places, options)
         if not isinstance(model, Network) or model.num_cells != 1:
             got = f"{model!r}" if isinstance(model, Network) else type(model).__name__
             raise InputError(f"model is {got}; expected a Network of one cell")
@@ -347,6 +356,7 @@ class Population:
         every = np.arange(len(stops))
         self._columns = [every[stops == s] for s in np.unique(stops)] if early else [every]
         self.batch = None if batch is None else as_whole_number("batch", batch, 1)
+        self._given = parameters, protocols, options
         self._where = _places(devices, options, self._ranks is not None)
         self._batches: list[list[Batch]] = []
 
@@ -407,28 +417,70 @@ class Population:
             rank, processes = (0, 1) if ranks is None else (ranks.rank, ranks.size)
             begin, end = (number * r // processes for r in (rank, rank + 1))
             if begin < end:
-                if not self._batches:
-                    self._make(end - begin)
-                found = self._slices(values, begin, end, progress and not rank)
+                parts = self._parts(values, begin, end, progress and not rank)
+                found = [one for part in parts for one in part]
         if ranks is not None:
             found = [one for part in ranks.comm.allgather(found) for one in part]
-        return self._joined(found, number)
+        return self._joined(found, 0, number)
 
-    def _joined(self, found: list[Found], number: int) -> PopulationResult:
+    def stream(
+        self, sets: ArrayLike | Mapping[str, ArrayLike], progress: bool = False
+    ) -> Iterator[tuple[np.ndarray, PopulationResult]]:
+        """Simulate as `evaluate` does, and yield parts of the sets as soon as they are done.
+
+        So the voltages of all of them need not fit into memory.
+
+        Yields
+        ------
+        (n,) int64, PopulationResult
+            Numbers of the sets of a part, ascending, and what these did, in that order. Parts come
+            in any order.
+
+        Raises
+        ------
+        InputError
+            Not such an array; or a population of several ranks.
+        SimulationError
+            As of `evaluate`.
+        """
+        if self._ranks is not None:
+            raise InputError("stream() is of one process; expected evaluate(), as comm was given")
+        values, progress = self._sets(sets), as_switch("progress", progress)
+        return self._stream(values, progress)
+
+    def _stream(
+        self, values: np.ndarray, progress: bool
+    ) -> Iterator[tuple[np.ndarray, PopulationResult]]:
+        for part in self._parts(values, 0, len(values), progress):
+            begin, number = part[0].first, sum(len(one.v) for one in part) // len(self._columns)
+            yield np.arange(begin, begin + number), self._joined(part, begin, number)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle what it was made from; the simulations are made again, where they are needed."""
+        parameters, protocols, options = self._given
+        if options.get("queue") is not None or self._ranks is not None:
+            raise TypeError("a Population with queue or comm cannot be pickled; expected device")
+        recipe = self._recipe
+        more = {
+            "dt": recipe.dt, "record": recipe.node, "features": recipe.features or None,
+            "stop_early": len(self._columns) > 1, **options,
+        }  # fmt: skip
+        return _made, (recipe.model, dict(parameters), dict(protocols), more)
+
+    def _joined(self, found: list[Found], begin: int, number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in found), key=len)
         length = 0 if self._recipe.features else len(t)
         v = np.full((number, several, length), np.nan, found[0].v.dtype)
         for one in found:
-            of_sets = v[one.first : one.first + len(one.v)]
+            of_sets = v[one.first - begin :][: len(one.v)]
             of_sets[:, one.columns, : one.v.shape[2]] = one.v
-        spikes = [
-            np.concatenate([getattr(one, name) for one in found])
-            for name in ("spike_set", "spike_protocol", "spike_time")
-        ]
-        order = np.lexsort((spikes[2], spikes[1], spikes[0]))
-        of_set, protocol, time = (a[order] for a in spikes)
+        of_set = np.concatenate([one.first - begin + one.spike_set for one in found])
+        protocol = np.concatenate([one.spike_protocol for one in found])
+        time = np.concatenate([one.spike_time for one in found])
+        order = np.lexsort((time, protocol, of_set))
+        of_set, protocol, time = of_set[order], protocol[order], time[order]
         return PopulationResult(
-            t, v, of_set, protocol, time, joined_features(found, number, several)
+            t, v, of_set, protocol, time, joined_features(found, begin, number, several)
         )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
@@ -495,36 +547,69 @@ class Population:
         room = _SHARE * queue.device.global_mem_size
         return max(1, int(room // (cell * len(stops))))
 
-    def _slices(self, values: np.ndarray, begin: int, end: int, progress: bool) -> list[Found]:
-        """Simulate sets `begin` to `end`, a batch at a time on each device."""
-        assert self.batch is not None
-        size, firsts = self.batch, iter(range(begin, end, self.batch))
-        found, lock = list[Found](), threading.Lock()
-
+    def _parts(
+        self, values: np.ndarray, begin: int, end: int, progress: bool
+    ) -> Iterator[list[Found]]:
+        """Yield what sets `begin` to `end` did, a few at a time, under all protocols."""
+        found = (
+            self.here(values, begin, end) if self._executor is None
+            else shares.by_workers(self._executor, self, values, self.batch)
+        )  # fmt: skip
         shown = bar(end - begin, "sets", progress)
-
-        def work(batches: list[Batch]) -> None:
-            while True:
-                with lock:
-                    first = next(firsts, None)
-                if first is None:
-                    return
-                rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
-                kept = min(size, end - first)
-                own = [b.run(values[rows], first, kept) for b in batches]
-                with lock:
-                    found.extend(own)
-                    if shown is not None:
-                        shown.update(kept)
-
         with shown or nullcontext():
-            if len(self._batches) == 1:
-                work(self._batches[0])
-            else:
-                with ThreadPoolExecutor(len(self._batches)) as threads:
-                    for done in [threads.submit(work, batches) for batches in self._batches]:
-                        done.result()
-        return sorted(found, key=lambda one: one.first)
+            for part in found:
+                if shown is not None:
+                    shown.update(sum(len(one.v) for one in part) // len(self._columns))
+                yield part
+
+    def place(self, choose: Callable[[Any, Any], cl.Device]) -> None:
+        """Simulate on the device that `choose` gives for the one asked for, if any, and dtype."""
+        [options] = self._where
+        if options.get("engine") != "reference":
+            dtype = options.get("dtype", "float64")
+            options["device"] = choose(options.get("device"), dtype)
+
+    def here(
+        self, values: np.ndarray, begin: int, end: int, first_set: int = 0
+    ) -> Iterator[list[Found]]:
+        """Simulate sets `begin` to `end`, a batch at a time on each device of this process.
+
+        `values` are those from `first_set` on.
+        """
+        if not self._batches:
+            self._make(end - begin)
+        assert self.batch is not None
+        size, free = self.batch, SimpleQueue[list[Batch]]()
+        for batches in self._batches:
+            free.put(batches)
+
+        def work(first: int) -> list[Found]:
+            rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
+            own, kept, batches = values[rows - first_set], min(size, end - first), free.get()
+            try:
+                return [batch.run(own, first, kept) for batch in batches]
+            finally:
+                free.put(batches)
+
+        firsts = range(begin, end, size)
+        if len(self._batches) == 1:
+            yield from map(work, firsts)
+            return
+        threads = ThreadPoolExecutor(len(self._batches))
+        try:
+            for done in as_completed([threads.submit(work, first) for first in firsts]):
+                yield done.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def _made(
+    model: Network,
+    parameters: Mapping[str, Parameter],
+    protocols: Mapping[str, Protocol],
+    options: Mapping[str, object],
+) -> Population:
+    return Population(model, parameters, protocols, **options)  # type: ignore[arg-type]
 
 
 def _by_name(sets: ArrayLike | Mapping[str, ArrayLike]) -> ArrayLike | Mapping[str, ArrayLike]:

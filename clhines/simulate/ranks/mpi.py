@@ -243,18 +243,23 @@ def finish(comm: MPI.Comm, message: str, code: int) -> int:
     return int(found[:, 0].max())
 
 
+def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.Device]:
+    """Return the devices that processes of a machine take in turn: the one chosen, and its like."""
+    spec = spec or os.environ.get("CLHINES_DEVICE")
+    chosen = devices.choose(spec, dtype)
+    given = spec or os.environ.get("PYOPENCL_CTX")
+    if isinstance(given, cl.Device) or (isinstance(given, str) and ":" in given):
+        return [chosen]
+    return devices.alike(chosen, dtype)
+
+
 def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
     """Return a queue on this rank's device: the ranks of a machine take its devices in turn.
 
     `spec` and `dtype` are of `clhines.device.devices.choose`; a device or an index pair is taken by
     all. A CPU that several ranks share is divided among them, as far as it has cores.
     """
-    spec = spec or os.environ.get("CLHINES_DEVICE")
-    chosen = devices.choose(spec, dtype)
-    alike = [chosen]
-    given = spec or os.environ.get("PYOPENCL_CTX")
-    if not isinstance(given, cl.Device) and not (isinstance(given, str) and ":" in given):
-        alike = devices.alike(chosen, dtype)
+    alike = devices_to_share(spec, dtype)
     device = alike[ranks.local_rank % len(alike)]
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))
     if sharing > 1 and devices.is_cpu(device):
