@@ -97,15 +97,15 @@ class Added:
     bins: bool = False  # `Network.bin_events` was called
     exact: bool = False  # all events act at exact times, as those of imported models
 
-    def detector(self, node: ArrayLike, threshold: ArrayLike) -> Sources:
-        """Add detectors; see `Network.detector`."""
+    def add_detector(self, node: ArrayLike, threshold: ArrayLike) -> Sources:
+        """Add detectors; see `Network.add_detector`."""
         self.network.check_not_frozen("detector()")
         given = np.atleast_1d(as_array("node", node))
         nodes = as_indices("node", given, self.num_nodes, "node")
         return self._source(nodes, spread("threshold", threshold, len(nodes), unit="mV"), ())
 
-    def trains(self, times: Sequence[ArrayLike]) -> Sources:
-        """Add trains; see `Network.trains`."""
+    def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
+        """Add trains; see `Network.spike_source`."""
         self.network.check_not_frozen("trains()")
         given = [as_array(f"times[{k}]", t, unit="ms") for k, t in enumerate(times)]
         for k, t in enumerate(given):
@@ -170,8 +170,8 @@ class Added:
         charge = None if valence is None else as_number("valence", valence)
         self.ions.append(IonGiven(name, where, charge, values))
 
-    def point(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None) -> None:
-        """Add pointers; see `Network.point`."""
+    def set_pointer(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None) -> None:
+        """Add pointers; see `Network.set_pointer`."""
         self.network.check_not_frozen("point()")
         places = self._instances(group, index)
         known = group.mechanism.program.pointers

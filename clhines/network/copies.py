@@ -133,9 +133,9 @@ class _Filling:
     def _source(self, sources: Sources) -> None:
         """Put in detectors or trains."""
         if sources.times or not len(sources):
-            put = self.copies.trains(sources.times * self.count)
+            put = self.copies.spike_source(sources.times * self.count)
         else:
-            put = self.copies.detector(
+            put = self.copies.add_detector(
                 self._nodes(sources.node), np.tile(sources.threshold, self.count)
             )
         self._begins.append((sources.first, len(sources), put.first))
@@ -189,7 +189,7 @@ class _Filling:
             copies.ion(ion.name, self._nodes(ion.nodes), ion.valence, **values)
         for number, name, places, node in added.pointers:
             for put, some, index in self._pieces(number, places):
-                copies.point(put, name, self._nodes(node[some]), index)
+                copies.set_pointer(put, name, self._nodes(node[some]), index)
         for play in added.plays:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
@@ -219,7 +219,7 @@ class _Filling:
             for number, instance, times, weight in wiring.outside:
                 if len(number):
                     one, target = self.of_number(int(number[0]))
-                    self.copies.event(target, instance + k * len(one), times, weight)
+                    self.copies.add_event(target, instance + k * len(one), times, weight)
 
 
 def frozen(a: np.ndarray) -> np.ndarray:

@@ -337,7 +337,7 @@ class Network:
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Path | Mechanism, where: Where = "all", **parameters: Value
+        self, mechanism: str | Path | Mechanism, at: Where = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -345,7 +345,7 @@ class Network:
         ----------
         mechanism : str, path or Mechanism
             Name of a built-in one, a mechanism, its text, or a ``.mod`` file; of kind ``density``.
-        where : str; (count,) integer; (n,) bool; callable
+        at : str; (count,) integer; (n,) bool; callable
             ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
             NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
             the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
@@ -367,8 +367,8 @@ class Network:
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = self._places.membrane(found.name, where)
-        again = self._places.in_round(where, nodes)
+        nodes = self._places.membrane(found.name, at)
+        again = self._places.in_round(at, nodes)
         check_once(self.groups, found, nodes, self.forest, again)
         return self._group(found, nodes, parameters, again)
 
@@ -415,13 +415,13 @@ class Network:
 
     # -- places --------------------------------------------------------------------------------
 
-    def nodes(self, cell: ArrayLike | None = None, where: Where = "all") -> np.ndarray:
-        """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
+    def nodes(self, cell: ArrayLike | None = None, at: Where = "all") -> np.ndarray:
+        """(m,) int64: nodes of some cells, all by default, that `at` means, as in `insert`.
 
-        ``net.nodes(cell=7, where="apical")``; one place of a section is
+        ``net.nodes(cell=7, at="apical")``; one place of a section is
         ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
         """
-        return self._places.nodes(cell, where)
+        return self._places.nodes(cell, at)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
         """Return a parameter that has a value for each cell, whatever nodes it is given for."""
@@ -439,7 +439,7 @@ class Network:
 
     # -- sources, ions and more -------------------------------------------------------------------
 
-    def detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
+    def add_detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
         """Detect spikes at nodes; what it returns is a source for `connect`.
 
         Parameters
@@ -451,9 +451,9 @@ class Network:
         -------
         Sources
         """
-        return self._added.detector(node, threshold)
+        return self._added.add_detector(node, threshold)
 
-    def trains(self, times: Sequence[ArrayLike]) -> Sources:
+    def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
         """Make sources whose events are given, as NEURON's VecStim.
 
         Parameters
@@ -465,7 +465,7 @@ class Network:
         -------
         Sources
         """
-        return self._added.trains(times)
+        return self._added.spike_source(times)
 
     def source_numbers(self, source: object, index: ArrayLike | None = None) -> np.ndarray:
         """Return the numbers of sources, as `Result.spike_cell` has them.
@@ -473,7 +473,8 @@ class Network:
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells; what `detector` or `trains` gave; or a group whose instances send events.
+            Cells; what `add_detector` or `spike_source` gave; or a group whose instances send
+            events.
         index : integer array, optional
             Which of them; default: all.
         """
@@ -547,7 +548,9 @@ class Network:
         given = {"e": e, "ci": ci, "co": co, "style": style}
         self._added.ion(name, nodes, valence, {k: v for k, v in given.items() if v is not None})
 
-    def point(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None = None) -> None:
+    def set_pointer(
+        self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None = None
+    ) -> None:
         """Let a POINTER of instances point to the voltage of nodes.
 
         Parameters
@@ -560,7 +563,7 @@ class Network:
         index : (count,) integer, optional
             Which of the group's instances; default: all.
         """
-        self._added.point(group, name, to, index)
+        self._added.set_pointer(group, name, to, index)
 
     def gap(self, a: ArrayLike, b: ArrayLike, g: ArrayLike) -> Group:
         """Join nodes by gap junctions; the arrays broadcast.
@@ -601,7 +604,7 @@ class Network:
             )
         both = np.concatenate([here, there])
         halves = self.add(Mechanism.from_nmodl(HALF_GAP), both, g=np.tile(conductance, 2))
-        self.point(halves, "vgap", np.concatenate([there, here]))
+        self.set_pointer(halves, "vgap", np.concatenate([there, here]))
         return halves
 
     def play(
@@ -674,7 +677,8 @@ class Network:
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells; what `detector` or `trains` gave; or a group whose instances send events.
+            Cells; what `add_detector` or `spike_source` gave; or a group whose instances send
+            events.
         target : Group
             Of a mechanism that takes events.
         index : integer array or Pairs, optional
@@ -709,7 +713,7 @@ class Network:
         index = np.arange(len(target)) if index is None else index
         self.connect_numbers(numbers, target, index, weight, delay, rule)
 
-    def event(
+    def add_event(
         self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0
     ) -> None:
         """Send an event from outside; the arrays broadcast.
@@ -725,9 +729,9 @@ class Network:
             `event_steps`.
         weight : float array
         """
-        self.check_not_frozen("event()")
+        self.check_not_frozen("add_event()")
         self._wiring.check_target(target)
-        self._wiring.event(target, index, time, weight)
+        self._wiring.add_event(target, index, time, weight)
 
     def take_copies(
         self, copied: Copied, groups: Sequence[Group], added: Added, wiring: Wiring

@@ -146,7 +146,7 @@ def _made(
         net.ion(name, value(nodes), valence, **{k: value(v) for k, v in given.items()})
     groups = net.groups
     for k, name, node, which in told["pointers"]:
-        net.point(groups[k], name, value(node), value(which))
+        net.set_pointer(groups[k], name, value(node), value(which))
     for k, index, name, t, y, continuous in told["plays"]:
         net.play(groups[k], index, name, value(t), value(y), bool(continuous))
     for k, name, ids, index in told["streams"]:
@@ -157,7 +157,7 @@ def _made(
     for columns in told["events"]:
         group, *rest = (value(column) for column in columns)
         if len(group):
-            net.event(groups[_one(group)], *rest)
+            net.add_event(groups[_one(group)], *rest)
     return net
 
 
@@ -215,9 +215,9 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
 
 def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
     if told["sizes"] is None:
-        return net.detector(value(told["node"]), value(told["threshold"]))
+        return net.add_detector(value(told["node"]), value(told["threshold"]))
     ends = np.cumsum(value(told["sizes"]))
-    return net.trains(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
+    return net.spike_source(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
 
 
 def _told_rule(rule: Rule | None) -> dict[str, object] | None:

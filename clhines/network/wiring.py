@@ -137,8 +137,10 @@ class Wiring:
         self._weights.append(rows)
         self._rule = rule or self._rule
 
-    def event(self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike) -> None:
-        """Check and keep events from outside; see `Network.event`."""
+    def add_event(
+        self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
+    ) -> None:
+        """Check and keep events from outside; see `Network.add_event`."""
         weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
@@ -184,7 +186,7 @@ class Wiring:
         found = Wiring(self._network, connections, weights, events, self._rule)
         for target, index, time, weight in changes.events or []:
             self.check_target(target)
-            found.event(target, index, time, weight)
+            found.add_event(target, index, time, weight)
         return found
 
     def _reweighed(self, weight: np.ndarray) -> tuple[Columns, list[np.ndarray]]:

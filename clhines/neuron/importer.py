@@ -175,7 +175,7 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
                     break
                 nodes.append(node)
             else:
-                network.point(group, pointer, np.array(nodes, np.int64))
+                network.set_pointer(group, pointer, np.array(nodes, np.int64))
     if rejected:
         raise RejectedError(rejected)
 
@@ -214,12 +214,12 @@ def _sources(
     """Make the sources of events, one for each origin."""
     origins, trains = model.wires.origins, model.trains
     at = [k for k, o in enumerate(origins) if o.sender is None]
-    detectors = network.detector(
+    detectors = network.add_detector(
         np.array([origins[k].node for k in at], np.int64),
         np.array([origins[k].threshold for k in at], np.float64),
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
-    made = network.trains([trains.times.get(s, ()) for s in stims])
+    made = network.spike_source([trains.times.get(s, ()) for s in stims])
     found: list[tuple[Sources | Group, int]] = []
     places = {k: place for place, k in enumerate(at)}
     numbers = {sender: place for place, sender in enumerate(stims)}
@@ -286,7 +286,7 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
             raise RejectedError([Rejected(name, construct, "", 0, way_out)])
         binned = model.bins is not None
         network.connect(
-            network.trains([[before if binned else t] for _, t in chosen]),
+            network.spike_source([[before if binned else t] for _, t in chosen]),
             group,
             index=np.array([wires.target_of(k)[1] for k, _ in chosen], np.int64),
             weight=_rows(model, np.array([k for k, _ in chosen])),

@@ -34,6 +34,7 @@ from clhines.simulate.events.host_grid import settled
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
+from clhines.simulate.records.columns import Recording
 from clhines.simulate.records.recording import Recordings
 from clhines.simulate.records.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
@@ -323,7 +324,7 @@ class Simulation(Holder):
     def record(
         self,
         what: str,
-        where: ArrayLike | Group,
+        at: ArrayLike | Group,
         index: ArrayLike | None = None,
         *,
         every: float | None = None,
@@ -332,7 +333,7 @@ class Simulation(Holder):
         matrix: ArrayLike | None = None,
         to: PathLike | None = None,
         name: str | None = None,
-    ) -> int:
+    ) -> Recording:
         """Record a variable in the runs that follow.
 
         Parameters
@@ -343,7 +344,7 @@ class Simulation(Holder):
             ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
             outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
             a current; a variable of an ion, as ``cai``; a parameter that is played.
-        where : (r,) integer, or Group
+        at : (r,) integer, or Group
             Natural nodes for ``v``, ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``;
             the group that has the state.
         index : (r,) integer, optional
@@ -368,15 +369,16 @@ class Simulation(Holder):
 
         Returns
         -------
-        int
-            Number of the record: ``result[number]``, of features ``result.features[number]``.
+        Recording
+            The number of the record, an int with a name, a unit and `plot`: ``result[recording]``,
+            of features ``result.features[recording]``.
 
         Raises
         ------
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        given = what, where, index, every, reduce, threshold, matrix, to, name
+        given = what, at, index, every, reduce, threshold, matrix, to, name
         return self._recordings.add(*given)
 
     @exclusive
@@ -394,9 +396,8 @@ class Simulation(Holder):
             Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
             as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
             of all connections in the order of `weights`, which acts on events under way, too, as
-            in NEURON; `events`, a list of ``(group, index,
-            time, weight)`` in place of all events from outside, each as `Network.event` takes it
-            and none of them in the past.
+            in NEURON; `events`, a list of ``(group, index, time, weight)`` in place of all events
+            from outside, each as `Network.add_event` takes it and none of them in the past.
 
         Notes
         -----

@@ -78,7 +78,7 @@ def played(net):
 
 
 def gap(net, mechanism=None):
-    net.point(net.add(mechanism or mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
+    net.set_pointer(net.add(mechanism or mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
 
 
 NETWORKS = {  # a need -> a network that has it, and options of its simulation
@@ -87,8 +87,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "noise": (noisy, {}),
     "exact_times": (with_ions, {}),
     "ions": (with_ions, {}),
-    "detectors": (changed(lambda net: net.detector([0])), {}),
-    "trains": (changed(lambda net: net.trains([[1.0]])), {}),
+    "detectors": (changed(lambda net: net.add_detector([0])), {}),
+    "trains": (changed(lambda net: net.spike_source([[1.0]])), {}),
     "played": (changed(played), {}),
     "random": (inserted("nmodl/nmrandom"), {}),
     "nmodl": (with_ions, {}),
