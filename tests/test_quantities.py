@@ -28,6 +28,7 @@ from clhines import (
 )
 from clhines.analysis import Features, extract, voltage_at
 from clhines.model import compile
+from clhines.network.inside import inside
 from clhines.neuron.entry import num_steps
 from clhines.quantities import as_numbers, has_unit
 from clhines.simulate.population.protocols import by_step
@@ -97,7 +98,7 @@ def played(t=(0.0, 1.0), y=(0.0, 0.1), index=0):
     net = network()
     clamp = net.add("iclamp", at=net.soma)
     net.play(clamp, index, "amp", t, y)
-    return net.added.plays[0].t, net.added.plays[0].y
+    return inside(net).added.plays[0].t, inside(net).added.plays[0].y
 
 
 def with_threshold(value):

@@ -6,7 +6,7 @@ is a cell that spikes; a *target* is an instance that takes events. Units are NE
 µS and nF at nodes, S/cm² and mA/cm² in the membrane.
 
 Who owns what
-    `network`: `Network`. `groups`: `Group`. `places`: nodes by cell and region, and values by cell,
+    `network`: `Network`. `inside`: its parts, for the other modules. `groups`: `Group`. `places`: nodes by cell and region, and values by cell,
     node or distance. `wiring` holds the connections and events as given, `pairs` makes connections
     by a rule, with values drawn for each: `Pairs`, `Drawn`. `plasticity`: `Rule` and `STDP`.
     `times`: delays and event times as steps, rounded as in NEURON. `ring`: the ring network of the

@@ -12,6 +12,7 @@ from clhines.mechanisms.ir.program import Quantity
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.neuron.convert import Rejected, RejectedError
@@ -57,9 +58,9 @@ def network_of(model: Model) -> Imported:
     columns = tree.area, tree.g_axial, tree.capacitance
     network = Network.from_arrays(tree.parent, tree.cell_offsets, *columns)
     network.celsius = float(model.h.celsius)
-    network.added.exact = True
+    inside(network).added.exact = True
     if model.bins is not None:
-        network.bin_events()
+        inside(network).added.bins = True
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
@@ -75,11 +76,11 @@ def network_of(model: Model) -> Imported:
 def copied(once: Imported, copies: int) -> Imported:
     """Return several copies of a model, one after another, that do not interact."""
     network = copies_of(once.network, copies)
-    assert network.copied is not None
+    assert inside(network).copied is not None
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
-    pairs = zip(once.network.added.sources, network.added.sources, strict=True)
+    pairs = zip(inside(once.network).added.sources, inside(network).added.sources, strict=True)
     made: dict[int, Sources | Group] = {**named, **{id(old): new for old, new in pairs}}
-    at = network.copied.connections
+    at = inside(network).copied.connections
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
     return Imported(

@@ -22,6 +22,7 @@ from clhines.files import PathLike
 from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
@@ -161,7 +162,7 @@ class Simulation(Holder):
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
         self._recordings = Recordings(self._runner, self.dtype)
         self._changing = Changing(self._runner, self._progress, self._recordings)
-        network.freeze()
+        inside(network).freeze()
         self._made = True
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -13,6 +13,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model import compile
 from clhines.model.instances import ConstantSums
 from clhines.network.changes import Changes, as_value
+from clhines.network.inside import inside
 from clhines.network.plasticity import STDP
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
@@ -303,7 +304,7 @@ def test_refused_rules():
 def test_constant_mechanisms_summed_again_have_the_bits_of_a_model(cables):
     net = Network(cables, 4)
     soma, rest = net.insert("pas", "soma", g=2e-4), net.insert("pas", "dendrites", e=-70.0)
-    total, changes = net.structure.whole("g_total"), Changes()
+    total, changes = inside(net).structure.whole("g_total"), Changes()
     sums = ConstantSums(net.groups, net.forest, net.area, total)
     for value in (3e-4, np.linspace(1e-4, 4e-4, 4), np.linspace(1e-4, 2e-4, len(rest))):
         per_cell = net.per_cell(value) if np.shape(value) == (4,) else value

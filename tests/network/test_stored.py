@@ -14,6 +14,7 @@ from clhines import STDP, InputError, Network, Simulation
 from clhines.files import write_npz
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
+from clhines.network.inside import inside
 from clhines.simulate.state.saved import signature
 
 ENGINE = "reference"
@@ -43,7 +44,7 @@ def everything():
     variable = draws.mechanism.program.random[0]
     net.random(draws, variable, np.arange(3 * len(draws)).reshape(-1, 3), 4)
     net.spike_source([])
-    net.bin_events()
+    inside(net).added.bins = True
     return net
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
+from clhines.network.inside import inside
 
 CELLS, NODES, DT, COPIES = 2, 6, 0.1, 3
 IONS = ("cai", "ica", "eca")
@@ -168,7 +169,7 @@ def test_parameters_that_blocks_set(fast_queue, needs):
         net.insert("pas", [0, 1], g=1e-4)
         text_of = text.replace("TAU", str(default))
         group = net.add(Mechanism.from_nmodl(text_of), at=[0, 1], **given)
-        net.added.exact = True
+        inside(net).added.exact = True
         return Simulation(net, DT, queue=fast_queue, engine=engine), group
 
     for engine in ("reference", "steps"):

@@ -11,6 +11,7 @@ import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices, program
 from clhines.model import compile
+from clhines.network.inside import inside
 from clhines.simulate.engines.arena_run import ArenaRun
 
 CELLS = 5
@@ -477,7 +478,7 @@ def test_weights_are_the_same_at_exact_times(engine, fast_queue):
     for exact in (False, True):
         net = delayed(0.004)
         if exact:
-            net.added.exact = True
+            inside(net).added.exact = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         assert sim.model.has_times == exact
         number = sim.record("v", net.soma)

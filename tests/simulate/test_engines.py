@@ -12,6 +12,7 @@ from clhines.device import devices
 from clhines.device.templates import render
 from clhines.model import compile
 from clhines.model.needs import EXACT, NEEDS
+from clhines.network.inside import inside
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.choose import described, engines_for
 from clhines.simulate.engines.reference import Reference
@@ -96,7 +97,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "self_events": (changed(lambda net: net.add(mod_files.ours("ext_pulse"), [0])), {}),
     "sent_events": (changed(fires), {}),
     "weights": (with_ions, {}),
-    "bins": (changed(lambda net: net.bin_events()), {}),
+    "bins": (changed(lambda net: setattr(inside(net).added, "bins", True)), {}),
     "artificial_cells": (changed(fires), {}),
     "pointers": (changed(gap), {}),
     "pointers_in_states": (

@@ -12,6 +12,7 @@ from exact_cells import CELLS, FOLLOWS, NODES, READS, network, with_artificial
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
+from clhines.network.inside import inside
 from clhines.simulate.gpu import arena_epochs
 from clhines.simulate.gpu.artificial import epoch_of
 
@@ -116,7 +117,7 @@ def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
     for engine in ("reference", ENGINE, ENGINE, *of_cpus):
         net, groups = build()
         if binned:
-            net.bin_events()
+            inside(net).added.bins = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130, **given)
         numbers = recorded(sim, groups)
         if len(runs) != 2:  # the third records neither states of instances nor artificial cells

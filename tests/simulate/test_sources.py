@@ -7,6 +7,7 @@ import pytest
 import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.model import compile
+from clhines.network.inside import inside
 
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
@@ -24,7 +25,7 @@ def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
         net.connect(
             net.spike_source(times), synapses, weight=[0.05, 0.03, 0.02], delay=[0.0, 1.0, 0.4]
         )
-        net.added.exact = exact
+        inside(net).added.exact = exact
         sim = Simulation(
             net, dt, queue=None if engine == "reference" else fast_queue, engine=engine
         )
@@ -65,7 +66,7 @@ def plastic(beside):
         fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
         net.connect([0, 1], fire, [0, 1], 1.5, 0.6)
         net.connect(fire, synapses, [3, 2], 0.02, 0.45)
-    net.added.exact = beside == "exact"
+    inside(net).added.exact = beside == "exact"
     return net
 
 

@@ -32,8 +32,8 @@ from clhines.device import devices as device_list
 from clhines.errors import InputError, SimulationError, meant
 from clhines.model.compiling import compile
 from clhines.model.model import Model
-from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
+from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
 from clhines.simulate.population.protocols import (
     STIMULUS,
@@ -91,8 +91,8 @@ class Batch:
         self.recipe, self.columns, self.size = recipe, columns, size
         several, model = len(columns), recipe.model
         self.steps, copies = int(recipe.stops[columns].max()), size * several
-        net = Network(structure_of_copies(model.structure, copies))
-        wiring, rule = model.wiring(Changes()), recipe.compiled.connections.rule
+        net = Network(structure_of_copies(inside(model).structure, copies))
+        wiring, rule = inside(model).wiring, recipe.compiled.connections.rule
         pieces = recipe.pieces
         groups = fill(
             net, model, pieces.groups, wiring, rule, [*recipe.compiled.streams()], pieces.instances

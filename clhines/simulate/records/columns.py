@@ -83,8 +83,7 @@ class Recording(int):
     ) -> Recording:
         """Make the number of a record, with what users see of it."""
         found = super().__new__(cls, number)
-        found.name, found.variable, found.unit = name, variable, unit
-        found._columns = columns
+        vars(found).update(name=name, variable=variable, unit=unit, _columns=columns)
         return found
 
     def __repr__(self) -> str:
