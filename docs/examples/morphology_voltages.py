@@ -7,8 +7,8 @@ from clhines import draw
 
 cable = clhines.discretise(clhines.sample_cells()[0], max_length=15)
 net = clhines.Network(cable)
-net.insert("hh", where="soma")
-net.insert("pas", where="dendrites", g=5e-5, e=-65.0)
+net.insert("hh", at="soma")
+net.insert("pas", at="dendrites", g=5e-5, e=-65.0)
 net.add("iclamp", at=net.soma, delay=1.0, dur=1.0, amp=4.0)
 
 sim = clhines.Simulation(net, dt=0.025)
