@@ -32,6 +32,7 @@ MEASURES = {
     "scale": "measures.scale",
     "models": "measures.models",
     "pieces": "measures.pieces",
+    "frameworks": "measures.frameworks",
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "orders": "measures.orders",

@@ -1,0 +1,190 @@
+"""Run unedited scripts of NetPyNE and LFPy with the switch on beside NEURON.
+
+    CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
+
+FOLDER has the public repositories ``netpyne`` and ``LFPy``. PROGRAM is a Python that has the
+frameworks, NEURON and this package (default: this one). Each script runs twice in processes of
+its own, once with ``CLHINES_NEURON=1`` and once without; spikes and voltages are those that the
+framework has afterwards. ``same step`` counts spikes that come in the same step in both, and
+``here`` the steps that were not NEURON's. Seconds are of the whole script with its imports; the
+second run of two counts, as the first one compiles.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from bench import MissingError, record, table
+
+TIMEOUT = 900.0  # s
+COUNTS = "neuron_spikes", "spikes", "same_step"
+TUTORIALS = "netpyne/doc/source/code"
+SCRIPTS = {  # name -> (folder, script, folder of .mod files)
+    **{
+        f"netpyne {name}": (TUTORIALS, f"{name}.py", "mod")
+        for name in (
+            "tut1", "tut2", "tut3", "tut4", "tut5", "tut6", "tut7", "tut_gap", "tut_graded",
+            "tut_artif",
+        )
+    },
+    "LFPy template": ("LFPy/examples", "example_LFPyCellTemplate.py", ""),
+    "LFPy EEG": ("LFPy/examples", "example_EEG.py", ""),
+    "LFPy MEA": ("LFPy/examples", "example_MEA.py", ""),
+}  # fmt: skip
+# In a process of its own: runs a script, and writes what it finds of spikes and voltages.
+CHILD = """
+import json, os, runpy, sys, time
+import numpy as np
+script, out, is_on = sys.argv[1], sys.argv[2], os.environ.get("CLHINES_NEURON") == "1"
+sys.argv = [script]
+sys.path.insert(0, os.getcwd())
+begin, on = time.perf_counter(), None
+if is_on:
+    import clhines
+    on = clhines.neuron.enable()
+names = runpy.run_path(script, run_name="__main__")
+told = {"seconds": time.perf_counter() - begin, "steps": on.steps if on else 0}
+found = {}
+sim = sys.modules.get("netpyne.sim")
+if sim is not None and hasattr(sim, "simData"):
+    data = sim.simData
+    found["spike_time"], found["spike_cell"] = (
+        np.array(list(data.get(key, []))) for key in ("spkt", "spkid"))
+    traces = data.get("V_soma", {})
+    found["v"] = np.array([np.array(traces[key]) for key in sorted(traces)])
+    told["cells"] = len(sim.net.allCells) if hasattr(sim.net, "allCells") else len(sim.net.cells)
+    told["dt"] = float(sim.cfg.dt)
+else:
+    every = [y for x in names.values() for y in (x if isinstance(x, list) else [x])]
+    cells = [x for x in every if hasattr(x, "somav") or hasattr(x, "vmem")]
+    found["v"] = np.array([np.array(x.somav if hasattr(x, "somav") else x.vmem[0]) for x in cells])
+    told["cells"], told["dt"] = len(cells), float(cells[0].dt)
+np.savez(out, told=json.dumps(told), **found)
+"""
+
+
+class FailedError(Exception):
+    """A script did not run to its end."""
+
+
+def run(name: str, copy: Path, is_on: bool, device: str, python: str) -> dict[str, Any]:
+    """Run a script in its folder; return what was found. FailedError."""
+    out = copy / f"found-{int(is_on)}.npz"
+    env = {**os.environ, "MPLBACKEND": "agg", "CLHINES_DEVICE": device, "CLHINES_NEURON": "0"}
+    env |= {"NEURON_MODULE_OPTIONS": "-nogui"}
+    if is_on:
+        env["CLHINES_NEURON"] = "1"
+    command = [python, "-c", CHILD, SCRIPTS[name][1], str(out)]
+    try:
+        done = subprocess.run(
+            command, cwd=copy, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise FailedError(f"not done within {TIMEOUT:g} s") from None
+    if not out.is_file():
+        lines = [x for x in done.stderr.splitlines() if x.strip()]
+        raise FailedError(next((x for x in reversed(lines) if "Error" in x), "nothing is said"))
+    with np.load(out) as file:
+        return {**json.loads(str(file["told"])), **{k: file[k] for k in file if k != "told"}}
+
+
+def compared(ours: dict[str, Any], neurons: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a script that ran both ways."""
+    row = {
+        "cells": ours["cells"], "steps": ours["steps"],
+        "seconds": ours["seconds"], "neuron_seconds": neurons["seconds"],
+    }  # fmt: skip
+    if "spike_time" in ours:
+        step = [
+            sorted(zip(x["spike_cell"], np.rint(x["spike_time"] / x["dt"]), strict=True))
+            for x in (ours, neurons)
+        ]
+        row |= {"spikes": len(step[0]), "neuron_spikes": len(step[1])}
+        row["same_step"] = len({*step[0]} & {*step[1]})
+    mine, theirs = ours["v"], neurons["v"]
+    if mine.size and mine.shape == theirs.shape:
+        row["dv"] = float(np.abs(mine - theirs).max())
+    return row
+
+
+def row_of(name: str, folder: Path, device: str, python: str) -> dict[str, Any]:
+    """Run a script in both ways, in a copy of its folder."""
+    place, _, mechanisms = SCRIPTS[name]
+    with tempfile.TemporaryDirectory() as where:
+        copy = Path(where) / Path(place).name
+        shutil.copytree(folder / place, copy)
+        if mechanisms:
+            compiler = Path(python).with_name("nrnivmodl")
+            subprocess.run([compiler, mechanisms], cwd=copy, capture_output=True, check=True)
+        try:
+            neurons = run(name, copy, False, device, python)
+        except FailedError as error:
+            return {"name": name, "neuron_failed": str(error)}
+        try:
+            run(name, copy, True, device, python)
+            (copy / "found-1.npz").unlink()
+            ours = run(name, copy, True, device, python)
+        except FailedError as error:
+            return {"name": name, "failed": str(error)}
+    return {"name": name, **compared(ours, neurons)}
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    lines = []
+    for row in (r for r in result["rows"] if "cells" in r):
+        cells = [
+            f"{row['name']:<20} {row['cells']:>5}",
+            *(f"{row[k]:>9,}" if k in row else f"{'-':>9}" for k in COUNTS),
+            f"{row['dv']:>9.1e}" if "dv" in row else f"{'-':>9}",
+            f"{row['steps']:>8,} {row['neuron_seconds']:>8.1f} {row['seconds']:>6.1f}",
+        ]
+        lines.append(" ".join(cells))
+    head = (
+        f"{'script':<20} {'cells':>5} {'spikes':>9} {'here':>9} {'same step':>9} {'mV apart':>9} "
+        f"{'steps':>8} {'NEURON s':>8} {'here s':>6}"
+    )
+    failed = [
+        f"{row['name']}{where}: {row[key]}"
+        for row in result["rows"]
+        for key, where in (("failed", ""), ("neuron_failed", ", in NEURON"))
+        if key in row
+    ]
+    return "\n".join([table.ruled(head, lines), *table.wrapped([f"Not run: {x}" for x in failed])])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the scripts and write ``frameworks-<device>.json`` and ``.txt``."""
+    parser = record.parser("frameworks", __doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="scripts with such a word")
+    parser.add_argument("--python", default=sys.executable, metavar="PROGRAM")
+    args = parser.parse_args(arguments)
+    if "CLHINES_MODELS" not in os.environ:
+        raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne and LFPy")
+    names = [n for n in SCRIPTS if not args.names or any(word in n for word in args.names)]
+    queue = record.queue(args.device, ["float64"])
+    folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
+    rows = [row_of(name, folder, device, args.python) for name in tqdm(names)]
+    versions = "; ".join(
+        f"import {x}; print({x!r}, {x}.__version__)" for x in ("netpyne", "LFPy", "neuron")
+    )
+    told = subprocess.run(
+        [args.python, "-c", versions], capture_output=True, text=True, check=False
+    )
+    result = {
+        "record": record.record(queue, "frameworks", arguments),
+        "versions": told.stdout.split("\n")[:-1], "rows": rows,
+    }  # fmt: skip
+    record.write("frameworks", queue, result, text(result), args.out)
+    return 0
