@@ -38,7 +38,14 @@ myst_enable_extensions = ["colon_fence"]
 default_role = "code"
 napoleon_google_docstring = False
 napoleon_use_ivar = True
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_type_aliases = {  # shown by these names, not by what they stand for
+    name: name for name in ("ArrayLike", "DTypeLike", "PathLike", "Where", "Value", "MakeRun")
+}
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
