@@ -345,9 +345,9 @@ class Simulation(Holder):
             ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
             outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
             a current; a variable of an ion, as ``cai``; a parameter that is played.
-        at : (r,) integer, or Group
-            Natural nodes for ``v``, ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``;
-            the group that has the state.
+        at : (r,) integer, str, or Group
+            Natural nodes, or a word as in `Network.insert`, for ``v``, ``i_membrane``, ions, and
+            ``MECHANISM.VARIABLE`` as ``hh.m``; the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
         every : float, optional, ms
