@@ -270,6 +270,8 @@ class Simulation(Holder):
         waited = self.ranks.seconds if self.ranks is not None else 0.0
         with bar(steps, "ms", progress, dt) or nullcontext() as shown:
             clock = time.perf_counter()
+            if shown is not None:
+                shown.set_postfix_str("kernels compile before the first steps of a new model")
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
                 done, failed = self._advance_whole(count, records, cost)
