@@ -1,4 +1,4 @@
-"""The site: `sphinx-build -W -b html docs build/site`."""
+"""The site: `sphinx-build -W -b html docs _site`."""
 
 import json
 import os
