@@ -149,8 +149,17 @@ def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"(\[[^\]]*\])\(([^)\s#]*)(#[^)\s]*)?\)", link, source[0])
 
 
+def plain_types(*event: object) -> tuple[str | None, ...]:
+    """Show aliases in unions of types by their names, which Sphinx wraps."""
+    shown = (
+        text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", str(text)) for text in event[-2:]
+    )
+    return tuple(shown)
+
+
 def setup(app: Sphinx) -> None:
     """Add the directives, and pages whose text is elsewhere in the repository."""
+    app.connect("autodoc-process-signature", plain_types)
     app.connect("source-read", with_text_of)
     app.add_directive("clhines-help", CommandHelp)
     app.add_directive("program-output-layouts", Layouts)
