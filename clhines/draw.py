@@ -38,6 +38,7 @@ _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make
 _STYLE = Path(__file__).with_name("clhines.mplstyle")
 _THIN = 1.5  # points: width of the thinnest neurite
 _DRAWN = 10  # traces of a picture at most
+_LOW = 2.6  # inches
 
 
 def __dir__() -> list[str]:
@@ -409,7 +410,9 @@ def _panels(
     columns = min(len(rows), 4)
     lines = -(-len(rows) // columns)
     side = min(4.0, 10.0 / columns)
-    size = side * columns + 1.0, max(1.8, side * min(2.0, high / wide)) * lines
+    tall = side * min(2.0, high / wide) * lines
+    is_low = tall < _LOW  # too low for the label of a bar beside it
+    size = side * columns + 1.0, max(tall, 1.0 * lines) + 0.9 if is_low else tall
     if ax is None:
         figure = _figure(figsize=size)
         panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
@@ -428,7 +431,8 @@ def _panels(
     for axes in panels:
         axes.axis("off")
     _scale_bar(panels[0], float(extent.max()))
-    figure.colorbar(drawn, ax=list(panels), label=label, shrink=0.7, pad=0.02)
+    place = "bottom" if is_low and ax is None else "right"
+    figure.colorbar(drawn, ax=list(panels), label=label, shrink=0.7, pad=0.02, location=place)
     return figure
 
 

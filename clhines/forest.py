@@ -25,6 +25,7 @@ from clhines.arrays import (
 )
 from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
+from clhines.summary import counted
 
 _NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeat` takes, `parent` included
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
@@ -379,8 +380,8 @@ class Forest:
         self._freeze()
 
     def __repr__(self) -> str:
-        shapes = f"{self.trees.num_trees} distinct shapes"
-        return f"Forest({self.num_cells} cells, {self.num_nodes} nodes, {shapes})"
+        cells, nodes = counted(self.num_cells, "cell"), counted(self.num_nodes, "node")
+        return f"Forest({cells}, {nodes}, {counted(self.trees.num_trees, 'distinct shape')})"
 
     def _check_offsets(self, n: int) -> None:
         bounds = self.cell_offsets

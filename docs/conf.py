@@ -1,4 +1,4 @@
-"""The site: `sphinx-build -W -b html docs build/site`."""
+"""The site: `sphinx-build -W -b html docs _site`."""
 
 import json
 import os
@@ -38,7 +38,14 @@ myst_enable_extensions = ["colon_fence"]
 default_role = "code"
 napoleon_google_docstring = False
 napoleon_use_ivar = True
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_type_aliases = {  # shown by these names, not by what they stand for
+    name: name for name in ("ArrayLike", "DTypeLike", "PathLike", "Where", "Value", "MakeRun")
+}
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
@@ -142,8 +149,17 @@ def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"(\[[^\]]*\])\(([^)\s#]*)(#[^)\s]*)?\)", link, source[0])
 
 
+def plain_types(*event: object) -> tuple[str | None, ...]:
+    """Show aliases in unions of types by their names, which Sphinx wraps."""
+    shown = (
+        text and re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", str(text)) for text in event[-2:]
+    )
+    return tuple(shown)
+
+
 def setup(app: Sphinx) -> None:
     """Add the directives, and pages whose text is elsewhere in the repository."""
+    app.connect("autodoc-process-signature", plain_types)
     app.connect("source-read", with_text_of)
     app.add_directive("clhines-help", CommandHelp)
     app.add_directive("program-output-layouts", Layouts)

@@ -125,6 +125,22 @@ def test_the_style_ends_with_its_block():
     assert dict(matplotlib.rcParams) == before
 
 
+def test_labels_of_low_pictures_are_whole(tmp_path):
+    """The label of the bar of a cell that is much wider than high was cut."""
+    soma = np.array([[0, 0, 0, 8.0]])
+    line = np.stack((40.0 * np.arange(1, 30), np.zeros(29), np.zeros(29), np.full(29, 1.5)), 1)
+    rows = [f"{k + 1} {3 - 2 * (not k)} {x} {y} {z} {r} {k or -1}"
+            for k, (x, y, z, r) in enumerate(np.concatenate((soma, line)).tolist())]  # fmt: skip
+    (tmp_path / "wide.swc").write_text("\n".join(rows) + "\n", "utf-8")
+    cell = clhines.read_swc(tmp_path / "wide.swc")
+    figure = clhines.discretise(cell, max_length=20).plot()
+    figure.savefig(tmp_path / "wide.png")  # lays out
+    bar = figure.axes[-1]
+    label = (bar.xaxis.label if bar.get_xlabel() else bar.yaxis.label).get_window_extent()
+    assert label.width <= figure.bbox.width and label.height <= figure.bbox.height
+    assert min(label.x0, label.y0) >= 0 and label.y1 <= figure.bbox.height
+
+
 def test_a_path_is_no_cable():
     with pytest.raises(clhines.InputError, match="cable is str; expected a Cable"):
         draw.plot_morphology("cell.swc", np.zeros(3))

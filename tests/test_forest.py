@@ -146,7 +146,7 @@ def test_the_example_of_the_report_by_hand():
     assert forest.heights.tolist() == [7]
     assert trees.num_levels.tolist() == [3]
     assert forest.num_branches == 5
-    assert repr(forest) == "Forest(1 cells, 10 nodes, 1 distinct shapes)"
+    assert repr(forest) == "Forest(1 cell, 10 nodes, 1 distinct shape)"
 
 
 def naive_structure(parent):

@@ -403,6 +403,7 @@ def test_every_argument_is_tried():
             "shares",
             "profile",
             "packed",
+            "ax",
             "wait_for",
             "sections",
             "xyz",

@@ -63,12 +63,12 @@ def test_names_are_escaped(cable):
 def test_plans_and_factors(queue):
     forest = clhines.Forest(np.array([-1, 0, 1, 1]))
     plan = clhines.make_plan(forest, "flat")
-    assert repr(plan) == "Plan(flat: 1 cells, 4 nodes, 1 launch)"
+    assert repr(plan) == "Plan(flat: 1 cell, 4 nodes, 1 launch)"
     assert "padding" in plan._repr_html_()
     solver = clhines.Solver(forest, "flat", np.float32, queue=queue)
     factors = solver.factor(np.full(4, 4.0), np.full(4, -1.0))
     assert repr(factors).startswith(
-        "Factors(Forest(1 cells, 4 nodes, 1 distinct shapes), float32, flat"
+        "Factors(Forest(1 cell, 4 nodes, 1 distinct shape), float32, flat"
     )
     assert table(factors)["matrix"] == "symmetric"
 
@@ -79,7 +79,7 @@ def test_results_and_populations(cable):
     clamp = [{"amp": 0.5, "delay": 0.1}]
     protocols = {"step": {"stop": 0.5, "stimuli": clamp}}
     population = clhines.Population(model, {"g": ("hh", "gnabar")}, protocols, engine="reference")
-    assert repr(population).startswith("Population(1 parameters x 1 protocols of Network(1 cells")
+    assert repr(population).startswith("Population(1 parameter x 1 protocol of Network(1 cell")
     assert table(population)["parameters"] == "g"
     sim = clhines.Simulation(model, engine="reference")
     sim.record("v", model.soma)

@@ -44,7 +44,7 @@ from clhines.network.places import PerCell, Value, Where
 from clhines.network.plasticity import Rule
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
-from clhines.summary import as_html, range_text
+from clhines.summary import as_html, counted, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
 
@@ -274,7 +274,8 @@ class Network:
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
-        return f"Network({self.num_cells} cells, {self.forest.num_nodes} nodes; {groups})"
+        cells, nodes = counted(self.num_cells, "cell"), counted(self.forest.num_nodes, "node")
+        return f"Network({cells}, {nodes}; {groups})"
 
     def _repr_html_(self) -> str:
         given = sum(len(columns[0]) for columns in self._inside.wiring.columns)
@@ -327,7 +328,7 @@ class Network:
         check_once(self.groups, found, nodes, self.forest, again)
         return self._group(found, nodes, parameters, again)
 
-    def add(self, mechanism: str | Path | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
+    def add(self, mechanism: str | Path | Mechanism, at: Where, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
@@ -335,8 +336,8 @@ class Network:
         mechanism : str, path or Mechanism
             Name of a built-in one (also NEURON's, as ``IClamp``), a mechanism, its text, or a
             ``.mod`` file; of kind ``point``.
-        at : integer or (count,) integer
-            Nodes by natural index, see `nodes`; one may come several times.
+        at : str; integer or (count,) integer; (n,) bool; callable
+            As in `insert`, but one node may come several times, and junctions are accepted.
         **parameters : float, array, callable or `per_cell`
             As in `insert`.
 
@@ -348,8 +349,7 @@ class Network:
         found = find_mechanism(mechanism)
         if found.kind != "point":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
-        nodes = as_indices("at", np.atleast_1d(as_array("at", at)), self.forest.num_nodes, "node")
-        return self._group(found, nodes, parameters)
+        return self._group(found, self._inside.places.of(at), parameters)
 
     def _group(
         self, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, object], again: int = 0
@@ -377,6 +377,30 @@ class Network:
         ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
         """
         return self._inside.places.nodes(cell, at)
+
+    def psection(self, node: int) -> dict[str, dict[str, float]]:
+        """Return what is at a node, as NEURON's ``psection``: parameters by mechanism.
+
+        Parameters
+        ----------
+        node : integer
+            By natural index, see `nodes`.
+
+        Returns
+        -------
+        dict of str to dict of str to float
+            Of a mechanism of the membrane by its name; of a point process by its name and the
+            instance of its group, as ``expsyn[3]``. Units are those of `Mechanism.units`.
+        """
+        (node,) = as_indices("node", np.atleast_1d(node), self.forest.num_nodes, "node").tolist()
+        found = {}
+        for group in self.groups:
+            for k in np.flatnonzero(group.nodes == node).tolist():
+                name = group.mechanism.name
+                key = name if group.mechanism.kind == "density" else f"{name}[{k}]"
+                values = group.parameters.items()
+                found[key] = {n: float(v[k] if isinstance(v, np.ndarray) else v) for n, v in values}
+        return found
 
     def per_cell(self, values: ArrayLike) -> PerCell:
         """Return a parameter that has a value for each cell, whatever nodes it is given for."""

@@ -13,6 +13,7 @@ from clhines.errors import InputError, meant, shown
 from clhines.files import PathLike
 from clhines.forest import Forest
 from clhines.plan import layout
+from clhines.summary import counted
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 COARSE = 256  # values of an array in local memory below which a few more do no harm
@@ -248,8 +249,9 @@ class Plan:
     changes: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        batch = f"{self.forest.num_cells} cells, {self.forest.num_nodes} nodes"
         launches = f"{len(self.parts)} launch" + ("es" if len(self.parts) > 1 else "")
+        cells, nodes = self.forest.num_cells, self.forest.num_nodes
+        batch = f"{counted(cells, 'cell')}, {counted(nodes, 'node')}"
         return f"Plan({self.method}: {batch}, {launches})"
 
     def _repr_html_(self) -> str:

@@ -47,7 +47,7 @@ from clhines.simulate.population.protocols import (
 from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import ranks_of
 from clhines.simulate.simulation import Simulation, bar
-from clhines.summary import as_html
+from clhines.summary import as_html, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,7 +361,8 @@ class Population:
         self._batches: list[list[Batch]] = []
 
     def __repr__(self) -> str:
-        sets = f"{len(self.names)} parameters x {len(self.protocols)} protocols"
+        parameters = counted(len(self.names), "parameter")
+        sets = f"{parameters} x {counted(len(self.protocols), 'protocol')}"
         return f"Population({sets} of {self._recipe.model!r})"
 
     def _repr_html_(self) -> str:
