@@ -67,7 +67,7 @@ _HOMES = {
     "cells.cable": "Cable discretise discretize",
     "cells.morphology": "Morphology",
     "cells.swc": "read_swc",
-    "cells.synthetic": "sample_cells",
+    "cells.synthetic": "sample_cells sample_swc",
     "errors": "AccuracyWarning BuildError CableError CacheWarning ClhinesError DeviceError"
     " DeviceMemoryError ForestError HostMemoryError InputError MorphologyError PivotError RankError"
     " RepairWarning ShareError SimulationError SpikeOverflowError StoreWarning",

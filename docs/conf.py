@@ -10,6 +10,7 @@ from pathlib import Path
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import clhines
@@ -19,6 +20,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS = ROOT / "bench/results"
 sys.path.append(str(ROOT))  # behind an installed clhines
+sys.path.append(str(HERE))
+import outputs  # noqa: E402
+
 from bench import again  # noqa: E402
 
 TEXT_OF = re.compile(r"<!-- text of (\S+) -->\n")
@@ -32,7 +36,7 @@ project = "clhines"
 author = "The clhines developers"
 version = release = clhines.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_outputs"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 default_role = "code"
@@ -142,9 +146,48 @@ def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"(\[[^\]]*\])\(([^)\s#]*)(#[^)\s]*)?\)", link, source[0])
 
 
+EXAMPLE = re.compile(r"\((\w+\.py)\)")
+
+
+def with_code_run(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put outputs below the blocks of a page, and the code below the headings of examples."""
+    page = HERE / f"{docname}.md"
+    if page.stem == "index" and page.parent.name == "examples":
+        return
+    kept, base = Path(app.doctreedir) / "pictures", page.parent
+    warn = logging.getLogger(__name__).warning
+
+    if base.name == "examples":
+        sections = re.split(r"(?m)^(?=## )", source[0])
+        for k, section in enumerate(sections):
+            for name in EXAMPLE.findall(section):
+                script = base / name
+                app.env.note_dependency(str(script))
+                section += f"\n```{{literalinclude}} {name}\n:language: python\n```\n"
+                for output in outputs.outputs_of(script, warn):
+                    output.pictures.clear()  # the page has its own
+                    section += f"\n{outputs.shown(output, '', kept, base)}\n"
+            sections[k] = section
+        source[0] = "".join(sections)
+        return
+    if not any(outputs.pieces(page)):
+        return
+    found = outputs.outputs_of(page, warn)
+    stem = docname.replace("/", "-")
+    if "```python" in source[0]:
+        file = Path(app.doctreedir) / "notebooks" / f"{page.stem}.ipynb"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(outputs.notebook(source[0], found), "utf-8")
+        link = f"{{download}}`Download as a notebook <{os.path.relpath(file, base)}>`"
+        head, title, rest = source[0].partition(re.search(r"^# .*$", source[0], re.M)[0])
+        source[0] = f"{head}{title}\n\n{link}\n{rest}"
+    source[0] = outputs.with_outputs(source[0], found, stem, kept, base)
+
+
 def setup(app: Sphinx) -> None:
     """Add the directives, and pages whose text is elsewhere in the repository."""
     app.connect("source-read", with_text_of)
+    app.connect("source-read", with_code_run)
     app.add_directive("clhines-help", CommandHelp)
     app.add_directive("program-output-layouts", Layouts)
     app.add_directive("all-results", Results)

@@ -32,7 +32,7 @@ examples:
   clhines doctor                      find out whether this installation works
   clhines solve                       built-in cells, 40 steps, checked
   clhines solve *.swc --cells 10000 --out voltages.npz
-  clhines simulate ring --swc *.swc --weight 0.05 --plot ring.png
+  clhines simulate ring --swc *.swc --plot ring.png
 `clhines COMMAND --help` lists the options of a command."""
 
 
