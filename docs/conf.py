@@ -1,5 +1,6 @@
-"""The site: `sphinx-build -W -b html docs build/site`."""
+"""The site: `sphinx-build -W -b html docs _site`."""
 
+import configparser
 import json
 import os
 import re
@@ -33,9 +34,15 @@ PAGES = {  # file of the repository -> the page that has its text
 }
 
 project = "clhines"
-author = "The clhines developers"
+author = copyright = "The clhines developers"
 version = release = clhines.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
 exclude_patterns = ["_build", "_outputs"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
@@ -46,8 +53,42 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
+copybutton_selector = "div:not(.output) > div.highlight > pre"  # code, not what it prints
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
 html_title = f"clhines {release}"
 html_show_sourcelink = False
+
+
+# Pages that would answer to any word.
+UNSEARCHED = ("results", "measurements/", "contributing/changelog")
+
+
+def addresses() -> dict[str, str]:
+    """Return the project's addresses by name, from `setup.cfg`; none that is not set yet."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    lines = config["metadata"]["project_urls"].strip().splitlines()
+    found = dict(re.split(r"\s*=\s*", line, maxsplit=1) for line in lines)
+    return {name: url for name, url in found.items() if ".invalid" not in url}
+
+
+URLS = addresses()
+html_baseurl = URLS.get("Documentation", "")
+html_theme_options = {
+    "footer_icons": [
+        {"name": name, "url": url, "html": name, "class": ""} for name, url in URLS.items()
+    ],
+}
+if "Source" in URLS:  # then each page has links to its text and to an editor
+    html_theme_options |= {
+        "source_repository": URLS["Source"],
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
 
 
 class CommandHelp(Directive):
@@ -143,6 +184,8 @@ def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
         path = HERE / PAGES.get(path.relative_to(ROOT).as_posix(), path)
         return f"{text}({os.path.relpath(path, base)}{anchor or ''})"
 
+    if docname.startswith(UNSEARCHED):
+        source[0] = f"---\nnosearch: true\n---\n{source[0]}"
     source[0] = re.sub(r"(\[[^\]]*\])\(([^)\s#]*)(#[^)\s]*)?\)", link, source[0])
 
 
@@ -179,6 +222,7 @@ def with_code_run(app: Sphinx, docname: str, source: list[str]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(outputs.notebook(source[0], found), "utf-8")
         link = f"{{download}}`Download as a notebook <{os.path.relpath(file, base)}>`"
+        link = f":::{{container}} notebook\n{link}\n:::"
         head, title, rest = source[0].partition(re.search(r"^# .*$", source[0], re.M)[0])
         source[0] = f"{head}{title}\n\n{link}\n{rest}"
     source[0] = outputs.with_outputs(source[0], found, stem, kept, base)
