@@ -56,12 +56,12 @@ def real_mix(folder: str | None, num_nodes: float) -> clhines.Forest:
     parents = [cell.parent for cell in real_cells(folder)]
     repeats = max(1, round(num_nodes / sum(map(len, parents))))
     pick = np.random.default_rng(SEED).permutation(np.arange(repeats * len(parents)) % len(parents))
-    return clhines.Forest.from_cells([parents[k] for k in pick])
+    return clhines.Forest.from_parents([parents[k] for k in pick])
 
 
 def chains(num_cells: int, num_nodes: int) -> clhines.Forest:
     """Equal cells without a branch: a batch of tridiagonal systems."""
-    return clhines.Forest.repeated([chain(num_nodes)], num_cells)
+    return clhines.Forest.repeat([chain(num_nodes)], num_cells)
 
 
 def methods_for(forest: clhines.Forest) -> list[str]:
@@ -141,7 +141,7 @@ def on_device(
     solver: clhines.Solver, sets: Iterable[Sequence[np.ndarray | cla.Array]]
 ) -> tuple[Callable[[int], list[cl.Event]], Callable[[int], cla.Array]]:
     """Do the same as `in_device_order`, with solutions that stay on the device."""
-    packed = [[solver.pack(a) for a in arrays] for arrays in sets]
+    packed = [[solver.to_device_order(a) for a in arrays] for arrays in sets]
     out = [cla.zeros_like(arrays[2]) for arrays in packed]
     solver.queue.finish()
 
@@ -150,7 +150,7 @@ def on_device(
         solver.enqueue(*packed[at], out=out[at])
         return solver.kernel_events
 
-    return launch, lambda k: solver.unpack(out[k])
+    return launch, lambda k: solver.from_device_order(out[k])
 
 
 # -- several solvers on the same systems -------------------------------------------------------
@@ -246,7 +246,7 @@ class Case:
     def first(self, cells: int) -> Case:
         """Return the case of the first cells alone, at least those of `part`."""
         shapes, trees = self.forest.trees.used(self.forest.shape_of_cell[:cells])
-        forest = clhines.Forest.of_trees(trees, shapes)
+        forest = clhines.Forest.from_trees(trees, shapes)
         part = None if self.part is not None and cells <= self.part.num_cells else self.part
         return Case(self.queue, forest, self.kind, self.dtype, self.values, part)
 

@@ -28,6 +28,7 @@ from clhines.errors import CacheWarning as CacheWarning
 from clhines.errors import ClhinesError as ClhinesError
 from clhines.errors import DeviceError as DeviceError
 from clhines.errors import DeviceMemoryError as DeviceMemoryError
+from clhines.errors import DeviceShareError as DeviceShareError
 from clhines.errors import ForestError as ForestError
 from clhines.errors import HostMemoryError as HostMemoryError
 from clhines.errors import InputError as InputError
@@ -35,7 +36,6 @@ from clhines.errors import MorphologyError as MorphologyError
 from clhines.errors import PivotError as PivotError
 from clhines.errors import RankError as RankError
 from clhines.errors import RepairWarning as RepairWarning
-from clhines.errors import ShareError as ShareError
 from clhines.errors import SimulationError as SimulationError
 from clhines.errors import SpikeOverflowError as SpikeOverflowError
 from clhines.errors import StoreWarning as StoreWarning

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-__all__ = ["activity", "plot_morphology", "style"]
+__all__ = ["plot_morphology", "plot_raster", "plot_result", "plot_traces", "style"]
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
 _WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
@@ -37,6 +37,7 @@ _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
 _STYLE = Path(__file__).with_name("clhines.mplstyle")
 _THIN = 1.5  # points: width of the thinnest neurite
+_DRAWN = 10  # traces of a picture at most
 
 
 def __dir__() -> list[str]:
@@ -168,42 +169,21 @@ def picture(
     return figure
 
 
-def _raster(axes: Any, when: np.ndarray, cell: np.ndarray, top: int, num_cells: int) -> None:
-    """Draw the spikes of cells before `top`, a mark each."""
-    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
-    axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
-    if top < num_cells:
-        left_out = f"cells {top} to {num_cells - 1}: no spikes, not shown"
-        axes.set_title(left_out, loc="right", fontsize=8, color="0.35")
-    if not len(when):
-        axes.text(0.5, 0.5, "no spikes", transform=axes.transAxes, ha="center")
-    axes.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}")
-    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-
-
 @style()
-def activity(
-    spikes: tuple[np.ndarray, np.ndarray],
-    num_cells: int,
-    traces: tuple[np.ndarray, np.ndarray, list[str]],
-    title: str,
-    path: PathLike | None = None,
-    label: str = "voltage [mV]",
-) -> Any:
-    """Draw spikes as a raster above voltages over time.
+def plot_raster(
+    result: Any, title: str = "", ax: Axes | None = None, path: PathLike | None = None
+) -> Figure:
+    """Draw the spikes of cells over time, a row for each cell.
 
     Parameters
     ----------
-    spikes : (k,) float, ms, and (k,) integer
-        Times and cells.
-    num_cells : int
-    traces : (rows,) float, ms; (rows, r) float, mV; r names
-        Voltages and whose they are.
+    result : Result
+        Of `Simulation.run`. Events of sources that are no cells are left out.
     title : str
+    ax : matplotlib.axes.Axes, optional
+        Drawn into; default: those of a new figure.
     path : str or path, optional
         Ends in .png, .svg or .pdf; written where it is given.
-    label : str
-        Of what is drawn in place of voltages.
 
     Returns
     -------
@@ -212,36 +192,140 @@ def activity(
     Raises
     ------
     InputError
-        matplotlib is missing, or `path` has another ending; times and cells, or voltages and
-        names, of other lengths.
+        matplotlib is missing, or `path` has another ending.
+    """
+    with _drawing(ax, path, (9, 4)) as (figure, axes):
+        _raster(axes, result)
+        axes.set_title(title, loc="left")
+        axes.set_xlabel("time [ms]")
+    return figure
+
+
+@style()
+def plot_traces(
+    result: Any,
+    record: int | str | None = None,
+    names: Sequence[str] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+    path: PathLike | None = None,
+) -> Figure:
+    """Draw what was recorded over time, a line for each place.
+
+    Parameters
+    ----------
+    result : Result
+        Of `Simulation.run`.
+    record : int or str, optional
+        What `Simulation.record` returned, or its name; default: the voltages of all steps. Of its
+        places, the first ten are drawn, and the title says so.
+    names : sequence of str, optional
+        One for each line; default: those of `Result.columns`.
+    title : str
+    ax : matplotlib.axes.Axes, optional
+        Drawn into; default: those of a new figure.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, `path` has another ending, there is no such record with rows, or
+        `names` are not as many as lines.
+    """
+    with _drawing(ax, path, (9, 4)) as (figure, axes):
+        left_out = _traces(axes, result, record, names)
+        axes.set_title("; ".join(filter(None, (title, left_out))), loc="left")
+    return figure
+
+
+@style()
+def plot_result(
+    result: Any,
+    record: int | str | None = None,
+    names: Sequence[str] | None = None,
+    title: str | None = None,
+    path: PathLike | None = None,
+) -> Figure:
+    """Draw spikes as in `plot_raster` above what was recorded, as in `plot_traces`.
+
+    `title` is the number of spikes by default; the other arguments are those of `plot_traces`.
     """
     check_format(path)
-    when, cell = np.asarray(spikes[0]), np.asarray(spikes[1])
-    if len(when) != len(cell):
-        raise InputError(f"got {len(when)} spike times and {len(cell)} cells; expected as many")
-    t, v, names = np.asarray(traces[0]), np.asarray(traces[1]), list(traces[2])
-    if v.shape != (len(t), len(names)):
-        raise InputError(
-            f"got voltages of shape {v.shape} for {len(t)} times and {len(names)} names; "
-            f"expected ({len(t)}, {len(names)})"
-        )
     figure = _figure(figsize=(9, 6))
-    # Only as far up as cells spike: in a short run of a large ring these are few.
-    top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
-    heights = [3, 2] if top > 4 else [1, 4]
+    heights = [3, 2] if _top(result) > 4 else [1, 4]
     raster, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
-    _raster(raster, when, cell, top, num_cells)
-    raster.set_title(title, loc="left")
-    for k, name in enumerate(names):
-        below.plot(t, v[:, k], lw=1.1, label=name)
-    below.set(xlabel="time [ms]", ylabel=label)
-    below.ticklabel_format(axis="y", useOffset=False)
-    if len(t) > 1:
-        below.set_xlim(float(t[0]), float(t[-1]))
-    if names:
-        below.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    count = _raster(raster, result)
+    left_out = _traces(below, result, record, names)
+    title = f"{count} spikes" if title is None else title
+    raster.set_title("; ".join(filter(None, (title, left_out))), loc="left")
     _save(figure, path)
     return figure
+
+
+def _top(result: Any) -> int:
+    """Return how many cells a raster shows: only as far up as cells spike."""
+    cells = result.spike_cell[result.spike_cell < result.num_cells]
+    few = max(10, int(1.2 * (cells.max() + 1))) if len(cells) else result.num_cells
+    return min(result.num_cells, few)
+
+
+def _raster(axes: Any, result: Any) -> int:
+    """Draw the spikes of cells, a mark each; return how many there are."""
+    of_cells = result.spike_cell < result.num_cells
+    when, cell, top = result.spike_time[of_cells], result.spike_cell[of_cells], _top(result)
+    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
+    axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
+    if top < result.num_cells:
+        left_out = f"cells {top} to {result.num_cells - 1}: no spikes, not shown"
+        axes.set_title(left_out, loc="right", fontsize=8, color="0.35")
+    if not len(when):
+        axes.text(0.5, 0.5, "no spikes", transform=axes.transAxes, ha="center")
+    axes.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, out of {result.num_cells}")
+    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    if len(result.t) > 1:
+        axes.set_xlim(float(result.t[0]), float(result.t[-1]))
+    return len(when)
+
+
+def _traces(axes: Axes, result: Any, record: int | str | None, names: Sequence[str] | None) -> str:
+    """Draw what was recorded; return what is said of lines that are left out."""
+    t, rows, own, label = result.traces(record)
+    names = own if names is None else list(names)
+    if len(names) != len(own):
+        raise InputError(f"got {len(names)} names for {len(own)} lines; expected as many")
+    for name, row in zip(names[:_DRAWN], rows.T, strict=False):
+        axes.plot(t, row, lw=1.1, label=name)
+    axes.set(xlabel="time [ms]", ylabel=label)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    if len(t) > 1:
+        axes.set_xlim(float(t[0]), float(t[-1]))
+    if names:
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    return f"{_DRAWN} of {len(names)} traces" if len(names) > _DRAWN else ""
+
+
+@contextmanager
+def _drawing(
+    ax: Axes | None, path: PathLike | None, size: tuple[float, float]
+) -> Iterator[tuple[Figure, Axes]]:
+    """Give axes to draw into, and write their figure at the end."""
+    check_format(path)
+    axes = _figure(figsize=size).subplots() if ax is None else ax
+    figure = _figure_of(axes)
+    yield figure, axes
+    _save(figure, path)
+
+
+def _figure_of(ax: object) -> Any:
+    """Return the figure of axes that the user gave."""
+    if not hasattr(ax, "get_figure"):
+        raise InputError(f"ax is {type(ax).__name__}; expected matplotlib's Axes")
+    return ax.get_figure()
 
 
 @style()
@@ -251,6 +335,7 @@ def plot_morphology(
     label: str = "",
     titles: Sequence[str] | None = None,
     limits: tuple[float, float] | None = None,
+    ax: Axes | None = None,
     path: PathLike | None = None,
 ) -> Figure:
     """Draw values at the nodes of a cell as colours on its branches.
@@ -270,6 +355,8 @@ def plot_morphology(
         One for each panel.
     limits : (float, float), optional
         Values of the ends of the colour bar; default: the smallest and the largest.
+    ax : matplotlib.axes.Axes, optional
+        Drawn into, where there is one row of values; default: those of a new figure.
     path : str or path, optional
         Ends in .png, .svg or .pdf; written where it is given.
 
@@ -298,15 +385,22 @@ def plot_morphology(
         )
     finite = rows[np.isfinite(rows)]
     ends = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
-    figure = _panels(cable, rows, titles, ends, label)
+    if ax is not None and len(rows) > 1:
+        raise InputError(f"ax with {len(rows)} rows of values; expected one row")
+    figure = _panels(cable, rows, titles, ends, label, ax)
     _save(figure, path)
     return figure
 
 
 def _panels(
-    cable: Any, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
+    cable: Any,
+    rows: np.ndarray,
+    titles: list[str],
+    limits: tuple[float, float],
+    label: str,
+    ax: Axes | None,
 ) -> Figure:
-    """Draw a cell once for each row of values."""
+    """Draw a cell once for each row of values, into `ax` where it is given."""
     node, ends, diameter = _strokes(cable)
     extent = np.ptp(ends.reshape(-1, 3), axis=0)
     plane = np.sort(np.argsort(extent, kind="stable")[1:])
@@ -316,9 +410,14 @@ def _panels(
     lines = -(-len(rows) // columns)
     side = min(4.0, 10.0 / columns)
     size = side * columns + 1.0, max(1.8, side * min(2.0, high / wide)) * lines
-    figure = _figure(figsize=size)
-    panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
-    scale = 72 * min(side / wide, size[1] / lines / high) * 0.85  # points per µm, about
+    if ax is None:
+        figure = _figure(figsize=size)
+        panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
+        width, height = side, size[1] / lines
+    else:
+        figure, panels = _figure_of(ax), np.array([ax])
+        width, height = ax.get_position().size * figure.get_size_inches()
+    scale = 72 * min(width / wide, height / high) * 0.85  # points per µm, about
     corners = ends.reshape(-1, 2)
     (x, y) = (corners.min(axis=0) + corners.max(axis=0)) / 2
     for axes, row, title in zip(panels, rows, titles, strict=False):

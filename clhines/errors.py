@@ -125,7 +125,7 @@ class HostMemoryError(ClhinesError, MemoryError):
     """The host has too little memory; the message says how much is needed and there is."""
 
 
-class ShareError(DeviceError):
+class DeviceShareError(DeviceError):
     """Some of several devices failed; the message names them and their cells.
 
     Attributes

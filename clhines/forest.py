@@ -26,7 +26,7 @@ from clhines.arrays import (
 from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
 
-_NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeated` takes, `parent` included
+_NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeat` takes, `parent` included
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
 
 
@@ -255,7 +255,7 @@ class Forest:
         return parent
 
     @classmethod
-    def from_cells(cls, parents: Iterable[np.ndarray]) -> Forest:
+    def from_parents(cls, parents: Iterable[np.ndarray]) -> Forest:
         """Make a forest of cells given one by one, each with its own indices from 0.
 
         Parameters
@@ -278,7 +278,7 @@ class Forest:
         return cls(moved(flat, bounds[:-1], sizes), bounds)
 
     @classmethod
-    def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
+    def repeat(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
         """Make a forest of `num_cells` cells that take the given trees in turn.
 
         Parameters
@@ -299,12 +299,12 @@ class Forest:
             )
         nodes = repeated_nodes([len(p) for p in parents], num_cells)
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
-        once = cls.from_cells(parents[:num_cells])
+        once = cls.from_parents(parents[:num_cells])
         shape_of_cell = np.resize(once.shape_of_cell, num_cells)
         return cls._of(once.trees, shape_of_cell, partial(repeated_parents, once.parent, nodes))
 
     @classmethod
-    def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
+    def from_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
         """Make a forest of cells of given shapes, which are taken as valid and distinct.
 
         Parameters
@@ -359,7 +359,7 @@ class Forest:
         start = int(self.trees.offsets[shape])
         return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
 
-    def take(self, cells: np.ndarray) -> Forest:
+    def subset(self, cells: np.ndarray) -> Forest:
         """Return some of the cells as a forest of their own.
 
         Parameters

@@ -1,7 +1,8 @@
-"""Pictures of cells and of activity: what is drawn where, and what is said."""
+"""Pictures of cells and of results: what is drawn where, and what is said."""
 
 import numpy as np
 import pytest
+import results
 
 import clhines
 
@@ -64,20 +65,23 @@ def test_other_numbers_of_titles_are_refused(cable):
 
 
 def test_a_raster_says_what_it_leaves_out():
-    spikes = np.array([1.0, 2.0]), np.array([0, 3])
-    traces = np.arange(3.0), np.zeros((3, 1)), ["cell 0"]
-    raster = draw.activity(spikes, 400, traces, "a ring").axes[0]
+    spikes = [1.0, 2.0], [0, 3]
+    raster = draw.plot_raster(results.drawn(400, spikes, np.zeros((3, 1)))).axes[0]
     assert raster.get_title(loc="right") == "cells 10 to 399: no spikes, not shown"
     assert raster.get_ylim() == (-0.5, 9.5)
-    raster = draw.activity(spikes, 4, traces, "a ring").axes[0]
+    raster = draw.plot_result(results.drawn(4, spikes, np.zeros((3, 1)))).axes[0]
     assert raster.get_title(loc="right") == ""
+
+
+def test_a_raster_is_of_cells_alone():
+    raster = draw.plot_raster(results.drawn(2, ([0.5, 1.0, 1.5], [0, 2, 1]), np.zeros((3, 1))))
+    assert raster.axes[0].collections[0].get_offsets().tolist() == [[0.5, 0], [1.5, 1]]
 
 
 @pytest.mark.parametrize("num_cells", [1, 2, 40])
 def test_cells_of_a_raster_are_whole_numbers(num_cells):
-    spikes = np.array([1.0]), np.array([0])
-    traces = np.arange(3.0), np.zeros((3, 1)), ["tip"]
-    raster, below = draw.activity(spikes, num_cells, traces, "few cells").axes
+    found = results.drawn(num_cells, ([1.0], [0]), np.zeros((3, 1)))
+    raster, below = draw.plot_result(found, names=["tip"]).axes
     bottom, top = raster.get_ylim()
     ticks = [tick for tick in raster.get_yticks() if bottom <= tick <= top]
     assert ticks and all(tick == round(tick) for tick in ticks)
@@ -86,11 +90,30 @@ def test_cells_of_a_raster_are_whole_numbers(num_cells):
 
 def test_lines_differ_in_grey_too():
     """Traces of one picture have styles of their own, not only colours."""
-    traces = np.arange(3.0), np.zeros((3, 6)), [f"cell {k}" for k in range(6)]
-    none = np.zeros(0), np.zeros(0, int)
-    lines = draw.activity(none, 6, traces, "six").axes[1].get_lines()
+    lines = draw.plot_traces(results.drawn(6, ([], []), np.zeros((3, 6)))).axes[0].get_lines()
     assert len({(line.get_linestyle(), line._unscaled_dash_pattern[1] is None
                  or tuple(line._unscaled_dash_pattern[1])) for line in lines}) == 6  # fmt: skip
+
+
+def test_pictures_go_into_axes_that_are_given(cable, tmp_path):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    axes = figure.subplots(3)
+    found = results.drawn(2, ([0.5], [1]), [[-65.0, 0.0], [-64.0, 1.0]])
+    assert draw.plot_raster(found, ax=axes[0]) is figure
+    assert draw.plot_traces(found, ax=axes[1], path=tmp_path / "all.png") is figure
+    assert draw.plot_morphology(cable, np.arange(cable.num_nodes), ax=axes[2]) is figure
+    assert [line.get_ydata().tolist() for line in axes[1].get_lines()] == [[-65, -64], [0, 1]]
+    assert (tmp_path / "all.png").exists() and axes[0].collections and axes[2].collections
+    with pytest.raises(clhines.InputError, match="ax is str; expected matplotlib's Axes"):
+        draw.plot_raster(found, ax="left")
+
+
+def test_each_line_needs_a_name():
+    found = results.drawn(2, ([0.5], [0]), np.zeros((2, 2)))
+    with pytest.raises(clhines.InputError, match="got 1 names for 2 lines"):
+        draw.plot_traces(found, names=["soma"])
 
 
 def test_the_style_ends_with_its_block():
@@ -100,17 +123,6 @@ def test_the_style_ends_with_its_block():
     with draw.style():
         assert matplotlib.rcParams["image.cmap"] == "cividis"
     assert dict(matplotlib.rcParams) == before
-
-
-def test_activity_takes_lists_and_needs_a_name_for_each_voltage():
-    v = [[-65.0, 0.0], [-64.0, 1.0]]
-    figure = draw.activity(([0.5], [0]), 1, ([0.0, 1.0], v, ["soma", "tip"]), "a list")
-    assert [line.get_ydata().tolist() for line in figure.axes[1].get_lines()] == [
-        [-65.0, -64.0],
-        [0.0, 1.0],
-    ]
-    with pytest.raises(clhines.InputError, match=r"shape \(2, 2\) for 2 times and 1 names"):
-        draw.activity(([0.5], [0]), 1, ([0.0, 1.0], v, ["soma"]), "one name")
 
 
 def test_a_path_is_no_cable():

@@ -71,19 +71,19 @@ def test_error_says_what_and_where(parent, offsets, words):
 )
 def test_error_of_cells_given_one_by_one(parents, words):
     with pytest.raises(ForestError, match=words):
-        Forest.from_cells([np.array(p) for p in parents])
+        Forest.from_parents([np.array(p) for p in parents])
 
 
 @pytest.mark.parametrize("parents", [[-1, 0], np.array([-1, 0]), [[[-1, 0]]]])
 def test_one_tree_without_its_list_is_rejected(parents):
     with pytest.raises(ForestError, match=r"expected a list of arrays, .*: \[parent\]"):
-        Forest.repeated(parents, 3)
+        Forest.repeat(parents, 3)
 
 
 def test_the_first_cell_of_a_broken_shape_is_named():
     good, bad = [-1, 0, 1], [-1, 2, 1]
     with pytest.raises(ForestError, match=r"cell 2, node 7: .*cycle"):
-        Forest.from_cells([good, good, bad, good, bad])
+        Forest.from_parents([good, good, bad, good, bad])
 
 
 def test_one_broken_cell_among_many_is_found():
@@ -168,7 +168,7 @@ def naive_structure(parent):
 
 @pytest.mark.parametrize("name", families())
 def test_structure_against_the_oracle(name):
-    forest = Forest.from_cells(families()[name])
+    forest = Forest.from_parents(families()[name])
     trees = forest.trees
     for cell in range(forest.num_cells):
         lo, hi = forest.cell_offsets[cell : cell + 2]
@@ -204,7 +204,7 @@ def test_structure_against_the_oracle(name):
 
 
 def test_branches_are_walked_from_the_root_outwards():
-    forest = Forest.from_cells(dissimilar(20))
+    forest = Forest.from_parents(dissimilar(20))
     trees = forest.trees
     above = trees.parent[trees.order]
     inside = trees.position[trees.order] > 0
@@ -227,7 +227,7 @@ def test_children_before_parents_are_the_same_tree():
 
 def test_identical_cells_share_a_shape():
     a, b, c = chain(5), star(5), complete_binary(3)
-    forest = Forest.from_cells([b, a, b, c, a, a, c])
+    forest = Forest.from_parents([b, a, b, c, a, a, c])
     assert forest.shape_of_cell.tolist() == [0, 1, 0, 2, 1, 1, 2]
     assert forest.trees.num_trees == 3
     assert forest.trees.sizes.tolist() == [5, 5, 7]
@@ -238,7 +238,7 @@ def test_identical_cells_share_a_shape():
 def test_the_same_tree_numbered_otherwise_is_another_shape():
     rng = np.random.default_rng(3)
     tree = random_binary_tree(40, 9, 1)
-    forest = Forest.from_cells([tree, renumbered(tree, rng), tree])
+    forest = Forest.from_parents([tree, renumbered(tree, rng), tree])
     assert forest.shape_of_cell.tolist() == [0, 1, 0]
 
 
@@ -248,10 +248,10 @@ def test_hash_collisions_do_not_merge_shapes(monkeypatch):
             return np.zeros(size, np.int64)
 
     cells = [chain(6), star(6), chain(6), chain(7), star(6), complete_binary(3), star(7), chain(7)]
-    expected = Forest.from_cells(cells).shape_of_cell.tolist()
+    expected = Forest.from_parents(cells).shape_of_cell.tolist()
     assert expected == [0, 1, 0, 2, 1, 3, 4, 2]
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Constant())
-    found = Forest.from_cells(cells)  # all cells of a size have one hash now
+    found = Forest.from_parents(cells)  # all cells of a size have one hash now
     owner = {}
     for cell, shape in zip(cells, found.shape_of_cell.tolist(), strict=True):
         assert owner.setdefault(shape, cell.tolist()) == cell.tolist()
@@ -259,8 +259,8 @@ def test_hash_collisions_do_not_merge_shapes(monkeypatch):
 
 def test_a_part_of_the_cells():
     cells = dissimilar(9)
-    part = Forest.from_cells(cells).take(np.arange(3, 7))
-    alone = Forest.from_cells(cells[3:7])
+    part = Forest.from_parents(cells).subset(np.arange(3, 7))
+    alone = Forest.from_parents(cells[3:7])
     assert np.array_equal(part.parent, alone.parent)
     assert np.array_equal(part.cell_offsets, alone.cell_offsets)
 
@@ -319,7 +319,7 @@ def test_ragged_and_empty_arguments():
     with pytest.raises(ForestError, match="parent is not an array"):
         Forest([[0], [1, 2]])
     with pytest.raises(ForestError, match="expected 1 or more"):
-        Forest.repeated([np.array([-1])], 0)
+        Forest.repeat([np.array([-1])], 0)
 
 
 def test_the_callers_arrays_are_copied():
@@ -328,14 +328,14 @@ def test_the_callers_arrays_are_copied():
     forest = Forest(parent, offsets)
     known, bounds = parent.copy(), offsets.copy()
     parent[:], offsets[:] = -1, 0
-    for made in (forest, forest.take([0, 1]), forest.take([1, 0]).take([1, 0])):
+    for made in (forest, forest.subset([0, 1]), forest.subset([1, 0]).subset([1, 0])):
         assert np.array_equal(made.parent, known)
         assert np.array_equal(made.cell_offsets, bounds)
         for a in (made.parent, made.cell_offsets, made.shape_of_cell, made.trees.parent):
             with pytest.raises(ValueError, match="read-only"):
                 a[0] = 0
     shapes = np.array([0, 0, 1])
-    of_trees = Forest.of_trees(forest.trees, shapes)
+    of_trees = Forest.from_trees(forest.trees, shapes)
     shapes[:] = 1
     assert of_trees.shape_of_cell.tolist() == [0, 0, 1]
 
@@ -345,4 +345,4 @@ def test_masked_arrays_are_refused():
     with pytest.raises(ForestError, match="parent has 1 masked values; expected none"):
         Forest(masked)
     with pytest.raises(ForestError, match="parent of cell 1 has 1 masked values"):
-        Forest.from_cells([[-1], masked])
+        Forest.from_parents([[-1], masked])

@@ -73,7 +73,7 @@ def test_what_is_no_number(value):
         with refused():
             fresh.connect(0, syn, 0, 0.1, value)
         with refused():
-            fresh.event(syn, 0, value, 0.1)
+            fresh.add_event(syn, 0, value, 0.1)
         with refused():
             fresh.threshold = value
         with refused():
@@ -98,7 +98,7 @@ def test_what_is_no_count(value):
             make()
         assert len(str(error.value)) < 200
     with pytest.raises((ForestError, HostMemoryError)):
-        Forest.repeated([chain(3)], value)
+        Forest.repeat([chain(3)], value)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_masked_arrays_are_not_read_as_if_they_were_not():
         lambda: net.insert("pas", "soma", g=MASKED * 1.0),
         lambda: net.connect(MASKED, syn),
         lambda: net.connect(0, syn, 0, MASKED),
-        lambda: net.event(syn, 0, MASKED),
+        lambda: net.add_event(syn, 0, MASKED),
         lambda: setattr(net, "threshold", MASKED),
         lambda: compile(net, v_init=MASKED),
         lambda: Connections(MASKED, [0, 0]),
@@ -177,13 +177,13 @@ def test_memory_is_asked_before_it_is_taken(monkeypatch):
     cells = 100_000
     tracemalloc.start()
     try:
-        assert len(Forest.repeated([chain(40)], cells).parent) == 40 * cells
+        assert len(Forest.repeat([chain(40)], cells).parent) == 40 * cells
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     said = []
     monkeypatch.setattr("clhines.forest.check_room", lambda size, what: said.append(size))
-    Forest.repeated([chain(40)], cells)
+    Forest.repeat([chain(40)], cells)
     assert 0.7 * peak < said[0] < 1.1 * peak
 
 
@@ -191,7 +191,7 @@ def test_too_much_memory(monkeypatch):
     monkeypatch.setattr(checks, "available", lambda: 2**20)
     net = Network(CABLE, 3)
     for make in (
-        lambda: Forest.repeated([chain(40)], 4000),
+        lambda: Forest.repeat([chain(40)], 4000),
         lambda: Network(CABLE, 10_000),
         lambda: PassiveCells([CABLE], 10_000),
         lambda: ring_cables(1000),
@@ -204,7 +204,7 @@ def test_too_much_memory(monkeypatch):
         sim.run(10_000.0)
     assert sim.step == 0
     monkeypatch.setattr(checks, "available", lambda: None)  # nobody knows: no check
-    assert Forest.repeated([chain(40)], 2000).num_cells == 2000
+    assert Forest.repeat([chain(40)], 2000).num_cells == 2000
 
 
 def test_available_memory(tmp_path, monkeypatch):

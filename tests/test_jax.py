@@ -27,7 +27,7 @@ def _double():
 def case(request, fast_queue, needs):
     needs(fast_queue, np.float64)
     symmetric, rows = request.param
-    forest = Forest.from_cells(SHAPES)
+    forest = Forest.from_parents(SHAPES)
     system = make_system(forest, symmetric=symmetric, rows=rows)
     system.u[forest.parent < 0] = 0.5  # large ones would spoil the differences
     if system.l is not None:

@@ -33,7 +33,7 @@ def one(lines, start):
 
 @pytest.fixture
 def forest():
-    return clhines.Forest.from_cells([chain(70) for _ in range(9)])
+    return clhines.Forest.from_parents([chain(70) for _ in range(9)])
 
 
 def test_a_solver_says_device_method_engine_and_build(said, forest, fast_queue):

@@ -28,6 +28,7 @@ from clhines import (
 )
 from clhines.analysis import Features, extract, voltage_at
 from clhines.model import compile
+from clhines.network.inside import inside
 from clhines.neuron.entry import num_steps
 from clhines.quantities import as_numbers, has_unit
 from clhines.simulate.population.protocols import by_step
@@ -77,7 +78,7 @@ def connected(**given):
 
 def event(**given):
     net, syn = synapses()
-    net.event(syn, **given)
+    net.add_event(syn, **given)
     events = compile(net).events
     return events.target, events.step, events.weight
 
@@ -97,7 +98,7 @@ def played(t=(0.0, 1.0), y=(0.0, 0.1), index=0):
     net = network()
     clamp = net.add("iclamp", at=net.soma)
     net.play(clamp, index, "amp", t, y)
-    return net.added.plays[0].t, net.added.plays[0].y
+    return inside(net).added.plays[0].t, inside(net).added.plays[0].y
 
 
 def with_threshold(value):
@@ -121,7 +122,7 @@ def set_parameter(value):
 
 def simulated(act=lambda sim: None, **given):
     net, syn = synapses()
-    net.event(syn, 0, 0.3, 0.01)
+    net.add_event(syn, 0, 0.3, 0.01)
     sim = Simulation(net, engine="reference", **given)
     act(sim)
     return sim.voltages(), sim.t
@@ -145,9 +146,9 @@ def changed(**values):
     return simulated(act)
 
 
-def recorded(what="v", where=(0, 5), **given):
+def recorded(what="v", at=(0, 5), **given):
     def act(sim):
-        sim.record(what, np.array(where) if isinstance(where, tuple) else where, **given)
+        sim.record(what, np.array(at) if isinstance(at, tuple) else at, **given)
         found.append(sim.run(1.0)[0])
 
     found = []
@@ -218,8 +219,8 @@ CONVERTED = {
     "connect.delay": (lambda x: connected(delay=x), *MS),
     "event.time": (lambda x: event(time=x), *MS),
     "event.weight": (lambda x: event(weight=x), *US),
-    "detector.threshold": (lambda x: network().detector(0, x).threshold, *MV),
-    "trains.times": (lambda x: network().trains([x]).times[0], [0.5, 2.0], "ms"),
+    "add_detector.threshold": (lambda x: network().add_detector(0, x).threshold, *MV),
+    "spike_source.times": (lambda x: network().spike_source([x]).times[0], [0.5, 2.0], "ms"),
     "ion.e": (lambda x: ion(e=x), 120.0, "mV"),
     "ion.ci": (lambda x: ion(ci=x), 1e-4, "mM"),
     "ion.co": (lambda x: ion(co=x), 2.0, "mM"),
@@ -280,14 +281,14 @@ REJECTED = {
     "from_arrays.parent": lambda x: from_parent(parent=[-1, 0, 1] * x),
     "from_arrays.cell_offsets": lambda x: from_parent(cell_offsets=[0, 3] * x),
     "from_arrays.soma": lambda x: from_parent(soma=x),
-    "insert.where": lambda x: network().insert("pas", [1] * x),
+    "insert.at": lambda x: network().insert("pas", [1] * x),
     "add.at": lambda x: network().add("iclamp", x),
     "per_cell.values": lambda x: network().per_cell([1, 2] * x),
     "nodes.cell": lambda x: network().nodes(x),
     "connect.source": lambda x: synapses()[0].connect(x, synapses()[1]),
     "connect.index": lambda x: connected(index=x),
-    "event.index": lambda x: event(index=x),
-    "detector.node": lambda x: network().detector(x),
+    "add_event.index": lambda x: event(index=x),
+    "add_detector.node": lambda x: network().add_detector(x),
     "ion.nodes": lambda x: ion(nodes=x),
     "ion.valence": lambda x: ion(valence=x),
     "ion.style": lambda x: ion(style=x),
@@ -307,7 +308,7 @@ REJECTED = {
     "set.weight": lambda x: simulated(lambda sim: sim.set(weight=x)),
     "replicate.count": lambda x: simulated(lambda sim: sim.replicate(x)),
     "set_arrays.step": lambda x: simulated(lambda sim: sim.set_arrays(x, sim.arrays())),
-    "record.where": lambda x: recorded(where=x),
+    "record.at": lambda x: recorded(at=x),
     "record.matrix": lambda x: recorded(matrix=np.ones((1, 2)) * x),
     "discretise.nseg": lambda x: discretise(CELL, nseg=x),
     "discretise.d_lambda": lambda x: discretise(CELL, d_lambda=0.1 * x),
@@ -319,7 +320,7 @@ REJECTED = {
     "solve.u": lambda x: solved(u=[-1.0] * 3 * x),
     "solve.l": lambda x: solved(l=[-1.0] * 3 * x),
     "solve.b": lambda x: solved(b=[1.0] * 3 * x),
-    "pack.a": lambda x: Solver(Forest([-1, 0]), "flat").pack([1.0, 2.0] * x),
+    "to_device_order.a": lambda x: Solver(Forest([-1, 0]), "flat").to_device_order([1.0, 2.0] * x),
     "solve_tridiagonal": lambda x: solve_tridiagonal([1.0], [3.0, 3.0] * x, [1.0], [1.0, 1.0]),
     "reference": lambda x: reference.solve_serial(Forest([-1, 0]), [3.0, 3.0] * x, [1, 1], [1, 1]),
     "Mechanism.event.weight": lambda x: weighed(x),
@@ -402,6 +403,7 @@ def test_every_argument_is_tried():
             "shares",
             "profile",
             "packed",
+            "ax",
             "wait_for",
             "sections",
             "xyz",
@@ -412,7 +414,14 @@ def test_every_argument_is_tried():
     owners = [Network, Simulation, Cable]
     functions = [f for o in owners for n, f in inspect.getmembers(o, callable)
                  if n == "__init__" or not n.startswith("_")]  # fmt: skip
-    functions += [discretise, extract, voltage_at, Solver.__init__, Solver.solve, Solver.pack]
+    functions += [
+        discretise,
+        extract,
+        voltage_at,
+        Solver.__init__,
+        Solver.solve,
+        Solver.to_device_order,
+    ]
     missing = {
         f"{f.__qualname__}: {p}"
         for f in functions

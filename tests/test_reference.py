@@ -88,7 +88,7 @@ def test_residual_by_hand():
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("name", families())
 def test_every_shape_against_dense(name, symmetric):
-    forest = Forest.from_cells(families()[name])
+    forest = Forest.from_parents(families()[name])
     system = make_system(forest, symmetric=symmetric, rows=3)
     x = system.truth()
     dense = np.empty_like(x)
@@ -106,7 +106,7 @@ def test_every_shape_against_dense(name, symmetric):
 
 
 def test_rows_are_solved_as_if_alone_and_inputs_kept():
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     system = make_system(forest, rows=4)
     kept = system.copy()
     x = system.truth()
@@ -119,7 +119,7 @@ def test_rows_are_solved_as_if_alone_and_inputs_kept():
 
 
 def test_float32_input_is_solved_in_float64():
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     system = make_system(forest, np.float32)
     x = system.truth()
     wide = reference.solve_serial(
@@ -136,7 +136,7 @@ def test_float32_input_is_solved_in_float64():
 @pytest.mark.parametrize("local", [0, 7, 39])
 def test_bad_pivot_is_named(value, local):
     cells = dissimilar(3, least=40, most=41)
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     system = make_system(forest)
     node = int(forest.cell_offsets[1]) + local
     system.d[node] = value

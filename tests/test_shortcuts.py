@@ -143,7 +143,7 @@ def test_tables_of_results(cable):
     )
     table = result.to_pandas()
     assert isinstance(table, pandas.DataFrame)
-    assert list(table.columns) == ["soma v 0", "soma v 1", "hh.m"]
+    assert list(table.columns) == ["soma v cell 0", "soma v cell 1", "hh.m"]
     assert np.array_equal(table.to_numpy()[:, :2], result["soma v"])
     assert np.array_equal(table.index, result.t)
     assert np.array_equal(result.to_pandas("slow")["slow"], result["slow"][:, 0])
@@ -166,7 +166,7 @@ def test_pictures_of_results_and_cables(cable, tmp_path):
     assert raster.get_title(loc="left") == f"{len(result.spike_time)} spikes; 10 of 12 traces"
     below = result.plot("hh.m").axes[1]
     assert below.get_ylabel() == "hh.m"
-    assert [line.get_label() for line in below.lines] == ["hh.m 0", "hh.m 1"]
+    assert [line.get_label() for line in below.lines] == ["cell 0", "cell 1"]
     assert len(run(net).plot().axes[1].lines) == 0
     with pytest.raises(InputError, match="has no such record"):
         result.plot("w")

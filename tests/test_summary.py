@@ -31,7 +31,7 @@ def test_names_complete():
     assert not {"import_module", "logging"} & set(names)
     assert all(hasattr(clhines, name) for name in names)
     assert drawn == sorted(drawn)
-    assert {"plot_morphology", "activity", "style"} == set(drawn)
+    assert {"plot_morphology", "plot_raster", "plot_result", "plot_traces", "style"} == set(drawn)
 
 
 def test_cables_and_networks(cable):
@@ -117,7 +117,7 @@ def test_pictures_show_themselves(cable):
 
 def test_completion_of_a_network_leaves_internals_out(cable):
     names = dir(clhines.Network(cable))
-    assert {"insert", "add", "connect", "event", "soma", "celsius", "from_swc"} <= set(names)
+    assert {"insert", "add", "connect", "add_event", "soma", "celsius", "from_swc"} <= set(names)
     assert not {"freeze", "take_copies", "connect_numbers", "wiring"} & set(names)
 
 

@@ -53,7 +53,7 @@ def in_turns(calls: dict[str, Call]) -> dict[str, list[float]]:
 def in_device_order(solver: clhines.Solver, d: Any, u: Any, b: Any) -> dict[str, Call]:
     """Return the calls `enqueue`, until it returns, and `wait`, until it is done."""
     queue = solver.queue
-    packed = [solver.pack(a) for a in (d, u, b)]
+    packed = [solver.to_device_order(a) for a in (d, u, b)]
     out = cla.zeros_like(packed[2])
 
     def enqueue() -> float:

@@ -52,7 +52,7 @@ class Case:
 
     def __init__(self, cells: int, nodes: int, branches: int, dtype: str) -> None:
         trees = [random_binary_tree(nodes, branches, record.SEED + k) for k in range(SHAPES)]
-        once = clhines.Forest.from_cells(trees)
+        once = clhines.Forest.from_parents(trees)
         self.times, self.dtype = max(1, cells // SHAPES), np.dtype(dtype)
         shift = np.arange(self.times, dtype=np.int64)[:, None] * once.num_nodes
         parent = np.where(once.parent < 0, -1, once.parent + shift)
@@ -106,7 +106,7 @@ def in_device_order(case: Case, solver: clhines.Solver) -> dict[str, Any]:
     """Time solves of arrays on the devices, without copies."""
     packed = []
     for part in solver.parts:
-        arrays = [part.solver.pack(case.arrays[name][part.nodes]) for name in NAMES]
+        arrays = [part.solver.to_device_order(case.arrays[name][part.nodes]) for name in NAMES]
         packed.append((part.solver, arrays, cla.zeros_like(arrays[-1])))
 
     def enqueue() -> None:
@@ -134,7 +134,7 @@ def in_device_order(case: Case, solver: clhines.Solver) -> dict[str, Any]:
     each = np.median([ends() for _ in range(15)], axis=0)
     count = int(np.clip(0.2 / single, 4, 200))
     stream = wall(lambda: solves(count), 5) / count
-    values = [one.unpack(x).get() for one, _, x in packed]
+    values = [one.from_device_order(x).get() for one, _, x in packed]
     return {
         "single_seconds": single,
         "device_seconds": each.tolist(),

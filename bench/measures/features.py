@@ -18,7 +18,7 @@ import numpy as np
 
 import clhines
 from bench import MissingError, record, table
-from clhines.analysis import FEATURES, Features, Lists, extract
+from clhines.analysis import FEATURES, Features, RaggedArray, extract
 
 DT, START, END, STOP = 2.0**-5, 50.0, 250.0, 300.0  # ms
 NEEDED = 1e-9  # relative, of values that are not ratios of what cancels
@@ -51,7 +51,7 @@ def second_run(sim: clhines.Simulation) -> tuple[Any, list[float]]:
     return timed(lambda: sim.run(STOP))
 
 
-def compared(name: str, mine: np.ndarray | Lists, theirs: Sequence[Any]) -> dict[str, Any]:
+def compared(name: str, mine: np.ndarray | RaggedArray, theirs: Sequence[Any]) -> dict[str, Any]:
     """Return how many traces have a value, how far they differ, and where not in kind."""
     worst, values, wrong = 0.0, 0, 0
     for one, other in zip(mine, theirs, strict=True):

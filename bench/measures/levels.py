@@ -101,7 +101,7 @@ def row(
     queue: cl.CommandQueue, method: str, forest: clhines.Forest, dtype: str, values: list
 ) -> dict[str, Any]:
     """Both kernels on one batch."""
-    some = forest.take(np.arange(min(CHECKED, forest.num_cells)))
+    some = forest.subset(np.arange(min(CHECKED, forest.num_cells)))
     names = KERNELS[method][1]
     limits = devices.limits(queue.device)
     usual = clhines.make_plan(forest, method, dtype, limits, **options(method, queue)).parts[0].spec
@@ -173,8 +173,8 @@ def main(arguments: Sequence[str]) -> int:
                 left_out += len(methods)
                 continue
             pick = np.random.default_rng(record.SEED).integers(0, len(trees), cells)
-            forest = clhines.Forest.from_cells([trees[k] for k in pick])
-            some = forest.take(np.arange(min(CHECKED, cells)))
+            forest = clhines.Forest.from_parents([trees[k] for k in pick])
+            some = forest.subset(np.arange(min(CHECKED, cells)))
             values = systems.values(forest, dtype, some)
             for method in methods:
                 case = {"method": method, "dtype": dtype, "batch": name}

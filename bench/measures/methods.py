@@ -30,7 +30,7 @@ def chains_of_the_sizes(forest: clhines.Forest) -> clhines.Forest:
     """Return a chain for every cell, of as many nodes."""
     sizes, which = np.unique(forest.sizes, return_inverse=True)
     parents = [shapes.chain(int(n)) for n in sizes]
-    return clhines.Forest.from_cells([parents[k] for k in which])
+    return clhines.Forest.from_parents([parents[k] for k in which])
 
 
 def time_method(solver: clhines.Solver, method: str, dtype: str) -> dict[str, Any]:

@@ -114,7 +114,8 @@ def first_steps(case: Case, copies: list[int], dtype: str, device: str | None) -
     h.finitialize(v_init)
     for count in copies:
         begin = time.perf_counter()
-        sim, _ = clhines.from_neuron(dtype, device, copies=count)
+        model = clhines.from_neuron(dtype, device, copies=count)
+        sim = model.simulation
         built = time.perf_counter()
         sim.run(sim.model.dt)
         stepped = time.perf_counter()

@@ -59,7 +59,7 @@ class Changing:
 
     def __init__(self, queue: cl.CommandQueue, c: Connections, place: np.ndarray) -> None:
         self.queue, self.slots, self.first, cells = queue, 32, 0, c.num_sources
-        largest = RULE.largest(c, np.ones(c.count, bool))
+        largest = RULE.max_weight(c, np.ones(c.count, bool))
         place = None if (np.diff(place) == 1).all() else place
         self.delivery = Delivery(
             queue, c, cells, self.slots, STEPS * cells, "pull", largest=largest, place=place

@@ -108,7 +108,7 @@ def cases(queue: cl.CommandQueue, names: Sequence[str]) -> Iterator[Case]:
     for name in names:
         cells, nodes = map(int, name.split("x"))
         forest = batch(cells, nodes)
-        few = forest.take(np.arange(min(cells, 40 * SHAPES)))  # has each shape equally often
+        few = forest.subset(np.arange(min(cells, 40 * SHAPES)))  # has each shape equally often
         yield Case(
             queue, forest, name, np.dtype(np.float64), systems.values(forest, "float64", few)
         )
@@ -116,7 +116,7 @@ def cases(queue: cl.CommandQueue, names: Sequence[str]) -> Iterator[Case]:
 
 def batch(cells: int, nodes: int) -> Forest:
     """Return cells with the shapes of a small batch in turn."""
-    return Forest.repeated(
+    return Forest.repeat(
         [
             random_binary_tree(nodes, nodes // 10, record.SEED + k)
             for k in range(min(SHAPES, cells))

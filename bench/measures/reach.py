@@ -113,7 +113,7 @@ def prepare(
     if natural:
         sets = [[cla.to_device(queue, a) for a in arrays] for arrays in values]
     else:
-        sets = [[solver.pack(a) for a in arrays] for arrays in values]
+        sets = [[solver.to_device_order(a) for a in arrays] for arrays in values]
         kept = [solver.factor(*arrays[:2]) for arrays in values]
     out = [cla.zeros_like(s[2]) for s in sets]
 
@@ -126,7 +126,7 @@ def prepare(
         return solver.kernel_events
 
     def result(k: int) -> np.ndarray:
-        return np.asarray((out[k] if natural else solver.unpack(out[k])).get())
+        return np.asarray((out[k] if natural else solver.from_device_order(out[k])).get())
 
     return launch, result
 

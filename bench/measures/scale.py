@@ -48,7 +48,7 @@ def network(cells: int, delay: float, duration: float) -> Any:
     rng = np.random.default_rng(record.SEED)
     count = int(rng.poisson(RATE * 1e-3 * duration * cells))
     at, when = rng.integers(0, cells, count), rng.uniform(0, duration, count)
-    net.event(net.groups[-1], at, when, EVENT_WEIGHT)
+    net.add_event(net.groups[-1], at, when, EVENT_WEIGHT)
     return net
 
 

@@ -41,7 +41,7 @@ def time_method(
     if not worst < systems.TOLERANCE[dtype]:
         sys.exit(f"{method}, {dtype}, {forest}: residual {worst:.3g}: wrong, so not timed")
     natural = [cla.to_device(queue, arrays[0]) for arrays in values]
-    packed = solver.pack(natural[0])
+    packed = solver.to_device_order(natural[0])
     solver.solve(*values[1])
     numpy_seconds = []
     for k in range(5):
@@ -58,9 +58,11 @@ def time_method(
         "plan_seconds": plan_seconds,
         **build_seconds(queue, [render(p.spec) for p in plan.parts]),
         "pack_seconds": timing.median_seconds(
-            queue, lambda k: solver.pack(natural[k % 2]).events[-1]
+            queue, lambda k: solver.to_device_order(natural[k % 2]).events[-1]
         ),
-        "unpack_seconds": timing.median_seconds(queue, lambda _: solver.unpack(packed).events[-1]),
+        "unpack_seconds": timing.median_seconds(
+            queue, lambda _: solver.from_device_order(packed).events[-1]
+        ),
         "numpy_seconds": float(np.median(numpy_seconds)),
         "residual": worst,
     }

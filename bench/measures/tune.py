@@ -151,7 +151,7 @@ def measure_all(args: argparse.Namespace, arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         environ["CLHINES_CACHE_DIR"] = folder  # the user's own winners stay as they are
         for name, cells in tqdm(cases, disable=None):
-            forest = clhines.Forest.repeated(SHAPES[name](cells, args.morphologies), cells)
+            forest = clhines.Forest.repeat(SHAPES[name](cells, args.morphologies), cells)
             rows += [time_case(queue, forest, dtype, name) for dtype in args.dtype]
     known = record.record(queue, "tune", arguments)
     result = {"record": known, "limits": asdict(limits), "rows": rows}

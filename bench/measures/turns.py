@@ -39,9 +39,9 @@ class Loop:
 
     def __init__(self, cell: str, events: str, **given: Any) -> None:
         net = clhines.Network(clhines.discretise(CELLS[cell]()))
-        net.insert("hh", where="all")
+        net.insert("hh", at="all")
         if events == "exact":
-            net.insert(clhines.Mechanism.from_nmodl(LEAK), where="all")
+            net.insert(clhines.Mechanism.from_nmodl(LEAK), at="all")
         self._clamp = net.add("iclamp", at=net.soma, dur=1e9)
         self.sim = clhines.Simulation(net, DT, **given)
         self._record, self._v = self.sim.record("v", net.soma), -65.0

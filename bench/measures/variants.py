@@ -98,7 +98,7 @@ class Subject:
         """Return the seconds of `set` of all that varies and `reset`, the median of nine times."""
         sim, taken = self.population.simulation, []
         assert sim is not None
-        soma = sim.network.nodes(where="soma")
+        soma = sim.network.nodes(at="soma")
         groups = {g.mechanism.name: g for g in sim.network.groups if np.isin(g.nodes, soma).all()}
         for k in range(9):
             each = np.repeat(np.roll(sets[: self.batch], k, axis=0), len(variants.AMPS), axis=0)

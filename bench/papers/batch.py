@@ -72,7 +72,7 @@ def add(
 
 def six(name: str) -> str:
     """Name a cell and say how large it is."""
-    tree = clhines.Forest.from_cells([cell(name)])
+    tree = clhines.Forest.from_parents([cell(name)])
     return f"{name} ({tree.num_nodes}, {tree.num_branches})"
 
 

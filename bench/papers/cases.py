@@ -101,11 +101,11 @@ def batch(
 
     Only these are made on the host, and put on the device over and over.
     """
-    forest = clhines.Forest.repeated(trees, cells)
+    forest = clhines.Forest.repeat(trees, cells)
     nodes = forest.num_nodes / cells
     turns = -(-min(PERIOD, max(64, int(PERIOD_NODES / nodes))) // len(trees))
     period = turns * len(trees)
-    part = clhines.Forest.repeated(trees, period) if period < cells else None
+    part = clhines.Forest.repeat(trees, period) if period < cells else None
     values = systems.values(forest, dtype, part)
     return Case(run.queue, forest, kind, np.dtype(dtype), values, part)
 

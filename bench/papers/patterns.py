@@ -166,7 +166,7 @@ def example() -> np.ndarray:
 
 def numberings() -> dict[str, np.ndarray]:
     """Node of `example` that each number stands for."""
-    trees = clhines.Forest.from_cells([example()]).trees
+    trees = clhines.Forest.from_parents([example()]).trees
     rng = np.random.default_rng(record.SEED)
     return {
         "breadth first by branch": trees.order,
@@ -177,7 +177,7 @@ def numberings() -> dict[str, np.ndarray]:
 
 def measure_2_1(run: Run) -> dict[str, Any]:
     """Entries outside the tridiagonal, and those that elimination adds, for three numberings."""
-    forest = clhines.Forest.from_cells([example()])
+    forest = clhines.Forest.from_parents([example()])
     d, u, b = systems.system(forest)
     whole = dense(forest.parent, d, u)
     x = reference.solve_serial(forest, d, u, b)
@@ -210,7 +210,7 @@ def measure_2_1(run: Run) -> dict[str, Any]:
 def draw_2_1(figure: Any, result: dict[str, Any]) -> None:
     """Draw the numbered tree and its branches, and the matrix for each numbering."""
     first, *others = pictures.panels(figure, 2, 2)
-    forest = clhines.Forest.from_cells([example()])
+    forest = clhines.Forest.from_parents([example()])
     draw_tree(first, forest.trees)
     for axes, r in zip(others, result["rows"]):
         row, column = np.array(r["entries"]).T

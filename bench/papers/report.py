@@ -128,7 +128,7 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
     resident = solver.engine.loaded  # pack() has no `out`, and memory is not what is timed
     natural = list(case.on_device())
-    edges = [solver.pack(u) for _, u, _ in natural]
+    edges = [solver.to_device_order(u) for _, u, _ in natural]
     d, b, x = (cla.empty_like(edges[0]) for _ in range(3))
     out = [cla.empty_like(s[2]) for s in natural]
     direct = resident.takes_natural
@@ -156,7 +156,7 @@ def _in_and_out(solver: Any, natural: list[Any], packed: tuple[Any, ...], out: A
         events.append(target.events[-1])
     solver.enqueue(d, u, b, out=x, packed=True)
     events += solver.kernel_events
-    solver.unpack(x, out=out)
+    solver.from_device_order(x, out=out)
     return [*events, out.events[-1]]
 
 
@@ -328,7 +328,7 @@ def measure_4_1(run: Run) -> dict[str, Any]:
     count = 64 if run.quick else 100_000
     result = about(run, lanes=f"{BLOCK} a block, blocks filled in turn", count=f"{count:,} cells")
     for name, probability in BRANCHINGS.items():
-        forest = clhines.Forest.repeated(trees(run, probability), count)
+        forest = clhines.Forest.repeat(trees(run, probability), count)
         unsorted, sorted_, start = both_orders(forest)
         for warp in WARPS:
             row = {"panel": f"{name} branching", "cells": count, "warp": warp}

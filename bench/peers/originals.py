@@ -220,7 +220,7 @@ def arbor_forest(forest: Forest) -> Forest:
         branch = branch[longer]
         cuts[trees.order[trees.branch_start[branch] + begin[: len(branch)]]] = True
         branch = np.concatenate((branch, below))
-    return Forest.of_trees(Trees(trees.offsets, trees.parent, cuts), forest.shape_of_cell)
+    return Forest.from_trees(Trees(trees.offsets, trees.parent, cuts), forest.shape_of_cell)
 
 
 def arbor_layout(forest: Forest) -> tuple[np.ndarray, dict[str, np.ndarray]]:

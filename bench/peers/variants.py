@@ -12,7 +12,7 @@ import numpy as np
 
 from bench import neurons
 from bench.record import SEED
-from clhines.analysis import Lists, extract
+from clhines.analysis import RaggedArray, extract
 
 CELL = "l5pc-firing"
 VARIED = (("nata", neurons.SOMA), ("skv", neurons.SOMA), ("im", neurons.SOMA))
@@ -72,9 +72,9 @@ def window(stop: float) -> tuple[float, float]:
     return BEGIN * stop, SHARE * stop
 
 
-def mean_of(values: np.ndarray | Lists, shape: tuple[int, int]) -> list[list[float]]:
+def mean_of(values: np.ndarray | RaggedArray, shape: tuple[int, int]) -> list[list[float]]:
     """Return a feature by variant and protocol; of several values their mean."""
-    if isinstance(values, Lists):
+    if isinstance(values, RaggedArray):
         values = values.reduced(np.add) / np.maximum(values.counts, 1)
     found: list[list[float]] = np.asarray(values, np.float64).reshape(shape).tolist()
     return found

@@ -3,13 +3,13 @@
 Features need NumPy only and take all traces at once; or a run computes them on its device. Words: a
 *trace* is a row of voltages [mV] at times [ms] that all rows share. The *stimulus* lasts from
 `stim_start` to `stim_end`. A *spike* is a stretch above the threshold, its *peak* the first of its
-largest samples. Features with one value per spike are `Lists`: flat values with offsets. What eFEL
-does not compute is NaN here, or an empty list. A *result* is what `Simulation.run` returns, or
-anything with its `spike_time`, `spike_cell`, `t` and `values`.
+largest samples. Features with one value per spike are a `RaggedArray`: flat values with
+offsets. What eFEL does not compute is NaN here, or an empty array. A *result* is what
+`Simulation.run` returns, or anything with its `spike_time`, `spike_cell`, `t` and `values`.
 
 Who owns what
     `extract`: `extract`, `FEATURES`, the table of names, `voltage_at`, and means and extremes
-    between times. `traces`: `Traces`, checked, and eFEL's interpolation. `spikes`: `Lists`;
+    between times. `traces`: `Traces`, checked, and eFEL's interpolation. `spikes`: `RaggedArray`;
     crossings, peaks, minima after them. Bounds of windows are indices that depend on times alone,
     and what is taken of the voltages are sums, extremes and crossings in the order of the samples:
     one pass per trace. `features`: `Features`, those that a run computes as it goes, from what it
@@ -42,6 +42,6 @@ against the package.
 
 from clhines.analysis.extract import FEATURES, extract, voltage_at
 from clhines.analysis.features import Features
-from clhines.analysis.spikes import Lists
+from clhines.analysis.spikes import RaggedArray
 
-__all__ = ["FEATURES", "Features", "Lists", "extract", "voltage_at"]
+__all__ = ["FEATURES", "Features", "RaggedArray", "extract", "voltage_at"]

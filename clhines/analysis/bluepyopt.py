@@ -10,7 +10,7 @@ import numpy as np
 from clhines.analysis import responses as of_population
 from clhines.analysis.extract import FEATURES
 from clhines.analysis.responses import Population, Responses
-from clhines.analysis.spikes import Lists
+from clhines.analysis.spikes import RaggedArray
 from clhines.errors import InputError
 
 try:
@@ -189,10 +189,10 @@ class _AtOnce:
 _AT_ONCE = ""  # no recording has this name
 
 
-def _score(feature: ephys.efeatures.eFELFeature, values: np.ndarray | Lists) -> np.ndarray:
+def _score(feature: ephys.efeatures.eFELFeature, values: np.ndarray | RaggedArray) -> np.ndarray:
     """(N,): mean distance from the feature's mean in its deviations, as `efel.get_distance`."""
-    if isinstance(values, Lists):
-        distance: np.ndarray | Lists = Lists(
+    if isinstance(values, RaggedArray):
+        distance: np.ndarray | RaggedArray = RaggedArray(
             values.offsets, np.abs(values.values - feature.exp_mean)
         )
     else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.analysis.spikes import Lists, lists_of, min_ahp_indices, peak_indices
+from clhines.analysis.spikes import RaggedArray, lists_of, min_ahp_indices, peak_indices
 from clhines.analysis.traces import Traces, checked_traces
 from clhines.checks import as_real, shown
 from clhines.errors import InputError, meant
@@ -77,11 +77,11 @@ def voltage_deflection(traces: Traces) -> np.ndarray:
     return np.where((after >= 10) & (after < len(t)), late - base, np.nan)
 
 
-Feature = Callable[[Traces], "np.ndarray | Lists"]
+Feature = Callable[[Traces], "np.ndarray | RaggedArray"]
 _SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
 
 
-def _during(traces: Traces) -> Lists:
+def _during(traces: Traces) -> RaggedArray:
     """Peaks during the stimulus, ms."""
     times = traces.of(peak_time)
     rows = times.rows
@@ -99,16 +99,16 @@ def spike_count_stimint(traces: Traces) -> np.ndarray:
     return traces.of(_during).counts
 
 
-def peak_time(traces: Traces) -> Lists:
+def peak_time(traces: Traces) -> RaggedArray:
     """Peaks, ms."""
     peaks = traces.of(peak_indices)
-    return Lists(peaks.offsets, traces.t[peaks.values])
+    return RaggedArray(peaks.offsets, traces.t[peaks.values])
 
 
-def peak_voltage(traces: Traces) -> Lists:
+def peak_voltage(traces: Traces) -> RaggedArray:
     """Voltages of the peaks, mV."""
     peaks = traces.of(peak_indices)
-    return Lists(peaks.offsets, traces.v[peaks.rows, peaks.values])
+    return RaggedArray(peaks.offsets, traces.v[peaks.rows, peaks.values])
 
 
 def time_to_first_spike(traces: Traces) -> np.ndarray:
@@ -135,18 +135,18 @@ def mean_frequency(traces: Traces) -> np.ndarray:
     return np.where(some, during.counts * 1000 / np.where(elapsed == 0, 1.0, elapsed), np.nan)
 
 
-def _intervals(times: Lists) -> Lists:
+def _intervals(times: RaggedArray) -> RaggedArray:
     rows = times.rows
     within = np.flatnonzero(rows[1:] == rows[:-1])
     return lists_of(rows[within], np.diff(times.values)[within], len(times))
 
 
-def all_isi_values(traces: Traces) -> Lists:
+def all_isi_values(traces: Traces) -> RaggedArray:
     """Intervals between peaks, ms."""
     return _intervals(traces.of(peak_time))
 
 
-def isi_values(traces: Traces) -> Lists:
+def isi_values(traces: Traces) -> RaggedArray:
     """Intervals between peaks but for the first, ms."""
     every = traces.of(all_isi_values)
     kept = np.ones(len(every.values), bool)
@@ -159,7 +159,7 @@ def isi_cv(traces: Traces) -> np.ndarray:
     found = traces.of(isi_values)
     count = np.maximum(found.counts, 1)
     mean = found.reduced(np.add) / count
-    squares = Lists(found.offsets, (found.values - mean[found.rows]) ** 2)
+    squares = RaggedArray(found.offsets, (found.values - mean[found.rows]) ** 2)
     deviation = np.sqrt(squares.reduced(np.add) / np.maximum(count - 1, 1))
     return np.where(found.counts > 1, deviation / mean, np.nan)
 
@@ -167,7 +167,7 @@ def isi_cv(traces: Traces) -> np.ndarray:
 def irregularity_index(traces: Traces) -> np.ndarray:
     """Mean of the absolute changes from one of `ISI_values` to the next, ms."""
     changes = _intervals(traces.of(isi_values))
-    absolute = Lists(changes.offsets, np.abs(changes.values))
+    absolute = RaggedArray(changes.offsets, np.abs(changes.values))
     return absolute.reduced(np.add) / np.maximum(absolute.counts, 1)
 
 
@@ -200,16 +200,16 @@ def adaptation_index(traces: Traces) -> np.ndarray:
     return np.where(spikes.counts >= 4, found, np.nan)
 
 
-def min_ahp_values(traces: Traces) -> Lists:
+def min_ahp_values(traces: Traces) -> RaggedArray:
     """Voltages of the minima after the peaks, mV."""
     found = traces.of(min_ahp_indices)
-    return Lists(found.offsets, traces.v[found.rows, found.values])
+    return RaggedArray(found.offsets, traces.v[found.rows, found.values])
 
 
-def ahp_depth(traces: Traces) -> Lists:
+def ahp_depth(traces: Traces) -> RaggedArray:
     """Minima after the peaks minus `voltage_base`, mV; empty where that is not there."""
     base, found = traces.of(voltage_base), traces.of(min_ahp_values)
-    depth = Lists(found.offsets, found.values - base[found.rows])
+    depth = RaggedArray(found.offsets, found.values - base[found.rows])
     return depth.where(~np.isnan(depth.values))
 
 
@@ -315,7 +315,7 @@ def extract(
     stimulus_current: ArrayLike | None = None,
     threshold: float = -20.0,
     interp_step: float | None = None,
-) -> dict[str, np.ndarray | Lists]:
+) -> dict[str, np.ndarray | RaggedArray]:
     """Compute features of traces, by eFEL's definitions and with its default settings.
 
     Parameters
@@ -338,7 +338,7 @@ def extract(
 
     Returns
     -------
-    dict of str to (m,) array or Lists
+    dict of str to (m,) array or RaggedArray
         By name, in the order given. NaN where eFEL has no value.
 
     Raises

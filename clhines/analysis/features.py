@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from clhines.analysis.extract import FEATURES, known_features, min_ahp_values, peak_voltage
 from clhines.analysis.segments import Segments
-from clhines.analysis.spikes import Lists, min_ahp_indices, peak_indices
+from clhines.analysis.spikes import RaggedArray, min_ahp_indices, peak_indices
 from clhines.analysis.traces import Traces, checked_stimuli
 from clhines.checks import as_finite, as_number, as_real
 from clhines.errors import InputError
@@ -166,8 +166,8 @@ class Features:
             begin[k], end[k] = first, last
         return begin, end
 
-    def found(self, t: np.ndarray, kept: Kept) -> dict[str, np.ndarray | Lists]:
-        """Return (m,) arrays or `Lists` by name, of `voltage_at` (m, q); see `extract`."""
+    def found(self, t: np.ndarray, kept: Kept) -> dict[str, np.ndarray | RaggedArray]:
+        """Return (m,) arrays or `RaggedArray` by name, of `voltage_at` (m, q); see `extract`."""
         segments, length = kept.segments, len(t)
         traces = _Streamed(**self._traces(t, segments.count), kept=kept)  # type: ignore[arg-type]
         traces.done.update(
@@ -180,19 +180,19 @@ class Features:
         )
         return self._computed(traces)
 
-    def nothing(self, count: int) -> dict[str, np.ndarray | Lists]:
+    def nothing(self, count: int) -> dict[str, np.ndarray | RaggedArray]:
         """Return NaN and empty lists: those of a run that has failed."""
         v, t, none = np.zeros((count, 0)), np.arange(3.0), np.zeros(count)
         found = self._of_none(_Asked(v, t, none, np.ones(count), none, self.threshold))
         return {
-            name: value if isinstance(value, Lists) else np.full(np.shape(value), np.nan)
+            name: value if isinstance(value, RaggedArray) else np.full(np.shape(value), np.nan)
             for name, value in found.items()
         }
 
-    def _of_none(self, traces: _Asked) -> dict[str, np.ndarray | Lists]:
+    def _of_none(self, traces: _Asked) -> dict[str, np.ndarray | RaggedArray]:
         """Compute features of traces without samples: their windows are asked for."""
-        none = Lists(np.zeros(len(traces.stim_start) + 1, np.int64), np.zeros(0, np.int64))
-        values = Lists(none.offsets, np.zeros(0))
+        none = RaggedArray(np.zeros(len(traces.stim_start) + 1, np.int64), np.zeros(0, np.int64))
+        values = RaggedArray(none.offsets, np.zeros(0))
         traces.done.update({peak_indices: none, min_ahp_indices: none})
         traces.done.update({peak_voltage: values, min_ahp_values: values})
         return self._computed(traces)
@@ -204,8 +204,8 @@ class Features:
             "current": current, "threshold": self.threshold,
         }  # fmt: skip
 
-    def _computed(self, traces: Traces) -> dict[str, np.ndarray | Lists]:
-        found: dict[str, np.ndarray | Lists] = {}
+    def _computed(self, traces: Traces) -> dict[str, np.ndarray | RaggedArray]:
+        found: dict[str, np.ndarray | RaggedArray] = {}
         with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
             for name in self.names:
                 found[name] = self._at(traces) if name == VOLTAGE_AT else traces.of(FEATURES[name])

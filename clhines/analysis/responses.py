@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from clhines.analysis.extract import extract
-from clhines.analysis.spikes import Lists
+from clhines.analysis.spikes import RaggedArray
 from clhines.checks import shown
 from clhines.errors import InputError, meant
 
@@ -77,7 +77,7 @@ def features(
     current: float | None = None,
     threshold: float = -20.0,
     interp_step: float | None = None,
-) -> dict[str, np.ndarray | Lists]:
+) -> dict[str, np.ndarray | RaggedArray]:
     """Extract features of all sets under one protocol; see `clhines.analysis.extract`."""
     t, v = traces(responses, protocol)
     return extract(
@@ -92,8 +92,8 @@ def features(
     )
 
 
-def mean_of(feature: np.ndarray | Lists) -> np.ndarray:
+def mean_of(feature: np.ndarray | RaggedArray) -> np.ndarray:
     """(N,) float64: a feature, or the mean of its values; NaN where there is none."""
-    if isinstance(feature, Lists):
+    if isinstance(feature, RaggedArray):
         return feature.reduced(np.add) / np.maximum(feature.counts, 1)
     return np.asarray(feature, np.float64)

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.analysis.spikes import Lists, first_extreme, following_local, lists_of, paired
+from clhines.analysis.spikes import RaggedArray, first_extreme, following_local, lists_of, paired
 from clhines.arrays import offsets
 
 FIRST, UP, DOWN = 0, 1, 2  # how a segment begins: with the trace, or by a crossing
@@ -50,7 +50,7 @@ class Segments:
     count: int  # traces
 
     @cached_property
-    def _highest(self) -> Lists:
+    def _highest(self) -> RaggedArray:
         """The segment of each peak."""
         up, down = np.flatnonzero(self.kind == UP), np.flatnonzero(self.kind == DOWN)
         ups, downs = (lists_of(self.row[k], self.begin[k], self.count) for k in (up, down))
@@ -59,25 +59,25 @@ class Segments:
         none = np.zeros(len(rows), np.int64)
         return lists_of(rows, first_extreme(-self.top_v[None], none, begin, end), self.count)
 
-    def peaks(self) -> Lists:
+    def peaks(self) -> RaggedArray:
         """Sample of each peak; see `spikes.peak_indices`."""
         highest = self._highest
-        return Lists(highest.offsets, self.top[highest.values])
+        return RaggedArray(highest.offsets, self.top[highest.values])
 
-    def peak_voltages(self) -> Lists:
+    def peak_voltages(self) -> RaggedArray:
         """Voltages of the peaks, mV."""
         highest = self._highest
-        return Lists(highest.offsets, self.top_v[highest.values])
+        return RaggedArray(highest.offsets, self.top_v[highest.values])
 
-    def minima(self, length: int) -> Lists:
+    def minima(self, length: int) -> RaggedArray:
         """Sample of the minimum after each peak; see `spikes.min_ahp_indices`."""
         return self._minima(length)[0]
 
-    def minimum_voltages(self, length: int) -> Lists:
+    def minimum_voltages(self, length: int) -> RaggedArray:
         """Voltages of these, mV; traces have `length` samples."""
         return self._minima(length)[1]
 
-    def _minima(self, length: int) -> tuple[Lists, Lists]:
+    def _minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
         peak, rows = self._highest.values, self._highest.rows
         begin = self.top[peak]
         last = np.append(rows[1:] != rows[:-1], True)[: len(rows)]

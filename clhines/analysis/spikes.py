@@ -14,8 +14,8 @@ from clhines.errors import InputError, shown
 
 
 @dataclass(frozen=True, eq=False)
-class Lists:
-    """A list of values for each trace: ``lists[k]`` is that of trace k, ``lists[:3]`` a `Lists`.
+class RaggedArray:
+    """An array of values for each trace: ``ragged[k]`` is that of trace k, ``ragged[:3]`` of three.
 
     Attributes
     ----------
@@ -34,15 +34,15 @@ class Lists:
     def __getitem__(self, k: int) -> np.ndarray: ...
 
     @overload
-    def __getitem__(self, k: slice) -> Lists: ...
+    def __getitem__(self, k: slice) -> RaggedArray: ...
 
-    def __getitem__(self, k: int | slice) -> np.ndarray | Lists:
+    def __getitem__(self, k: int | slice) -> np.ndarray | RaggedArray:
         if isinstance(k, slice):
             some = np.arange(len(self))[k]
             counts = self.counts[some]
-            return Lists(offsets(counts), self.values[ranges(self.offsets[some], counts)])
+            return RaggedArray(offsets(counts), self.values[ranges(self.offsets[some], counts)])
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
-            raise InputError(f"lists[{shown(k)}]: expected the number of a trace, or a slice")
+            raise InputError(f"ragged[{shown(k)}]: expected the number of a trace, or a slice")
         if not -len(self) <= k < len(self):
             raise IndexError(f"trace {k} of {len(self)}")
         k %= len(self)
@@ -61,7 +61,7 @@ class Lists:
         """(count,) int64: the trace of each value."""
         return np.repeat(np.arange(len(self)), self.counts)
 
-    def where(self, kept: np.ndarray) -> Lists:
+    def where(self, kept: np.ndarray) -> RaggedArray:
         """Return the values for which `kept`, (count,) bool."""
         return lists_of(self.rows[kept], self.values[kept], len(self))
 
@@ -82,12 +82,12 @@ class Lists:
         return found
 
 
-def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> Lists:
+def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
     """Make lists of values whose traces, `rows`, ascend."""
-    return Lists(offsets(np.bincount(rows, minlength=count)), values)
+    return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
 
 
-def peak_indices(traces: Traces) -> Lists:
+def peak_indices(traces: Traces) -> RaggedArray:
     """Sample of each spike's peak: the first largest from a crossing upwards to that downwards.
 
     As in eFEL a crossing is between two samples that both differ from the threshold, and the k-th
@@ -104,7 +104,7 @@ def peak_indices(traces: Traces) -> Lists:
     return lists_of(rows, first_extreme(-v, rows, begin, end), len(v))
 
 
-def paired(ups: Lists, downs: Lists) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pair crossings, given as samples: row of each spike, entry of `ups`, and of `downs`."""
     later = downs.values >= ups.at(0)[downs.rows]  # NaN: no crossing upwards
     entry = np.flatnonzero(later)
@@ -117,7 +117,7 @@ def paired(ups: Lists, downs: Lists) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return rows[sound], first[sound], last[sound]
 
 
-def min_ahp_indices(traces: Traces) -> Lists:
+def min_ahp_indices(traces: Traces) -> RaggedArray:
     """Sample of the minimum after each peak, before the next or the end of the trace.
 
     It is the first sample that neither of the next two is below, or else the first of the smallest.

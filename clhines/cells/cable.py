@@ -35,6 +35,7 @@ from clhines.quantities import as_numbers
 from clhines.summary import as_html, range_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -179,7 +180,11 @@ class Cable:
         return ", ".join(f"{NAMES.get(t, f'type {t}')} {count}" for t, count in kinds)
 
     def plot(
-        self, values: ArrayLike | None = None, label: str = "", path: PathLike | None = None
+        self,
+        values: ArrayLike | None = None,
+        label: str = "",
+        ax: Axes | None = None,
+        path: PathLike | None = None,
     ) -> Figure:
         """Draw the cell, coloured by values; see `clhines.draw.plot_morphology`.
 
@@ -189,6 +194,8 @@ class Cable:
             A value for each node; default: the distance from the soma.
         label : str
             Of the values and their unit.
+        ax : matplotlib.axes.Axes, optional
+            Drawn into; default: those of a new figure.
         path : str or path, optional
             Ends in .png, .svg or .pdf; written where it is given.
 
@@ -205,7 +212,7 @@ class Cable:
 
         if values is None:
             values, label = self.distance, label or "distance from the soma [µm]"
-        return draw.plot_morphology(self, values, label, path=path)
+        return draw.plot_morphology(self, values, label, ax=ax, path=path)
 
     @property
     def num_nodes(self) -> int:
@@ -252,16 +259,16 @@ class Cable:
         length[self.parent < 0] = 0.0
         return path_distance(self.parent, length, self.soma)
 
-    def nodes(self, where: str = "all") -> np.ndarray:
+    def nodes(self, at: str = "all") -> np.ndarray:
         """(m,) int64: nodes with membrane in a region.
 
         Parameters
         ----------
-        where : "all", "soma", "dendrites", "axon", "basal" or "dend", "apical" or "apic"
+        at : "all", "soma", "dendrites", "axon", "basal" or "dend", "apical" or "apic"
             ``dendrites`` is all that is not the soma, axons too; the last three go by the types of
             the file. For others: ``np.flatnonzero(cable.type == 7)``.
         """
-        return np.flatnonzero(in_region(where, self.area, self.in_soma, self.type))
+        return np.flatnonzero(in_region(at, self.area, self.in_soma, self.type))
 
     def node(self, section: ArrayLike, x: ArrayLike) -> int | np.ndarray:
         """Return the node at a place of a section, by NEURON's rule.

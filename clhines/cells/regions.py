@@ -21,7 +21,7 @@ def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.nda
     each node's section.
     """
     if not isinstance(word, str) or word not in WORDS:
-        raise InputError(f"where={shown(word)}; expected {', '.join(WORDS)}")
+        raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
     membrane = area > 0
     if word == "all":
         return membrane

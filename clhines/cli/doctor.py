@@ -196,7 +196,7 @@ def _difference(index: str, dtype: np.dtype) -> float:
     elimination of 40 nodes makes fewer than 20 roundings of any entry.
     """
     parent = np.array([-1, *(k // 2 for k in range(39))])
-    forest = clhines.Forest.from_cells([parent, np.arange(-1, 30)])
+    forest = clhines.Forest.from_parents([parent, np.arange(-1, 30)])
     n = forest.num_nodes
     children = np.bincount(forest.parent[forest.parent >= 0], minlength=n)
     d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))

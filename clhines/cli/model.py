@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import clhines
 from clhines import files
 from clhines.cli.arguments import Once, add_engine, positive_number
@@ -78,16 +76,17 @@ def run_model(arguments: argparse.Namespace) -> int:
         print("\n".join(str(r) for r in rejected) or "all is simulated")
         return int(bool(rejected))
     with doing("reading the model and building kernels"):
-        sim, at = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
+        model = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
+        sim = model.simulation
     ready = time.perf_counter()
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
-    time_of, source, gid = _spikes(at, result.spike_time, result.spike_cell)
+    time_of, source, gid = model.spikes(result)
     report = {
-        "sections": len(at.imported.model.tree.sections),
-        "nodes": at.imported.model.tree.num_nodes,
+        "sections": model.num_sections,
+        "nodes": sim.network.forest.num_nodes,
         "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in sim.network.groups),
-        "connections": len(at.imported.connections),
+        "connections": model.num_connections,
         "device": sim.device_label,
         "engine": sim.engine,
         "dt_ms": sim.model.dt,
@@ -184,20 +183,3 @@ def _failed(script: Path, error: Exception) -> str:
     if "mechanism" in text or "not a template" in text or "no attribute" in text:
         text += "; compiled mechanisms are found in the working folder, or with --mechanisms"
     return f"{script}{where}: {type(error).__name__}: {text}"
-
-
-def _spikes(
-    at: clhines.neuron.At, times: np.ndarray, sources: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return times, numbers of origins, and gids (-1: none) of the events of NEURON's sources."""
-    imported = at.imported
-    network, origins = imported.network, imported.model.wires.origins
-    number = {
-        int(network.source_numbers(s, [k])[0]): place
-        for place, (s, k) in enumerate(imported.sources)
-    }
-    known = [(t, number[s]) for t, s in zip(times.tolist(), sources.tolist(), strict=True)
-             if s in number]  # fmt: skip
-    place = np.array([k for _, k in known], np.int64)
-    gid = np.array([origins[k].gid for k in place.tolist()], np.int64)
-    return np.array([t for t, _ in known], np.float64), place, gid

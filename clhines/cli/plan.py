@@ -36,7 +36,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
         draw.check_matplotlib()
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
-    forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
+    forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))
     limits, name = planning.Limits(), "a GPU of middle size (--device names a real one)"
     if arguments.device is not None:
         from clhines.device import devices

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -267,9 +268,10 @@ def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[
     if arguments.plot is not None:
         compartments = np.count_nonzero(network.area)
         title = f"{network.num_cells} cells in a ring, {compartments} compartments"
-        traces = found["t"], found["v"], [f"soma {k}" for k in found["v_cell"]]
+        t, v, (time_of, cell) = found["t"], found["v"], spikes
+        joined = replace(runs[0], t=t, values=[v], times=[t], spike_time=time_of, spike_cell=cell)
         with named_option("--plot"):
-            draw.activity(spikes, network.num_cells, traces, title, arguments.plot)
+            draw.plot_result(joined, title=title, path=arguments.plot)
 
 
 def _ring_table(report: Mapping[str, object]) -> str:

@@ -28,7 +28,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
             raise InputError(f"{what} takes no files; got {arguments.files[0]}")
         return _list_store(arguments) if arguments.list else _clear_store()
     parents = [c.parent for c in read_cells(arguments)]
-    forest = clhines.Forest.repeated(parents, arguments.cells or len(parents))
+    forest = clhines.Forest.repeat(parents, arguments.cells or len(parents))
     with doing("planning and building the candidates"):
         solver = Solver(forest, dtype=arguments.dtype, device=arguments.device, tune="measure")
     with doing("timing the memory floor"):

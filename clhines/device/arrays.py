@@ -50,13 +50,13 @@ class Order:
             return
         if found is None:
             raise InputError(
-                f"{name} does not come from pack(); expected an array in device order: "
-                "pack() it, or pass packed=True if its values are in that order"
+                f"{name} does not come from to_device_order(); expected an array in device order: "
+                "give it to to_device_order(), or pass packed=True if its values are in that order"
             )
         if not np.array_equal(found.gather, self.gather):
             raise InputError(
                 f"{name} is in the device order of another solver; expected that of this one: "
-                "unpack() it there and pack() it here"
+                "from_device_order() there and to_device_order() here"
             )
 
 

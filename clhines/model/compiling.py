@@ -36,6 +36,7 @@ from clhines.network.additions import Sources
 from clhines.network.changes import Changes
 from clhines.network.copies import copied_nodes, copied_values, tiled
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.network import Copied, Network
 from clhines.network.structure import NodeValues
 from clhines.network.times import as_step
@@ -74,7 +75,7 @@ def compile(
         What was given does not go together.
     """
     changes = changes or Changes()
-    copied = network.copied
+    copied = inside(network).copied
     if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
         once = compile(copied.once, dt, v_init, secondorder, seed)
         if are_alike(copied.once, once):
@@ -85,13 +86,13 @@ def compile(
 def _compiled(
     network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
 ) -> Model:
-    dt, structure, n = as_step(times[0]), network.structure, network.forest.num_nodes
-    added, groups = network.added, changes.groups(network.groups)
-    wiring, stored = network.wiring(changes), changes.stored
+    dt, structure, n = as_step(times[0]), inside(network).structure, network.forest.num_nodes
+    added, groups = inside(network).added, changes.groups(network.groups)
+    wiring, stored = inside(network).wiring.changed(changes), changes.stored
     constant_d, constant_b = constant_sums(groups, structure)
     features = of_network(added, groups, wiring.given)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
-    kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
+    kinds, instances = kinds_of(groups, inside(network).places.area_at, network.celsius, stored)
     check_temperature(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
@@ -254,8 +255,8 @@ def _ion(once: IonNodes, num_nodes: int, copies: int) -> IonNodes:
 
 def copied_model(network: Network, copied: Copied, once: Model, secondorder: object) -> Model:
     """Return the model of a network of copies that are alike, from `once`, that of one."""
-    copies, n, added = copied.count, once.forest.num_nodes, network.added
-    wiring, nothing, first = network.wiring(Changes()), Wiring(network), np.zeros(0, int)
+    copies, n, added = copied.count, once.forest.num_nodes, inside(network).added
+    wiring, nothing, first = inside(network).wiring, Wiring(network), np.zeros(0, int)
     kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
     instances = _Instances(once, network.groups, copies)
     cells = Sources(network, 0, network.soma, np.tile(once.threshold, copies))
@@ -291,7 +292,7 @@ def are_alike(network: Network, model: Model) -> bool:
     instances are else in another order.
     """
     kinds = [k for k, _ in model.instances if k >= 0]
-    streams = {(model.instances[g][0], name) for g, name, _ in network.added.streams}
+    streams = {(model.instances[g][0], name) for g, name, _ in inside(network).added.streams}
     return (
         len(kinds) == len(set(kinds))
         and model.has_times
@@ -303,5 +304,5 @@ def are_alike(network: Network, model: Model) -> bool:
             for a in given
         )
         and streams == {*model.random_ids}
-        and not network.wiring(Changes()).outside
+        and not inside(network).wiring.outside
     )

@@ -74,7 +74,7 @@ class Connections:
         """(k,) float64: the largest magnitude that each weight can reach."""
         if self.rule is None:
             return each(np.abs, self.weight)
-        return self.rule.largest(self, self.plastic)
+        return self.rule.max_weight(self, self.plastic)
 
     @cached_property
     def order(self) -> np.ndarray:

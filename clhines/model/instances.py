@@ -19,6 +19,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import DENSITY, Kind
 from clhines.network.changes import Changes, Value
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.structure import Structure
 
@@ -96,7 +97,7 @@ def spiking(
             np.broadcast_to(given[x] if isinstance(x, str) else x, kind.count)
             for x in (spike.threshold, spike.reset, spike.refractory)
         )
-        capacitance = network.structure.whole("capacitance")[kind.node]
+        capacitance = inside(network).structure.whole("capacitance")[kind.node]
         again = taken[cell]
         again[1:] |= cell[1:] == cell[:-1]
         for wrong, what in (

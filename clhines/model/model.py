@@ -116,7 +116,9 @@ class Model:
     second_order_currents : bool
         Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
     bins : bool
-        Whether connections deliver in bins of a step; see `Network.bin_events`.
+        Whether connections deliver in bins of a step, as NEURON with
+        ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events that are due
+        in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
     remote_v : (r,) float64, mV
         At the start, of nodes of other ranks at which pointers of this one point; they have the
         numbers after those of its own nodes.

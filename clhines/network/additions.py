@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,8 @@ from clhines.checks import (
     spread,
 )
 from clhines.errors import InputError
-from clhines.network.groups import Group, Owner
+from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.quantities import as_numbers
 
 CELSIUS = 6.3  # °C, NEURON's default
@@ -40,7 +42,7 @@ class Sources:
         Of trains.
     """
 
-    network: Owner = field(repr=False)
+    network: Any = field(repr=False)
     first: int
     node: np.ndarray
     threshold: np.ndarray
@@ -84,7 +86,7 @@ class Added:
     number of a group, name, instances and nodes; `streams` number of a group, name, and numbers.
     """
 
-    network: Owner
+    network: Any
     num_nodes: int
     num_sources: int
     sources: list[Sources] = field(default_factory=list)
@@ -94,19 +96,19 @@ class Added:
     plays: list[PlayGiven] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
-    bins: bool = False  # `Network.bin_events` was called
+    bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
     exact: bool = False  # all events act at exact times, as those of imported models
 
-    def detector(self, node: ArrayLike, threshold: ArrayLike) -> Sources:
-        """Add detectors; see `Network.detector`."""
-        self.network.check_not_frozen("detector()")
+    def add_detector(self, node: ArrayLike, threshold: ArrayLike) -> Sources:
+        """Add detectors; see `Network.add_detector`."""
+        inside(self.network).check_not_frozen("add_detector()")
         given = np.atleast_1d(as_array("node", node))
         nodes = as_indices("node", given, self.num_nodes, "node")
         return self._source(nodes, spread("threshold", threshold, len(nodes), unit="mV"), ())
 
-    def trains(self, times: Sequence[ArrayLike]) -> Sources:
-        """Add trains; see `Network.trains`."""
-        self.network.check_not_frozen("trains()")
+    def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
+        """Add trains; see `Network.spike_source`."""
+        inside(self.network).check_not_frozen("spike_source()")
         given = [as_array(f"times[{k}]", t, unit="ms") for k, t in enumerate(times)]
         for k, t in enumerate(given):
             if t.ndim != 1:
@@ -160,7 +162,7 @@ class Added:
         self, name: str, nodes: ArrayLike, valence: float | None, given: Mapping[str, ArrayLike]
     ) -> None:
         """Add values of an ion; see `Network.ion`."""
-        self.network.check_not_frozen("ion()")
+        inside(self.network).check_not_frozen("ion()")
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
         at = np.atleast_1d(as_array("nodes", nodes))
@@ -170,9 +172,9 @@ class Added:
         charge = None if valence is None else as_number("valence", valence)
         self.ions.append(IonGiven(name, where, charge, values))
 
-    def point(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None) -> None:
-        """Add pointers; see `Network.point`."""
-        self.network.check_not_frozen("point()")
+    def set_pointer(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None) -> None:
+        """Add pointers; see `Network.set_pointer`."""
+        inside(self.network).check_not_frozen("set_pointer()")
         places = self._instances(group, index)
         known = group.mechanism.program.pointers
         if name not in known:
@@ -190,7 +192,7 @@ class Added:
         self, group: Group, index: int, name: str, t: ArrayLike, y: ArrayLike, continuous: bool
     ) -> None:
         """Add values in time; see `Network.play`."""
-        self.network.check_not_frozen("play()")
+        inside(self.network).check_not_frozen("play()")
         self._instances(group, [index])
         if name not in group.mechanism.parameters:
             raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
@@ -206,7 +208,7 @@ class Added:
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
         """Add numbers of streams; see `Network.random`."""
-        self.network.check_not_frozen("random()")
+        inside(self.network).check_not_frozen("random()")
         self._instances(group, None)
         if name not in group.mechanism.program.random:
             raise InputError(f"{group.mechanism.name} has no RANDOM variable {shown(name)}")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from clhines.checks import as_array, as_finite, shown
 from clhines.errors import InputError, meant
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.places import PerCell
 from clhines.network.times import event_steps
 from clhines.quantities import as_numbers
@@ -69,7 +70,7 @@ class Changes:
             return group
         values = dict(group.parameters)
         for name, value in known.items():
-            values[name] = group.network.parameter(
+            values[name] = inside(group.network).parameter(
                 group.mechanism.name, name, value.given, group.nodes
             )
         own = group.network, group.number, group.mechanism, group.nodes
@@ -114,9 +115,9 @@ def as_value(group: Group, name: str, value: object) -> Value:
         return Value(value.values, "cell")
     if not callable(value) and not isinstance(value, PerCell):
         array = as_array(f"{mechanism.name}: {name}", value, unit=unit)
-        if array.shape == (network.num_cells,) and network.only_cells(len(group)):
+        if array.shape == (network.num_cells,) and inside(network).only_cells(len(group)):
             return Value(as_finite(f"{mechanism.name}: {name}", array), "cell")
-    found = network.parameter(mechanism.name, name, value, group.nodes, unit)
+    found = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(found, np.ndarray)
     return Value(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
 

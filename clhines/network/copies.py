@@ -19,8 +19,8 @@ from clhines.checks import check_room
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Added, IonGiven, Sources
-from clhines.network.changes import Changes
 from clhines.network.groups import Group, Parameters
+from clhines.network.inside import inside
 from clhines.network.network import Copied, Network
 from clhines.network.plasticity import Rule
 from clhines.network.structure import Structure
@@ -119,7 +119,7 @@ class _Filling:
 
     def groups_and_sources(self) -> None:
         """Put in all groups, detectors and trains, sources in the order of their numbers."""
-        added = self.network.added
+        added = inside(self.network).added
         own = {group.number: first for group, first in added.emitters}
         waiting = sorted(added.sources, key=lambda one: one.first)
         for group in self.groups:
@@ -133,9 +133,9 @@ class _Filling:
     def _source(self, sources: Sources) -> None:
         """Put in detectors or trains."""
         if sources.times or not len(sources):
-            put = self.copies.trains(sources.times * self.count)
+            put = self.copies.spike_source(sources.times * self.count)
         else:
-            put = self.copies.detector(
+            put = self.copies.add_detector(
                 self._nodes(sources.node), np.tile(sources.threshold, self.count)
             )
         self._begins.append((sources.first, len(sources), put.first))
@@ -180,16 +180,16 @@ class _Filling:
 
     def additions(self) -> None:
         """Put in ions, pointers, played values and streams of random numbers."""
-        added, copies, count = self.network.added, self.copies, self.count
-        copies.added.exact = added.exact
+        added, copies, count = inside(self.network).added, self.copies, self.count
+        inside(copies).added.exact = added.exact
         if added.bins:
-            copies.bin_events()
+            inside(copies).added.bins = True
         for ion in added.ions:
             values = {k: np.tile(v, count) for k, v in ion.values.items()}
             copies.ion(ion.name, self._nodes(ion.nodes), ion.valence, **values)
         for number, name, places, node in added.pointers:
             for put, some, index in self._pieces(number, places):
-                copies.point(put, name, self._nodes(node[some]), index)
+                copies.set_pointer(put, name, self._nodes(node[some]), index)
         for play in added.plays:
             for put, _, index in self._pieces(play.group, np.array([play.index])):
                 for one in index.tolist():
@@ -215,11 +215,11 @@ class _Filling:
                     index = instance + k * len(one)
                     change = rule if plastic.any() else None
                     numbers = self.sources(source, k)
-                    self.copies.connect_numbers(numbers, target, index, rows, delay, change)
+                    inside(self.copies).connect(numbers, target, index, rows, delay, change)
             for number, instance, times, weight in wiring.outside:
                 if len(number):
                     one, target = self.of_number(int(number[0]))
-                    self.copies.event(target, instance + k * len(one), times, weight)
+                    self.copies.add_event(target, instance + k * len(one), times, weight)
 
 
 def frozen(a: np.ndarray) -> np.ndarray:
@@ -271,11 +271,11 @@ def copies_of(once: Network, count: int) -> Network:
 
     Each mechanism is in one group of `once`, which is not changed any more.
     """
-    network = Network(structure_of_copies(once.structure, count))
+    network = Network(structure_of_copies(inside(once).structure, count))
     network.settings.update(once.settings)
     network.celsius, limit = once.celsius, once.threshold
     network.threshold = np.tile(limit, count) if isinstance(limit, np.ndarray) else limit
-    wiring, added = once.wiring(Changes()), once.added
+    wiring, added = inside(once).wiring, inside(once).added
     begins = [(0, once.num_cells)] + [(s.first, len(s)) for s in added.sources]
     begins += [(first, len(group)) for group, first in added.emitters]
     copied = Copied(
@@ -284,8 +284,11 @@ def copies_of(once: Network, count: int) -> Network:
         connections=in_blocks([len(columns[0]) for columns in wiring.given], count),
     )
     groups = [_group(network, copied, group) for group in once.groups]
-    network.take_copies(
-        copied, groups, _additions(network, copied, groups), _wires(network, copied, wiring)
+    made = inside(network)
+    made.copied, made.groups = copied, groups
+    made.added, made.wiring = (
+        _additions(network, copied, groups),
+        _wires(network, copied, wiring),
     )
     return network
 
@@ -301,7 +304,7 @@ def _group(network: Network, copied: Copied, once: Group) -> Group:
 
 def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
     """Return all that was added to one copy, for all."""
-    added, copies, n = copied.once.added, copied.count, copied.once.forest.num_nodes
+    added, copies, n = inside(copied.once).added, copied.count, copied.once.forest.num_nodes
     sizes = [len(group) for group in copied.once.groups]
     return replace(
         added,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -19,7 +19,7 @@ ABSOLUTE_ZERO = -273.15  # °C
 
 
 class Owner(Protocol):
-    """What a group must know of its `Network`."""
+    """What parameters must know of their network: its `Inside`."""
 
     @property
     def num_cells(self) -> int:
@@ -32,9 +32,6 @@ class Owner(Protocol):
         self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
         """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
-
-    def only_cells(self, count: int) -> bool:
-        """Whether as many values as there are cells can be of nothing but cells."""
 
 
 class Parameters(dict[str, "float | np.ndarray"]):
@@ -117,7 +114,7 @@ class Group:
         may be any.
     """
 
-    network: Owner = field(repr=False)
+    network: Any = field(repr=False)
     number: int
     mechanism: Mechanism
     nodes: np.ndarray

@@ -30,29 +30,23 @@ from clhines.mechanisms.builtin import HALF_GAP
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network import stored
 from clhines.network.additions import Added, Sources
-from clhines.network.changes import Changes
 from clhines.network.groups import (
     Group,
     Parameters,
-    as_parameter,
     check_celsius,
     check_name,
     check_once,
     values_of,
 )
+from clhines.network.inside import Inside
 from clhines.network.pairs import Drawn, Pairs
-from clhines.network.places import PerCell, Places, Value, Where
+from clhines.network.places import PerCell, Value, Where
 from clhines.network.plasticity import Rule
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
-from clhines.quantities import as_numbers
 from clhines.summary import as_html, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
-_INTERNAL = {  # names for other packages here, which completion leaves out
-    *("added", "check_not_frozen", "connect_numbers", "copied", "freeze", "only_cells"),
-    *("parameter", "take_copies", "wiring"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +93,11 @@ class Network:
         examples put synapses and clamps. Of a soma that branches it is in the middle of its first
         section, and without a soma in the first segment at the root (`Cable.soma`).
     area : (n,) float64, µm²
-        0 at junctions, which have no membrane; ``area_at(nodes)`` gives that of some nodes.
+        0 at junctions, which have no membrane.
     groups : tuple of Group
-    structure : Structure
+    cables : tuple of Cable
+        Of the cells, which take them in turn; none where the network was made of arrays.
     branched_from : Network or None
-    frozen : bool
-        Whether a `Simulation` has been made of it.
     celsius : float
         Temperature, °C; 6.3 at first, as in NEURON. Once set, it is that of all mechanisms to
         which no other is given.
@@ -127,16 +120,17 @@ class Network:
         branched_from: Network | None = None,
     ) -> None:
         structure = cables if isinstance(cables, Structure) else of_cables(cables, num_cells)
-        self._frozen, self.structure, self.branched_from = False, structure, branched_from
-        self.cables, self.forest = structure.cables, structure.forest
+        self._inside = Inside(structure)
+        self.cables, self.forest, self.branched_from = (
+            structure.cables,
+            structure.forest,
+            branched_from,
+        )
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
-        self.threshold, self._places = 10.0, Places(structure)
-        self._groups, self.settings = list[Group](), dict[str, float]()
+        self.settings = dict[str, float]()
         self.soma.setflags(write=False)
-        self.area_at = self._places.area_at
-        self._celsius: float | None = None
-        self._added, self._wiring = Added(self, self.forest.num_nodes, self.num_cells), Wiring(self)
-        self._copied: Copied | None = None
+        self._inside.added = Added(self, self.forest.num_nodes, self.num_cells)
+        self._inside.wiring = Wiring(self)
 
     @classmethod
     def from_swc(
@@ -223,7 +217,7 @@ class Network:
         InputError
             It cannot be written; or this network is copies of another one.
         """
-        stored.save(self, path, self._celsius)
+        stored.save(self, path, self._inside.celsius)
 
     @classmethod
     def load(cls, path: PathLike) -> Network:
@@ -238,106 +232,67 @@ class Network:
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
-            self.check_not_frozen(name)
-            if "_wiring" in vars(self) and name not in ("threshold", "celsius"):
+            self._inside.check_not_frozen(name)
+            if hasattr(self._inside, "wiring") and name not in ("threshold", "celsius"):
                 raise InputError(f"{name} cannot be set; expected threshold, or methods")
         super().__setattr__(name, value)
-
-    def check_not_frozen(self, what: str) -> None:
-        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
-        if self._frozen:
-            raise InputError(
-                f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
-                "before that, Simulation.set(), or a new Network"
-            )
-
-    def freeze(self) -> None:
-        """Refuse all changes from now on; done when a `Simulation` has been made."""
-        self._frozen = True
-        if isinstance(self._threshold, np.ndarray):
-            self._threshold.setflags(write=False)
-        for group in self._groups:
-            group.freeze()
-
-    @property
-    def frozen(self) -> bool:
-        """Whether a `Simulation` has been made of it."""
-        return self._frozen
 
     @property
     def area(self) -> np.ndarray:
         """(n,) float64, µm²."""
-        return self._places.area
+        return self._inside.places.area
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """All groups, in the order in which they came."""
-        return tuple(self._groups)
+        return tuple(self._inside.groups)
 
     @property
     def threshold(self) -> float | np.ndarray:
         """Float or (num_cells,) float64, mV: at which a cell spikes."""
-        return self._threshold
+        return self._inside.threshold
 
     @threshold.setter
     def threshold(self, value: object) -> None:
         array = as_array("threshold", value, unit="mV")
         checked = as_finite("threshold", np.atleast_1d(array))
-        self._threshold: float | np.ndarray = checked if array.ndim else float(checked[0])
+        self._inside.threshold = checked if array.ndim else float(checked[0])
 
     @property
     def celsius(self) -> float:
         """Temperature, °C."""
-        return CELSIUS if self._celsius is None else self._celsius
+        return CELSIUS if self._inside.celsius is None else self._inside.celsius
 
     @celsius.setter
     def celsius(self, value: object) -> None:
         celsius = as_number("celsius", value, "degC")
         check_celsius("celsius", celsius)
-        self._celsius = celsius
+        self._inside.celsius = celsius
         for group in self.groups:
             if isinstance(group.parameters, Parameters):
-                group.parameters.set_default("celsius", self._celsius)
-
-    @property
-    def added(self) -> Added:
-        """All that was added so far."""
-        return self._added
-
-    @property
-    def copied(self) -> Copied | None:
-        """What this network is copies of."""
-        return self._copied
-
-    def only_cells(self, count: int) -> bool:
-        """Whether as many values as there are cells can be of nothing but cells."""
-        sizes = self.forest.sizes
-        return self.num_cells not in (count, 1, self.forest.num_nodes, int(sizes[0]))
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__()} - _INTERNAL)
+                group.parameters.set_default("celsius", self._inside.celsius)
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
         return f"Network({self.num_cells} cells, {self.forest.num_nodes} nodes; {groups})"
 
     def _repr_html_(self) -> str:
-        given = sum(len(columns[0]) for columns in self._wiring.columns)
+        given = sum(len(columns[0]) for columns in self._inside.wiring.columns)
         rows: dict[str, object] = {
             "cells": self.num_cells,
             "nodes": self.forest.num_nodes,
             **{f"group {g.number}, {g.mechanism.name}": g.summary() for g in self.groups},
             "connections": given,
-            "sources besides cells": self._added.num_sources - self.num_cells,
+            "sources besides cells": self._inside.added.num_sources - self.num_cells,
             "threshold": f"{range_text(self.threshold)} mV",
             "temperature": f"{self.celsius:g} °C",
         }
-        return as_html("Network" + (", frozen" if self.frozen else ""), rows)
+        return as_html("Network" + (", frozen" if self._inside.frozen else ""), rows)
 
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Path | Mechanism, where: Where = "all", **parameters: Value
+        self, mechanism: str | Path | Mechanism, at: Where = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -345,7 +300,7 @@ class Network:
         ----------
         mechanism : str, path or Mechanism
             Name of a built-in one, a mechanism, its text, or a ``.mod`` file; of kind ``density``.
-        where : str; (count,) integer; (n,) bool; callable
+        at : str; (count,) integer; (n,) bool; callable
             ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
             NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
             the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
@@ -363,12 +318,12 @@ class Network:
         -------
         Group
         """
-        self.check_not_frozen("insert()")
+        self._inside.check_not_frozen("insert()")
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = self._places.membrane(found.name, where)
-        again = self._places.in_round(where, nodes)
+        nodes = self._inside.places.membrane(found.name, at)
+        again = self._inside.places.in_round(at, nodes)
         check_once(self.groups, found, nodes, self.forest, again)
         return self._group(found, nodes, parameters, again)
 
@@ -389,7 +344,7 @@ class Network:
         -------
         Group
         """
-        self.check_not_frozen("add()")
+        self._inside.check_not_frozen("add()")
         found = find_mechanism(mechanism)
         if found.kind != "point":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
@@ -400,46 +355,36 @@ class Network:
         self, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, object], again: int = 0
     ) -> Group:
         check_name(self.groups, mechanism)
-        area_at = np.zeros_like if mechanism.kind == "artificial" else self._places.area_at
-        values = values_of(self, mechanism, nodes, area_at, given)
+        area_at = np.zeros_like if mechanism.kind == "artificial" else self._inside.places.area_at
+        values = values_of(self._inside, mechanism, nodes, area_at, given)
         nodes.setflags(write=False)
-        own = Parameters(self, mechanism.name, nodes, values, given, mechanism.units)
-        if self._celsius is not None or "celsius" in mechanism.program.built_in:
+        own = Parameters(self._inside, mechanism.name, nodes, values, given, mechanism.units)
+        if self._inside.celsius is not None or "celsius" in mechanism.program.built_in:
             own.set_default("celsius", self.celsius)
-        group = Group(self, len(self._groups), mechanism, nodes, own, again)
-        self._groups.append(group)
+        group = Group(self, len(self._inside.groups), mechanism, nodes, own, again)
+        self._inside.groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:
-            self._added.emits(group)
+            self._inside.added.emits(group)
         return group
 
     # -- places --------------------------------------------------------------------------------
 
-    def nodes(self, cell: ArrayLike | None = None, where: Where = "all") -> np.ndarray:
-        """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
+    def nodes(self, cell: ArrayLike | None = None, at: Where = "all") -> np.ndarray:
+        """(m,) int64: nodes of some cells, all by default, that `at` means, as in `insert`.
 
-        ``net.nodes(cell=7, where="apical")``; one place of a section is
+        ``net.nodes(cell=7, at="apical")``; one place of a section is
         ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
         """
-        return self._places.nodes(cell, where)
+        return self._inside.places.nodes(cell, at)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
         """Return a parameter that has a value for each cell, whatever nodes it is given for."""
-        return self._places.per_cell(values)
-
-    def parameter(
-        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
-    ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
-        what = f"{mechanism}: {name}"
-        value = as_numbers(what, value, unit)
-        if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
-            value = self._places.resolved(what, value, nodes, unit)
-        return as_parameter(mechanism, name, value, len(nodes))
+        return self._inside.places.per_cell(values)
 
     # -- sources, ions and more -------------------------------------------------------------------
 
-    def detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
+    def add_detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
         """Detect spikes at nodes; what it returns is a source for `connect`.
 
         Parameters
@@ -451,9 +396,9 @@ class Network:
         -------
         Sources
         """
-        return self._added.detector(node, threshold)
+        return self._inside.added.add_detector(node, threshold)
 
-    def trains(self, times: Sequence[ArrayLike]) -> Sources:
+    def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
         """Make sources whose events are given, as NEURON's VecStim.
 
         Parameters
@@ -465,7 +410,7 @@ class Network:
         -------
         Sources
         """
-        return self._added.trains(times)
+        return self._inside.added.spike_source(times)
 
     def source_numbers(self, source: object, index: ArrayLike | None = None) -> np.ndarray:
         """Return the numbers of sources, as `Result.spike_cell` has them.
@@ -473,25 +418,12 @@ class Network:
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells; what `detector` or `trains` gave; or a group whose instances send events.
+            Cells; what `add_detector` or `spike_source` gave; or a group whose instances send
+            events.
         index : integer array, optional
             Which of them; default: all.
         """
-        return self._added.source_numbers(source, index)
-
-    def connect_numbers(
-        self,
-        source: np.ndarray,
-        target: Group,
-        index: ArrayLike,
-        weight: ArrayLike,
-        delay: ArrayLike,
-        rule: Rule | None,
-    ) -> None:
-        """Do what `connect` does, with sources by their numbers, see `source_numbers`."""
-        self.check_not_frozen("connect()")
-        self._wiring.check_target(target)
-        self._wiring.connect(source, target, index, weight, delay, rule)
+        return self._inside.added.source_numbers(source, index)
 
     def add_artificial(
         self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
@@ -510,7 +442,7 @@ class Network:
         Group
             A target and a source for `connect`.
         """
-        self.check_not_frozen("add_artificial()")
+        self._inside.check_not_frozen("add_artificial()")
         found = find_mechanism(mechanism)
         if found.kind != "artificial":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() or add()")
@@ -545,9 +477,13 @@ class Network:
         """
         nodes = np.flatnonzero(self.area > 0) if nodes is None else nodes
         given = {"e": e, "ci": ci, "co": co, "style": style}
-        self._added.ion(name, nodes, valence, {k: v for k, v in given.items() if v is not None})
+        self._inside.added.ion(
+            name, nodes, valence, {k: v for k, v in given.items() if v is not None}
+        )
 
-    def point(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None = None) -> None:
+    def set_pointer(
+        self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None = None
+    ) -> None:
         """Let a POINTER of instances point to the voltage of nodes.
 
         Parameters
@@ -560,7 +496,7 @@ class Network:
         index : (count,) integer, optional
             Which of the group's instances; default: all.
         """
-        self._added.point(group, name, to, index)
+        self._inside.added.set_pointer(group, name, to, index)
 
     def gap(self, a: ArrayLike, b: ArrayLike, g: ArrayLike) -> Group:
         """Join nodes by gap junctions; the arrays broadcast.
@@ -586,7 +522,7 @@ class Network:
         InputError
             `g` is negative, or a junction joins a node to itself.
         """
-        self.check_not_frozen("gap()")
+        self._inside.check_not_frozen("gap()")
         ends = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
         n = self.forest.num_nodes
         here, there = (as_indices(name, ends[name], n, "node") for name in "ab")
@@ -601,7 +537,7 @@ class Network:
             )
         both = np.concatenate([here, there])
         halves = self.add(Mechanism.from_nmodl(HALF_GAP), both, g=np.tile(conductance, 2))
-        self.point(halves, "vgap", np.concatenate([there, here]))
+        self.set_pointer(halves, "vgap", np.concatenate([there, here]))
         return halves
 
     def play(
@@ -627,7 +563,7 @@ class Network:
         continuous : bool
             Interpolate; else ``y[k]`` holds from ``t[k]`` on.
         """
-        self._added.play(group, index, name, t, y, continuous)
+        self._inside.added.play(group, index, name, t, y, continuous)
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int = 0) -> None:
         """Give the streams of a RANDOM variable their numbers, as NEURON's ``set_ids``.
@@ -641,17 +577,7 @@ class Network:
         index : int
             The global index of all streams of the network.
         """
-        self._added.random(group, name, ids, index)
-
-    def bin_events(self) -> None:
-        """Deliver events of connections in bins, as NEURON with ``CVode.queue_mode(1, 0)``.
-
-        The bin of a step from t to t + dt has the events that are due in [t - dt/2, t + dt/2).
-        They come at its begin, all with t as their time, those that were sent last first. Self
-        events keep their own times.
-        """
-        self.check_not_frozen("bin_events()")
-        self._added.bins = True
+        self._inside.added.random(group, name, ids, index)
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -674,7 +600,8 @@ class Network:
         Parameters
         ----------
         source : integer array, Sources or Group
-            Cells; what `detector` or `trains` gave; or a group whose instances send events.
+            Cells; what `add_detector` or `spike_source` gave; or a group whose instances send
+            events.
         target : Group
             Of a mechanism that takes events.
         index : integer array or Pairs, optional
@@ -694,22 +621,22 @@ class Network:
         source_index : integer array, optional
             Which of the sources, where `source` is no array of cells; default: all in order.
         """
-        self.check_not_frozen("connect()")
-        self._wiring.check_target(target)
+        self._inside.check_not_frozen("connect()")
+        self._inside.wiring.check_target(target)
         numbers = self.source_numbers(source, source_index)
         if isinstance(index, Pairs):
             cell = np.where(
                 target.nodes < 0, -1, stretch_of(self.forest.cell_offsets, target.nodes)
             )
-            self._wiring.connect_pairs(numbers, target, index, weight, delay, rule, cell)
+            self._inside.wiring.connect_pairs(numbers, target, index, weight, delay, rule, cell)
             return
         if isinstance(weight, Drawn) or isinstance(delay, Drawn):
             name = "weight" if isinstance(weight, Drawn) else "delay"
             raise InputError(f"{name} is Drawn; expected numbers, as index is not Pairs")
         index = np.arange(len(target)) if index is None else index
-        self.connect_numbers(numbers, target, index, weight, delay, rule)
+        self._inside.connect(numbers, target, index, weight, delay, rule)
 
-    def event(
+    def add_event(
         self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0
     ) -> None:
         """Send an event from outside; the arrays broadcast.
@@ -725,20 +652,9 @@ class Network:
             `event_steps`.
         weight : float array
         """
-        self.check_not_frozen("event()")
-        self._wiring.check_target(target)
-        self._wiring.event(target, index, time, weight)
-
-    def take_copies(
-        self, copied: Copied, groups: Sequence[Group], added: Added, wiring: Wiring
-    ) -> None:
-        """Be copies of a network, with these groups and all else of them."""
-        self._copied, self._groups = copied, list(groups)
-        self._added, self._wiring = added, wiring
-
-    def wiring(self, changes: Changes) -> Wiring:
-        """Return the connections and events with what a simulation has changed."""
-        return self._wiring.changed(changes)
+        self._inside.check_not_frozen("add_event()")
+        self._inside.wiring.check_target(target)
+        self._inside.wiring.add_event(target, index, time, weight)
 
 
 def check_begins(network: Network, what: str) -> None:

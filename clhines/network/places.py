@@ -53,31 +53,31 @@ class Places:
         self._need_cables("a function of the distance")
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
-    def where(self, where: Where) -> np.ndarray:
+    def of(self, at: Where) -> np.ndarray:
         """Nodes that a word, a mask, indices or a function of the distance mean; (m,) int64."""
-        if isinstance(where, str):
-            return self._region(where)
-        if callable(where):
-            mask = as_array("where", _called("where", where, self.distance))
+        if isinstance(at, str):
+            return self._region(at)
+        if callable(at):
+            mask = as_array("at", _called("at", at, self.distance))
             if mask.dtype.kind != "b" or mask.shape != self.distance.shape:
                 raise InputError(
-                    f"where is a function that returned {mask.dtype} of shape {mask.shape}; "
+                    f"at is a function that returned {mask.dtype} of shape {mask.shape}; "
                     f"expected a mask of the distances, {self.distance.shape}"
                 )
             return np.flatnonzero(mask & (self.area > 0))
-        nodes = np.atleast_1d(as_array("where", where))
+        nodes = np.atleast_1d(as_array("at", at))
         if nodes.dtype.kind != "b":
-            return as_indices("where", nodes, self.forest.num_nodes, "node")
+            return as_indices("at", nodes, self.forest.num_nodes, "node")
         if nodes.shape != (self.forest.num_nodes,):
             raise InputError(
-                f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
+                f"at is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
             )
         return np.flatnonzero(nodes)
 
-    def membrane(self, mechanism: str, where: Where) -> np.ndarray:
-        """Nodes as of `where`, for a mechanism of the membrane: junctions are refused."""
-        nodes = self.where(where)
-        some = nodes[: self.in_round(where, nodes) or None]
+    def membrane(self, mechanism: str, at: Where) -> np.ndarray:
+        """Nodes as of `at`, for a mechanism of the membrane: junctions are refused."""
+        nodes = self.of(at)
+        some = nodes[: self.in_round(at, nodes) or None]
         if len(some) and not self.area_at(some).all():
             node = some[int(np.argmin(self.area_at(some)))]
             cell = int(self.cell_of(node))
@@ -87,17 +87,17 @@ class Places:
             )
         return nodes
 
-    def in_round(self, where: Where, nodes: np.ndarray) -> int:
-        """How many of the nodes of `where` are of the first round; the others repeat them.
+    def in_round(self, at: Where, nodes: np.ndarray) -> int:
+        """How many of the nodes of `at` are of the first round; the others repeat them.
 
         0 where there is one round, or where nodes were given and may be any.
         """
-        end = self._structure.in_round if isinstance(where, str) else 0
+        end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
-    def nodes(self, cell: ArrayLike | None, where: Where) -> np.ndarray:
-        """Nodes of some cells that `where` means; (m,) int64, in the order of `where`."""
-        nodes = self.where(where)
+    def nodes(self, cell: ArrayLike | None, at: Where) -> np.ndarray:
+        """Nodes of some cells that `at` means; (m,) int64, in the order of `at`."""
+        nodes = self.of(at)
         if cell is None:
             return nodes
         given = np.atleast_1d(as_array("cell", cell))
@@ -164,33 +164,32 @@ class Places:
             )
         return found[0] if found else array
 
-    def _region(self, where: str) -> np.ndarray:
-        if where not in (*WORDS, "soma.middle"):
+    def _region(self, at: str) -> np.ndarray:
+        if at not in (*WORDS, "soma.middle"):
             words = ["soma", "soma.middle", *WORDS[1:]]
             raise InputError(
-                f"where={shown(where)}; expected {', '.join(words)}, nodes or a mask"
-                f"{meant(where, words)}"
+                f"at={shown(at)}; expected {', '.join(words)}, nodes or a mask{meant(at, words)}"
             )
         structure = self._structure
-        if where == "all":
+        if at == "all":
             return structure.nodes_of([area > 0 for area in structure.area])
-        if where in ("soma", "soma.middle"):
-            _check_somas(self.cables, where)
-        if where == "soma.middle":
+        if at in ("soma", "soma.middle"):
+            _check_somas(self.cables, at)
+        if at == "soma.middle":
             return self.soma
-        if where in ("soma", "dendrites"):
-            if where == "soma":
+        if at in ("soma", "dendrites"):
+            if at == "soma":
                 return structure.nodes_of(structure.in_soma)
             pairs = zip(structure.area, structure.in_soma, strict=True)
             return structure.nodes_of([(area > 0) & ~in_soma for area, in_soma in pairs])
-        self._need_cables(f"where={shown(where)}")
+        self._need_cables(f"at={shown(at)}")
         masks = [np.zeros(cable.num_nodes, bool) for cable in self.cables]
         for mask, cable in zip(masks, self.cables, strict=True):
-            mask[cable.nodes(where)] = True
+            mask[cable.nodes(at)] = True
         nodes = structure.nodes_of(masks)
         if not len(nodes):
             raise InputError(
-                f"where={shown(where)}: no cell has such a section; expected types of the file, "
+                f"at={shown(at)}: no cell has such a section; expected types of the file, "
                 "see Cable.type"
             )
         return nodes
@@ -214,10 +213,10 @@ def _called(what: str, function: Callable[[np.ndarray], object], distance: np.nd
     return function(distance)
 
 
-def _check_somas(cables: Sequence[Cable], where: str) -> None:
+def _check_somas(cables: Sequence[Cable], at: str) -> None:
     for k, cable in enumerate(cables):
         if not cable.sections.has_soma:
             raise InputError(
-                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
+                f"at={shown(at)}: cell {k} ({cable.name}) has no soma, no sample of "
                 "type 1; expected all, nodes or a mask"
             )

@@ -206,7 +206,7 @@ class Rule:
             "actions that never divide by 0 and let no trace grow without bounds"
         )
 
-    def largest(self, connections: Weighted, plastic: bool | np.ndarray = True) -> np.ndarray:
+    def max_weight(self, connections: Weighted, plastic: bool | np.ndarray = True) -> np.ndarray:
         """Return the largest magnitude that each weight can reach, for `Delivery`.
 
         Parameters

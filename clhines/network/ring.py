@@ -118,12 +118,12 @@ def ring_network(
                 f"hh='soma': cell {k} ({cable.name}) has no soma, no sample of type 1; expected "
                 "HH everywhere (hh='all', --hh all) or cells with somas"
             )
-    network.insert("hh", where=hh)
+    network.insert("hh", at=hh)
     if hh == "soma":
-        network.insert("pas", where="dendrites", g=G_PAS, e=E_PAS)
+        network.insert("pas", at="dendrites", g=G_PAS, e=E_PAS)
     synapses = network.add("expsyn", at=network.soma, tau=TAU, e=REVERSAL)
     cell = np.arange(network.num_cells)
     network.connect(np.roll(cell, 1), synapses, weight=weight, delay=delay)
-    network.event(synapses, index=0, time=START, weight=weight)
+    network.add_event(synapses, index=0, time=START, weight=weight)
     network.threshold = THRESHOLD
     return network

@@ -22,8 +22,8 @@ from clhines.files import Member, Npz, PathLike, parse_json, write_npz
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.build import Nmodl
 from clhines.network.additions import Sources
-from clhines.network.changes import Changes
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.plasticity import STDP, Rule
 from clhines.network.structure import Structure, of_arrays
 
@@ -35,7 +35,7 @@ _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
     """Write a network to a file; see `Network.save`. `celsius` is None where it was not set."""
-    if network.copied is not None:
+    if inside(network).copied is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
     arrays = list[np.ndarray]()
 
@@ -53,7 +53,7 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
 
 def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
     """Return all that a network was given, with `put` in place of arrays."""
-    structure, added, wiring = net.structure, net.added, net.wiring(Changes())
+    structure, added, wiring = inside(net).structure, inside(net).added, inside(net).wiring
     mechanisms = list(dict.fromkeys(group.mechanism for group in net.groups))
     numbers = {mechanism: k for k, mechanism in enumerate(mechanisms)}
     return {
@@ -138,15 +138,15 @@ def _made(
     net.threshold = value(told["threshold"])
     net.settings.update({str(k): float(v) for k, v in told["settings"].items()})
     if told["bins"]:
-        net.bin_events()
-    net.added.exact = bool(told["exact"])
+        inside(net).added.bins = True
+    inside(net).added.exact = bool(told["exact"])
     mechanisms = [_mechanism(each) for each in told["mechanisms"]]
     _add_groups(net, told, mechanisms, value)
     for name, nodes, valence, given in told["ions"]:
         net.ion(name, value(nodes), valence, **{k: value(v) for k, v in given.items()})
     groups = net.groups
     for k, name, node, which in told["pointers"]:
-        net.point(groups[k], name, value(node), value(which))
+        net.set_pointer(groups[k], name, value(node), value(which))
     for k, index, name, t, y, continuous in told["plays"]:
         net.play(groups[k], index, name, value(t), value(y), bool(continuous))
     for k, name, ids, index in told["streams"]:
@@ -157,7 +157,7 @@ def _made(
     for columns in told["events"]:
         group, *rest = (value(column) for column in columns)
         if len(group):
-            net.event(groups[_one(group)], *rest)
+            net.add_event(groups[_one(group)], *rest)
     return net
 
 
@@ -193,7 +193,7 @@ def _add_groups(
     waiting = sorted(told["sources"], key=lambda each: each["first"])
 
     def add_sources() -> None:
-        while waiting and waiting[0]["first"] == net.added.num_sources:
+        while waiting and waiting[0]["first"] == inside(net).added.num_sources:
             _add_source(net, waiting.pop(0), value)
 
     for each in told["groups"]:
@@ -215,9 +215,9 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
 
 def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
     if told["sizes"] is None:
-        return net.detector(value(told["node"]), value(told["threshold"]))
+        return net.add_detector(value(told["node"]), value(told["threshold"]))
     ends = np.cumsum(value(told["sizes"]))
-    return net.trains(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
+    return net.spike_source(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
 
 
 def _told_rule(rule: Rule | None) -> dict[str, object] | None:
@@ -238,9 +238,9 @@ def _connect(net: Any, columns: list[Any], rule: Rule | None) -> None:
     source, group, *given, plastic = columns
     if not len(group):
         return
-    source = as_indices("source", source, net.added.num_sources, "source")
+    source = as_indices("source", source, inside(net).added.num_sources, "source")
     own = rule if _one(plastic) else None
-    net.connect_numbers(source, net.groups[_one(group)], *given, own)
+    inside(net).connect(source, net.groups[_one(group)], *given, own)
 
 
 def _one(values: np.ndarray) -> int:

@@ -67,7 +67,7 @@ def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structu
     different = {id(cable): cable for cable in cables}
     rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
     turns = [rooted[id(cable)] for cable in cables]
-    forest = Forest.repeated([parent for parent, _ in turns], count)
+    forest = Forest.repeat([parent for parent, _ in turns], count)
     names = "area", "capacitance", "g_total"  # copies, as a cable may change later
     taken = {key: [getattr(c, n).copy() for n in names] for key, c in different.items()}
     area, capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +12,7 @@ from clhines.arrays import each, once
 from clhines.checks import as_array, as_finite, as_indices, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
-from clhines.network.groups import Group, Owner
+from clhines.network.groups import Group
 from clhines.network.pairs import Drawn, Pairs, connected
 from clhines.network.plasticity import Rule
 from clhines.quantities import as_numbers
@@ -24,7 +25,7 @@ class Wiring:
 
     def __init__(
         self,
-        network: Owner,
+        network: Any,
         connections: Columns | None = None,
         weights: list[np.ndarray] | None = None,
         events: Columns | None = None,
@@ -39,7 +40,7 @@ class Wiring:
         self._events, self._rule = events or self._events, rule or self._rule
 
     @property
-    def network(self) -> Owner:
+    def network(self) -> Any:
         """Whose connections these are."""
         return self._network
 
@@ -137,8 +138,10 @@ class Wiring:
         self._weights.append(rows)
         self._rule = rule or self._rule
 
-    def event(self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike) -> None:
-        """Check and keep events from outside; see `Network.event`."""
+    def add_event(
+        self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
+    ) -> None:
+        """Check and keep events from outside; see `Network.add_event`."""
         weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
@@ -184,7 +187,7 @@ class Wiring:
         found = Wiring(self._network, connections, weights, events, self._rule)
         for target, index, time, weight in changes.events or []:
             self.check_target(target)
-            found.event(target, index, time, weight)
+            found.add_event(target, index, time, weight)
         return found
 
     def _reweighed(self, weight: np.ndarray) -> tuple[Columns, list[np.ndarray]]:

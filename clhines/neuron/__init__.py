@@ -20,20 +20,20 @@ Who owns what
 >>> clhines.neuron.check()  # doctest: +SKIP
 []
 >>> clhines.neuron.run(100)  # in place of h.continuerun(100)  # doctest: +SKIP
->>> sim, at = clhines.from_neuron()  # doctest: +SKIP
->>> sim.record("v", at(soma(0.5)))  # doctest: +SKIP
+>>> model = clhines.from_neuron()  # doctest: +SKIP
+>>> model.simulation.record("v", model[soma(0.5)])  # doctest: +SKIP
 
 To add something that NEURON keeps: read it in a module of `read`, with its `Rejected` where it
 cannot be simulated, and give it to the network in `importer`.
 """
 
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.entry import At, check, from_neuron, run
+from clhines.neuron.entry import ImportedModel, check, from_neuron, run
 from clhines.neuron.memory.session import interpreter
 from clhines.neuron.switch import disable, enable
 
 __all__ = [
-    "At",
+    "ImportedModel",
     "Rejected",
     "RejectedError",
     "check",

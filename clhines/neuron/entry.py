@@ -20,6 +20,7 @@ from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import Kept, Request, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import Model, read_model
+from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
 _FEW = 3  # steps that psolve takes one by one
@@ -52,29 +53,33 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
 
 
 @dataclass(frozen=True, eq=False)
-class At:
-    """Where things of NEURON's memory are in a network: ``at(segment)``, ``at(point_process)``.
+class ImportedModel:
+    """A model of NEURON's memory as a simulation, and where NEURON's objects are in it.
+
+    ``model[segment]``, ``model[section]``, ``model[point_process]``, ``model[netcon]``; of a later
+    copy ``model[segment, copy]``.
 
     Attributes
     ----------
-    imported : Imported
+    simulation : Simulation
     """
 
-    imported: Imported
+    simulation: Simulation
+    _imported: Imported
 
     def __repr__(self) -> str:
-        return f"At({self.imported.model.tree.num_nodes} nodes, {self.imported.copies} copies)"
+        nodes, copies = self._imported.model.tree.num_nodes, self._imported.copies
+        return f"ImportedModel({self.simulation!r}; {nodes} nodes, copies: {copies})"
 
-    def __call__(
-        self, thing: Hoc, copy: int = 0
+    def __getitem__(
+        self, thing: Hoc | tuple[Hoc, int]
     ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
-        """Return where a thing is.
+        """Return where an object of NEURON is.
 
         Parameters
         ----------
         thing : Segment, Section, point process, artificial cell or NetCon
-        copy : int
-            Of the model, 0 or more and below the number of copies.
+            Of a copy other than the first ``thing, copy``.
 
         Returns
         -------
@@ -93,8 +98,9 @@ class At:
         InputError
             The model has no such thing, or no such copy.
         """
-        copy = as_whole_number("copy", copy, 0, self.imported.copies - 1)
-        model, tree = self.imported.model, self.imported.model.tree
+        thing, copy = thing if isinstance(thing, tuple) and len(thing) == 2 else (thing, 0)
+        copy = as_whole_number("copy", copy, 0, self._imported.copies - 1)
+        model, tree = self._imported.model, self._imported.model.tree
         if hasattr(thing, "sec"):
             return tree.at(thing) + copy * tree.num_nodes
         if hasattr(thing, "parentseg"):
@@ -107,25 +113,83 @@ class At:
         number = int(senders.of_objects(np.array([model.memory.object_of(thing)]))[0])
         if number >= 0:
             name, k = senders[number]
-            if name in self.imported.groups:
-                group = self.imported.groups[name]
-                return group, k + copy * (len(group) // self.imported.copies)
+            if name in self._imported.groups:
+                group = self._imported.groups[name]
+                return group, k + copy * (len(group) // self._imported.copies)
         raise InputError(f"{thing} is nothing of the model; expected a segment or point process")
 
     def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
-        model = self.imported.model
+        model = self._imported.model
         found = np.flatnonzero(model.wires.read.address == model.memory.inside(thing))
         for k in found.tolist():
             if model.wires.origin[k] >= 0:
-                source, number = self.imported.sources[model.wires.origin[k]]
-                connection = int(np.flatnonzero(self.imported.connections == k)[copy])
-                number += copy * (len(source) // self.imported.copies)
+                source, number = self._imported.sources[model.wires.origin[k]]
+                connection = int(np.flatnonzero(self._imported.connections == k)[copy])
+                number += copy * (len(source) // self._imported.copies)
                 return source, number, connection
         raise InputError(f"{thing} has no source or no target here")
 
+    def times_of(self, netcon: Hoc, result: Result, copy: int = 0) -> np.ndarray:
+        """Return the times of the events of a NetCon's source in a result.
+
+        Parameters
+        ----------
+        netcon : NetCon
+        result : Result
+            Of `simulation`.
+        copy : int
+
+        Returns
+        -------
+        (k,) float64, ms
+        """
+        if not hasattr(netcon, "wcnt"):
+            raise InputError(f"netcon is {netcon}; expected a NetCon")
+        if not isinstance(result, Result):
+            raise InputError(f"result is {type(result).__name__}; expected one of simulation.run()")
+        copy = as_whole_number("copy", copy, 0, self._imported.copies - 1)
+        source, index, _ = self._netcon(netcon, copy)
+        number = self._imported.network.source_numbers(source, [index])
+        return result.spike_time[result.spike_cell == number]
+
+    @property
     def groups(self) -> dict[str, Group]:
-        """Return the groups of the network by the name of their mechanism."""
-        return dict(self.imported.groups)
+        """Groups of the network by the name of their mechanism."""
+        return dict(self._imported.groups)
+
+    @property
+    def num_sections(self) -> int:
+        """Sections of one copy."""
+        return len(self._imported.model.tree.sections)
+
+    @property
+    def num_connections(self) -> int:
+        """Connections of all copies."""
+        return len(self._imported.connections)
+
+    def spikes(self, result: Result) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the events of NEURON's sources in a result, by time.
+
+        Parameters
+        ----------
+        result : Result
+
+        Returns
+        -------
+        time : (k,) float64, ms
+        source : (k,) int64
+            Number of the source among NEURON's NetCon sources.
+        gid : (k,) int64
+            Of `ParallelContext`; -1 for none.
+        """
+        imported, origins = self._imported, self._imported.model.wires.origins
+        number = {
+            int(imported.network.source_numbers(s, [k])[0]): place
+            for place, (s, k) in enumerate(imported.sources)
+        }
+        own = np.array([number.get(s, -1) for s in result.spike_cell.tolist()], np.int64)
+        own, time = own[own >= 0], result.spike_time[own >= 0]
+        return time, own, np.array([origins[k].gid for k in own.tolist()], np.int64)
 
 
 def from_neuron(
@@ -135,7 +199,7 @@ def from_neuron(
     vectors: dict[Hoc, Hoc] | None = None,
     copies: int = 1,
     **options: object,
-) -> tuple[Simulation, At]:
+) -> ImportedModel:
     """Make a simulation of the model in NEURON's memory, which starts from its present state.
 
     Parameters
@@ -145,15 +209,14 @@ def from_neuron(
     vectors : dict of VecStim -> Vector, optional
         Times of VecStim whose Vector cannot be found.
     copies : int
-        Copies of the model that do not interact, one after another: ``at(segment, copy)``.
+        Copies of the model that do not interact, one after another: ``model[segment, copy]``.
     **options
         Of `Simulation`.
 
     Returns
     -------
-    sim : Simulation
-    at : At
-        Where things are: ``at(segment)``, ``at(point_process)``, ``at(netcon)``.
+    ImportedModel
+        ``model.simulation``, and where things are: ``model[segment]``.
 
     Raises
     ------
@@ -169,12 +232,12 @@ def from_neuron(
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
             model.rejected.append(Rejected("", what, "", 0, way_out))
-        return _simulation(model, dtype, device, engine, copies, **options)
+        return ImportedModel(*_simulation(model, dtype, device, engine, copies, **options))
 
 
 def _simulation(
     model: Model, dtype: DTypeLike, device: object, engine: str, copies: int = 1, **options: object
-) -> tuple[Simulation, At]:
+) -> tuple[Simulation, Imported]:
     once, h = network_of(model), model.h
     v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
     once.network.settings.update(dt=float(h.dt), v_init=v_init, secondorder=int(h.secondorder))
@@ -196,7 +259,7 @@ def _simulation(
         imported.crossed += alike.sources_of(np.array(once.crossed, np.int64)).tolist()
     else:
         take_values(sim, imported)
-    return sim, At(imported)
+    return sim, imported
 
 
 def run(
@@ -262,8 +325,10 @@ def advance(
                     raise RejectedError(kept.model.rejected)
             steps = kept.steps_to_statement(rest)
             if steps > 1 and kept.sim is None:
-                sim, at = _simulation(kept.model, request.dtype, request.device, request.engine)
-                kept.start(sim, at.imported)
+                sim, imported = _simulation(
+                    kept.model, request.dtype, request.device, request.engine
+                )
+                kept.start(sim, imported)
             if steps > 1:
                 kept.advance(steps - 1, progress)
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])

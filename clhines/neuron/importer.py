@@ -12,6 +12,7 @@ from clhines.mechanisms.ir.program import Quantity
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.stored import put_group
 from clhines.neuron.convert import Rejected, RejectedError
@@ -57,9 +58,9 @@ def network_of(model: Model) -> Imported:
     columns = tree.area, tree.g_axial, tree.capacitance
     network = Network.from_arrays(tree.parent, tree.cell_offsets, *columns)
     network.celsius = float(model.h.celsius)
-    network.added.exact = True
+    inside(network).added.exact = True
     if model.bins is not None:
-        network.bin_events()
+        inside(network).added.bins = True
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
@@ -75,11 +76,11 @@ def network_of(model: Model) -> Imported:
 def copied(once: Imported, copies: int) -> Imported:
     """Return several copies of a model, one after another, that do not interact."""
     network = copies_of(once.network, copies)
-    assert network.copied is not None
+    assert inside(network).copied is not None
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
-    pairs = zip(once.network.added.sources, network.added.sources, strict=True)
+    pairs = zip(inside(once.network).added.sources, inside(network).added.sources, strict=True)
     made: dict[int, Sources | Group] = {**named, **{id(old): new for old, new in pairs}}
-    at = network.copied.connections
+    at = inside(network).copied.connections
     connections = np.zeros(at.size, np.int64)
     connections[at] = once.connections
     return Imported(
@@ -175,7 +176,7 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
                     break
                 nodes.append(node)
             else:
-                network.point(group, pointer, np.array(nodes, np.int64))
+                network.set_pointer(group, pointer, np.array(nodes, np.int64))
     if rejected:
         raise RejectedError(rejected)
 
@@ -214,12 +215,12 @@ def _sources(
     """Make the sources of events, one for each origin."""
     origins, trains = model.wires.origins, model.trains
     at = [k for k, o in enumerate(origins) if o.sender is None]
-    detectors = network.detector(
+    detectors = network.add_detector(
         np.array([origins[k].node for k in at], np.int64),
         np.array([origins[k].threshold for k in at], np.float64),
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
-    made = network.trains([trains.times.get(s, ()) for s in stims])
+    made = network.spike_source([trains.times.get(s, ()) for s in stims])
     found: list[tuple[Sources | Group, int]] = []
     places = {k: place for place, k in enumerate(at)}
     numbers = {sender: place for place, sender in enumerate(stims)}
@@ -286,7 +287,7 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
             raise RejectedError([Rejected(name, construct, "", 0, way_out)])
         binned = model.bins is not None
         network.connect(
-            network.trains([[before if binned else t] for _, t in chosen]),
+            network.spike_source([[before if binned else t] for _, t in chosen]),
             group,
             index=np.array([wires.target_of(k)[1] for k, _ in chosen], np.int64),
             weight=_rows(model, np.array([k for k, _ in chosen])),

@@ -25,7 +25,7 @@ Four chains of three nodes, node j of all cells side by side; and one cell by br
 
 >>> import numpy as np
 >>> from clhines import Forest, make_plan
->>> chains = Forest.from_cells([np.array([-1, 0, 1])] * 4)
+>>> chains = Forest.from_parents([np.array([-1, 0, 1])] * 4)
 >>> make_plan(chains, "flat").gather.tolist()
 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
 >>> make_plan(chains, "interleaved").gather.tolist()

@@ -25,7 +25,7 @@ def plan_by_kind(
     plans = []
     for k in np.unique(kind).tolist():
         cells = np.flatnonzero(kind == k)
-        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        part = forest if len(cells) == forest.num_cells else forest.subset(cells)
         plans.append((cells, plan(part, cells, k)))
     if len(plans) == 1:
         return replace(plans[0][1], method=method)

@@ -45,7 +45,7 @@ def page() -> str:
     Four systems of three elements in every layout (figure 2 of Valero-Lara et al. 2018), and a
     branched cell in those that know branches (figure 1.1 of the 2018 report).
     """
-    four, fork = Forest.from_cells([np.arange(-1, 3 - 1)] * 4), Forest(_fork())
+    four, fork = Forest.from_parents([np.arange(-1, 3 - 1)] * 4), Forest(_fork())
     letters = [f"{system}{element}" for system in "abcd" for element in range(3)]
     numbers = [f"{node:2}" for node in range(fork.num_nodes)]
     lines = [_FOUR]

@@ -142,7 +142,7 @@ def reroot(forest: Forest) -> Rerooted:
     edge = edge[ranges(trees.offsets[shape], sizes)]
     shift = np.repeat(forest.cell_offsets[:-1] - trees.offsets[shape], sizes)
     return Rerooted(
-        forest=Forest.of_trees(new, shape),
+        forest=Forest.from_trees(new, shape),
         edge=np.where(edge < 0, -1, edge + shift),
         moved=place > 0,
     )
@@ -220,7 +220,7 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
         parent = trees.parent[ranges(trees.offsets[which], sizes)]
         trees = Trees(bounds, moved(parent, bounds[:-1] - trees.offsets[which], sizes))
     cut = Trees(trees.offsets, trees.parent, _cuts(trees, weight, group))
-    return Split(Forest.of_trees(cut, shape), which, forest)
+    return Split(Forest.from_trees(cut, shape), which, forest)
 
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:

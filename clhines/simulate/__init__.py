@@ -22,7 +22,7 @@ A cell with a current into its soma, on the device and by the oracle:
 >>> import clhines
 >>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
 >>> net = clhines.Network([cable])
->>> hh, pas = net.insert("hh", where="soma"), net.insert("pas", where="dendrites")
+>>> hh, pas = net.insert("hh", at="soma"), net.insert("pas", at="dendrites")
 >>> clamp = net.add("iclamp", at=net.soma, delay=1.0, dur=2.0, amp=3.0)  # ms, ms, nA
 >>> sim = clhines.Simulation(net, dt=0.025)
 >>> v = sim.record("v", net.soma)

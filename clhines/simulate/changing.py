@@ -13,6 +13,7 @@ from clhines.errors import InputError, meant
 from clhines.model.model import Model
 from clhines.network.changes import Value, as_events, as_value, check_not_past
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
 from clhines.simulate.current import Outdated
 from clhines.simulate.events.host_grid import settled
@@ -88,7 +89,7 @@ class Changing:
             if name == "v_init":
                 nodes = np.arange(self._model.known.forest.num_nodes)
                 net = self._model.network
-                found[name] = net.parameter("Simulation", name, value, nodes, "mV")
+                found[name] = inside(net).parameter("Simulation", name, value, nodes, "mV")
             elif name == "weight":
                 found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
             else:

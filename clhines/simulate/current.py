@@ -13,6 +13,7 @@ from clhines.model.compiling import compile, with_values
 from clhines.model.instances import ConstantSums
 from clhines.model.model import Model
 from clhines.network.changes import Changes
+from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.simulate.state import saved as saved_states
 
@@ -59,7 +60,9 @@ class CurrentModel:
     def sums(self) -> ConstantSums:
         """Sums of the conductances and currents of constant mechanisms."""
         net = self.network
-        return ConstantSums(net.groups, net.forest, net.area, net.structure.whole("g_total"))
+        return ConstantSums(
+            net.groups, net.forest, net.area, inside(net).structure.whole("g_total")
+        )
 
     @cached_property
     def signature(self) -> str:

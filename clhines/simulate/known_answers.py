@@ -51,7 +51,7 @@ def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     """
     from clhines.solve.solver import Solver
 
-    forest = Forest.from_cells([np.array([-1, *(k // 2 for k in range(39))])] * CELLS)
+    forest = Forest.from_parents([np.array([-1, *(k // 2 for k in range(39))])] * CELLS)
     n = forest.num_nodes
     children = np.bincount(forest.parent[forest.parent >= 0], minlength=n)
     d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))
@@ -134,7 +134,7 @@ def _cells(made: Mechanism) -> Network:
     net.insert(made, "soma")
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     each = np.arange(CELLS)
-    net.event(synapses, each, 0.025 * (each % 4), 0.02)
+    net.add_event(synapses, each, 0.025 * (each % 4), 0.02)
     net.connect(each, synapses, (each + 1) % CELLS, np.full(CELLS, 0.02), np.full(CELLS, 0.25))
     net.threshold = -50.0
     return net

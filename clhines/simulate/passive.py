@@ -67,8 +67,8 @@ class _OnDevice:
 
     def __init__(self, part: Part, values: dict[str, np.ndarray], v: np.ndarray) -> None:
         solver = self.solver = part.solver
-        self.values = {k: solver.pack(a[part.nodes]) for k, a in values.items()}
-        self.v = solver.pack(v[part.nodes])
+        self.values = {k: solver.to_device_order(a[part.nodes]) for k, a in values.items()}
+        self.v = solver.to_device_order(v[part.nodes])
         self.before, self.b = (
             cla.zeros(self.v.queue, self.v.shape, self.v.dtype) for _ in range(2)
         )
@@ -92,7 +92,7 @@ class _OnDevice:
 
     def voltages(self, before: bool) -> np.ndarray:
         """Values in natural order."""
-        return self.solver.unpack(self.before if before else self.v, packed=True).get()
+        return self.solver.from_device_order(self.before if before else self.v, packed=True).get()
 
 
 class PassiveCells:
@@ -136,7 +136,7 @@ class PassiveCells:
         nodes = repeated_nodes([c.num_nodes for c in cables], count)
         check_room(_NODE_BYTES * nodes, f"{count} cells")
         self.cables, self.steps = list(cables), 0
-        self.forest = Forest.repeated([c.parent for c in cables], count)
+        self.forest = Forest.repeat([c.parent for c in cables], count)
         systems = [c.system(dt) for c in cables]
         current, v_init = as_number("current", current, "nA"), as_number("v_init", v_init, "mV")
         for cell, system in zip(cables, systems, strict=True):
@@ -232,7 +232,7 @@ class PassiveCells:
         )
         before, v = self._natural(True), self.voltages()
         different = min(len(self.cables), count)
-        once = Forest.repeated([cell.parent for cell in self.cables], different)
+        once = Forest.repeat([cell.parent for cell in self.cables], different)
         m = once.num_nodes
         with np.errstate(all="ignore"):  # values that are not finite show in the result
             b = c * before + constant

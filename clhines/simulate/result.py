@@ -11,6 +11,7 @@ import numpy as np
 from clhines.analysis.results import timed_record_of
 from clhines.errors import InputError, shown
 from clhines.files import PathLike
+from clhines.simulate.records.columns import Columns, Recording
 from clhines.simulate.records.features import FeatureValues
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import packed_columns
@@ -20,8 +21,6 @@ from clhines.summary import as_html
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-_DRAWN = 10  # traces of a picture at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +32,12 @@ class Result:
     t : (rows,) float64, ms
         The ends of the steps, and 0 where the run began there.
     values : list of arrays
-        One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``: (rows, r),
+        One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``, also for a
+        `Recording` or a name as ``k``: (rows, r),
         or with ``reduce`` (r,), the times of crossings excepted: (m, r), ms, each column filled up
         with NaN; of features and with ``to`` (0, r). Where a run has failed, extremes, means and
         integrals are NaN and counts -1.
-    features : dict of int to dict of str to (r,) array or Lists
+    features : dict of int to dict of str to (r,) array or RaggedArray
         By number of the record, then by name, see `clhines.analysis.Features`; where a run has
         failed, NaN and empty lists.
     times : list of (rows,) float64, ms
@@ -57,6 +57,8 @@ class Result:
         Of the records: ``result[name]``.
     variables : tuple of str
         What each of them is, as ``v``.
+    units : tuple of str
+        Of their values, as ``mV``; empty where none is known.
     num_cells : int
         Of the network.
     """
@@ -70,7 +72,9 @@ class Result:
     features: dict[int, FeatureValues] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
     num_cells: int = 0
+    _columns: tuple[Columns, ...] = ()
 
     def __repr__(self) -> str:
         ends = f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "no times"
@@ -91,35 +95,43 @@ class Result:
         return as_html("Result", rows)
 
     def __getitem__(self, k: int | str) -> np.ndarray:
-        k = self.number(k) if isinstance(k, str) else k
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
-            raise InputError(f"result[{shown(k)}]: expected the number that record() returned")
+        k = self.number(k)
         if k in self.features:
             raise InputError(f"record {k} has features; expected result.features[{k}]")
-        if not -len(self.values) <= k < len(self.values):
-            count = len(self.values)
-            there = f"0 to {count - 1}" if count else "a call of record() before the run"
-            raise InputError(
-                f"result[{k}]: the run has {count} record{'' if count == 1 else 's'}; expected "
-                f"{there}: record() acts on the runs that follow"
-            )
         return self.values[k]
 
-    def number(self, name: str) -> int:
-        """Return the number of the record with a name.
+    def number(self, record: int | str) -> int:
+        """Return the number of the record with a name, or of what `Simulation.record` returned.
 
         Raises
         ------
         InputError
-            No record has this name, or several have.
+            There is no such record, or several have this name.
         """
-        found = [k for k, other in enumerate(self.names) if other == name]
-        if len(found) != 1:
+        count = len(self.values)
+        if isinstance(record, str):
+            found = [k for k, other in enumerate(self.names) if other == record]
+            if len(found) == 1:
+                return found[0]
             several = f"has {len(found)} records of this name" if found else "has no such record"
             told = ", ".join(dict.fromkeys(self.names)) or "a call of record() before the run"
             told = "names given to record(name=), or numbers" if found else told
-            raise InputError(f"result[{shown(name)}]: the run {several}; expected {told}")
-        return found[0]
+            raise InputError(f"result[{shown(record)}]: the run {several}; expected {told}")
+        if isinstance(record, bool) or not isinstance(record, (int, np.integer)):
+            raise InputError(f"result[{shown(record)}]: expected what record() returned, or a name")
+        if not -count <= record < count:
+            there = f"0 to {count - 1}" if count else "a call of record() before the run"
+            raise InputError(
+                f"result[{int(record)}]: the run has {count} record{'' if count == 1 else 's'}; "
+                f"expected {there}: record() acts on the runs that follow"
+            )
+        k = int(record) % count
+        if isinstance(record, Recording) and record.name != self.names[k]:
+            raise InputError(
+                f"result[{record!r}]: record {k} of the run is {self.names[k]!r}; expected one of "
+                "the same simulation"
+            )
+        return k
 
     def to_pandas(self, record: int | str | None = None) -> pandas.DataFrame:
         """Return a record as a table, or all of them that have the times of the steps.
@@ -132,8 +144,8 @@ class Result:
         Returns
         -------
         pandas.DataFrame
-            Its index is the time, ms. Columns have the names of the records, with the number of the
-            place after it where there are several.
+            Its index is the time, ms. Columns have the names of the records, and after them those
+            of `columns` where there are several.
 
         Raises
         ------
@@ -149,54 +161,78 @@ class Result:
             raise InputError("the result has no record of all steps; expected one")
         found = None
         for one in chosen:
-            k = self.number(one) if isinstance(one, str) else one
-            table = tables.record(self, k)
-            several = table.shape[1] > 1 or self.names.count(self.names[k]) > 1
-            name = self.names[k] if self.names.count(self.names[k]) == 1 else f"{k} {self.names[k]}"
-            table.columns = [f"{name} {c}" if several else name for c in range(table.shape[1])]
+            k = self.number(one)
+            table = tables.record(self, k, self._named(k))
             found = table if found is None else found.join(table)
         return found
 
-    def plot(self, record: int | str | None = None, path: PathLike | None = None) -> Figure:
-        """Draw the spikes of cells above what was recorded; see `clhines.draw.activity`.
+    def columns(self, record: int | str) -> list[str]:
+        """Return the names of the columns of a record.
+
+        Of nodes ``cell 3`` at the soma of cell 3, ``cell 3 node 7`` at the node of this number in
+        the cell, without the cell where there is one only; of a group the mechanism and the
+        instance; with ``matrix`` the row.
+        """
+        return self._columns[self.number(record)].names()
+
+    def traces(
+        self, record: int | str | None = None
+    ) -> tuple[np.ndarray, np.ndarray, list[str], str]:
+        """Return what was recorded at the same times as lines of a picture.
 
         Parameters
         ----------
         record : int or str, optional
-            Number or name of a record; default: the voltages of all steps. Of its places, the
-            first ten are drawn.
-        path : str or path, optional
-            Ends in .png, .svg or .pdf; written where it is given.
+            Number or name of a record; default: the voltages of all steps.
 
         Returns
         -------
-        matplotlib.figure.Figure
+        t : (rows,) float64, ms
+        values : (rows, r)
+        names : list of str
+            One for each column.
+        label : str
+            What is drawn, with its unit.
 
         Raises
         ------
         InputError
-            matplotlib is missing, or there is no such record with rows.
+            There is no such record with rows.
         """
+        chosen: Sequence[int | str] = [k for k in self._with_rows() if self.variables[k] == "v"]
+        chosen = chosen if record is None else [record]
+        t, values, names, label = self.t, np.zeros((len(self.t), 0)), list[str](), "voltage [mV]"
+        for one in chosen:
+            k = self.number(one)
+            t, own = timed_record_of(self, k)
+            unit = self.units[k]
+            if self.variables[k] != "v":
+                label = f"{self.names[k]} [{unit}]" if unit else self.names[k]
+            values = own if record is not None else np.concatenate([values, own], axis=1)
+            names += self._named(k, short=len(chosen) == 1)
+        return t, values, names, label
+
+    def _named(self, k: int, short: bool = False) -> list[str]:
+        """Return a name for each column of a record, `short` without that of the record."""
+        name, columns = self.names[k], self._columns[k].names()
+        if self.names.count(name) > 1:
+            name = f"{k} {name}"
+        if len(set(columns)) < len(columns):
+            columns = [str(c) for c in range(len(columns))]
+        if len(columns) == 1:
+            return [name]
+        return columns if short else [f"{name} {c}" for c in columns]
+
+    def plot(
+        self,
+        record: int | str | None = None,
+        title: str | None = None,
+        path: PathLike | None = None,
+    ) -> Figure:
+        """Draw the spikes of cells above what was recorded; see `clhines.draw.plot_result`."""
         from clhines import draw
 
-        chosen: list[int | str] = [k for k in self._with_rows() if self.variables[k] == "v"]
-        chosen = chosen if record is None else [record]
-        t, columns, names, label = self.t, list[np.ndarray](), list[str](), "voltage [mV]"
-        for one in chosen:
-            k = self.number(one) if isinstance(one, str) else one
-            t, values = timed_record_of(self, k)
-            label = label if self.variables[k] == "v" else self.names[k]
-            single = values.shape[1] == 1
-            names += [self.names[k] if single else f"{self.names[k]} {c}" for c in
-                      range(values.shape[1])]  # fmt: skip
-            columns += list(values.T)
-        rows = np.array(columns[:_DRAWN]).reshape(-1, len(t)).T
-        cells = self.spike_cell < self.num_cells
-        spikes = self.spike_time[cells], self.spike_cell[cells]
-        title = f"{len(spikes[0])} spikes"
-        if len(columns) > _DRAWN:
-            title += f"; {_DRAWN} of {len(columns)} traces"
-        return draw.activity(spikes, self.num_cells, (t, rows, names[:_DRAWN]), title, path, label)
+        return draw.plot_result(self, record, title=title, path=path)
 
     def _with_rows(self) -> list[int]:
         """Return the numbers of the records that have a row for each of `t`."""
@@ -251,7 +287,11 @@ def joined_result(
     kept = step < last
     time = np.concatenate([np.zeros(0), *(c.spike_time for c in chunks)])[kept]
     names, variables = tuple(r.label for r in records), tuple(r.name for r in records)
-    return Result(t, values, time, cell[kept], cost, times, features, names, variables)
+    units, columns = tuple(r.unit for r in records), tuple(r.columns for r in records)
+    return Result(
+        t, values, time, cell[kept], cost, times, features, names, variables, units,
+        _columns=columns,
+    )  # fmt: skip
 
 
 def _reduced(

@@ -22,6 +22,7 @@ from clhines.files import PathLike
 from clhines.mechanisms.text.rules import REWARD
 from clhines.model.model import Model
 from clhines.network.groups import Group
+from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
@@ -34,6 +35,7 @@ from clhines.simulate.events.host_grid import settled
 from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
+from clhines.simulate.records.columns import Recording
 from clhines.simulate.records.recording import Recordings
 from clhines.simulate.records.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
@@ -160,7 +162,7 @@ class Simulation(Holder):
         self._runner, self._progress = Runner(current, self.ranks, request, overlap), Progress()
         self._recordings = Recordings(self._runner, self.dtype)
         self._changing = Changing(self._runner, self._progress, self._recordings)
-        network.freeze()
+        inside(network).freeze()
         self._made = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -323,7 +325,7 @@ class Simulation(Holder):
     def record(
         self,
         what: str,
-        where: ArrayLike | Group,
+        at: ArrayLike | Group,
         index: ArrayLike | None = None,
         *,
         every: float | None = None,
@@ -332,7 +334,7 @@ class Simulation(Holder):
         matrix: ArrayLike | None = None,
         to: PathLike | None = None,
         name: str | None = None,
-    ) -> int:
+    ) -> Recording:
         """Record a variable in the runs that follow.
 
         Parameters
@@ -343,7 +345,7 @@ class Simulation(Holder):
             ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
             outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
             a current; a variable of an ion, as ``cai``; a parameter that is played.
-        where : (r,) integer, or Group
+        at : (r,) integer, or Group
             Natural nodes for ``v``, ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``;
             the group that has the state.
         index : (r,) integer, optional
@@ -368,15 +370,16 @@ class Simulation(Holder):
 
         Returns
         -------
-        int
-            Number of the record: ``result[number]``, of features ``result.features[number]``.
+        Recording
+            The number of the record, an int with a name, a unit and `plot`: ``result[recording]``,
+            of features ``result.features[recording]``.
 
         Raises
         ------
         InputError
             There is no such variable or place, or the arguments do not go together.
         """
-        given = what, where, index, every, reduce, threshold, matrix, to, name
+        given = what, at, index, every, reduce, threshold, matrix, to, name
         return self._recordings.add(*given)
 
     @exclusive
@@ -394,9 +397,8 @@ class Simulation(Holder):
             Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
             as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
             of all connections in the order of `weights`, which acts on events under way, too, as
-            in NEURON; `events`, a list of ``(group, index,
-            time, weight)`` in place of all events from outside, each as `Network.event` takes it
-            and none of them in the past.
+            in NEURON; `events`, a list of ``(group, index, time, weight)`` in place of all events
+            from outside, each as `Network.add_event` takes it and none of them in the past.
 
         Notes
         -----

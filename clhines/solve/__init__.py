@@ -1,9 +1,9 @@
 """Plan, queue and arrays -> x.
 
 Words: a *solve* takes d, u, (l) and b and gives x; *factors* are a matrix that has been eliminated
-once. *Natural order* is the caller's, *device order* the plan's: `Solver.pack` and `Solver.unpack`
-convert. A *slice* is a range of whole cells of a batch that exceeds the memory budget. A *share* is
-the range of cells of one of several devices.
+once. *Natural order* is the caller's, *device order* the plan's: `Solver.to_device_order` and
+`Solver.from_device_order` convert. A *slice* is a range of whole cells of a batch that exceeds the
+memory budget. A *share* is the range of cells of one of several devices.
 
 Who owns what
     `solver`: `Solver`, the public face; it has one engine and no branch on which. `arguments`

@@ -52,7 +52,9 @@ class Arguments:
         if isinstance(a, cla.Array):
             a = self.of_device(name, a, on_device)
         elif on_device:
-            raise InputError(f"{name} is {type(a).__name__}; expected a pyopencl array (see pack)")
+            raise InputError(
+                f"{name} is {type(a).__name__}; expected a pyopencl array (see to_device_order)"
+            )
         else:
             a = to_numpy(name, a, self.dtype)
         if a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape:
@@ -72,7 +74,9 @@ class Arguments:
         if a.context != self.queue.context:
             raise InputError(f"{name} lives in another OpenCL context than the solver")
         if not on_device and (order := order_of(a)) is not None and not order.is_natural:
-            raise InputError(f"{name} is in device order; expected natural order (see unpack)")
+            raise InputError(
+                f"{name} is in device order; expected natural order (see from_device_order)"
+            )
         if not a.flags.c_contiguous:
             raise InputError(f"{name} is a strided view; expected a C-contiguous array")
         if a.offset and on_device:  # a copy would run before the caller's wait_for

@@ -100,7 +100,7 @@ class Chains:
         parent = np.arange(bounds[-1]) - 1
         parent[bounds[:-1]] = -1
         number, trees = Trees(bounds, parent).used(number.reshape(-1))
-        return Forest.of_trees(trees, number)
+        return Forest.from_trees(trees, number)
 
     @cached_property
     def inner(self) -> np.ndarray:

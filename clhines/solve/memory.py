@@ -351,7 +351,7 @@ def plan_slices(
         key = lo % period, hi - lo
         if key not in made:
             whole = hi - lo == forest.num_cells
-            made[key] = plan(forest if whole else forest.take(np.arange(lo, hi)))
+            made[key] = plan(forest if whole else forest.subset(np.arange(lo, hi)))
         return made[key]
 
     targets = forest.num_nodes * np.arange(1, count) / count  # about as many nodes in each slice

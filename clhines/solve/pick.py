@@ -118,7 +118,7 @@ class Pick:
         """Time the candidates on the forest, or on its first slice."""
         forest, (plans_made, bounds) = self.forest, self.made
         if len(plans_made) > 1:
-            forest = forest.take(np.arange(bounds[1]))
+            forest = forest.subset(np.arange(bounds[1]))
         plans = list(candidate_plans(forest, self.dtype, self.limits, **self.options))
         most = max(self.room.needed(plan) for _, plan in plans)
         sets = 2 if 2 * most <= self.room.memory else 1

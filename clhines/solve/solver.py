@@ -108,7 +108,7 @@ class Solver(Holder):
     `kernel_events` are then those of whichever solve was last. A process that was forked after
     OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
-    All methods raise `ShareError` where some of several devices fail, with what others did.
+    All methods raise `DeviceShareError` where some of several devices fail, with what others did.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Solver(Holder):
 
     @property
     def takes_device_order(self) -> bool:
-        """Whether `pack`, `enqueue` and `unpack` work: for one device, no slices."""
+        """Whether arrays can be in device order, as `enqueue` takes them: one device, no slices."""
         return self.engine.takes_device_order
 
     @property
@@ -212,7 +212,7 @@ class Solver(Holder):
 
     @exclusive
     @memory_errors
-    def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
+    def to_device_order(self, a: np.ndarray | cla.Array) -> cla.Array:
         """Bring values from natural into device order.
 
         Parameters
@@ -223,20 +223,20 @@ class Solver(Holder):
         Returns
         -------
         pyopencl.array.Array, (packed size,) or (k, packed size)
-            Padding is zero. It is marked as being in device order, which `enqueue` and `unpack`
-            expect.
+            Padding is zero. It is marked as being in device order, which `enqueue` and
+            `from_device_order` expect.
 
         Raises
         ------
         InputError
             An array that is in device order already.
         """
-        whole = self.engine.device_order("pack()")
+        whole = self.engine.device_order("to_device_order()")
         return whole.pack(self._arguments.checked("a", a, self.forest.num_nodes))
 
     @exclusive
     @memory_errors
-    def unpack(
+    def from_device_order(
         self, a: cla.Array, out: cla.Array | None = None, *, packed: bool = False
     ) -> cla.Array:
         """Bring (packed size,) or (k, packed size) values at nodes back into natural order.
@@ -244,7 +244,7 @@ class Solver(Holder):
         Parameters
         ----------
         a : pyopencl array
-            From `pack` or `enqueue`.
+            From `to_device_order` or `enqueue`.
         out : pyopencl array, (n,) or (k, n), optional
             Written and returned.
         packed : bool
@@ -254,7 +254,7 @@ class Solver(Holder):
         -------
         pyopencl.array.Array, (n,) or (k, n)
         """
-        whole = self.engine.device_order("unpack()")
+        whole = self.engine.device_order("from_device_order()")
         source = self._arguments.in_order("a", a, whole.order, as_switch("packed", packed))
         shape = (*source.shape[:-1], self.forest.num_nodes)
         target = cla.empty(self.queue, shape, self.dtype) if out is None else out
@@ -274,13 +274,14 @@ class Solver(Holder):
         overwrite: bool = False,
         packed: bool = False,
     ) -> cl.Event:
-        """Enqueue a solve of arrays in *device* order (see `pack`), without waiting.
+        """Enqueue a solve of arrays in *device* order (see `to_device_order`), without waiting.
 
         Parameters
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype
-            From `pack`, or the `out` of an earlier call. Others, such as results of arithmetic
-            with these, are accepted with `packed` only, or where device order is natural order.
+            From `to_device_order`, or the `out` of an earlier call. Others, such as results of
+            arithmetic with these, are accepted with `packed` only, or where device order is natural
+            order.
         b, out : (packed size,) or (k, packed size)
             The solution goes to `out`, which may be `b` itself or a new array.
         wait_for : pyopencl.Event or list of them, optional

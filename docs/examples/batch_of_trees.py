@@ -5,7 +5,7 @@ import numpy as np
 import clhines
 
 cables = [clhines.discretise(cell) for cell in clhines.sample_cells()]
-forest = clhines.Forest.repeated([cable.parent for cable in cables], 120)
+forest = clhines.Forest.repeat([cable.parent for cable in cables], 120)
 rng = np.random.default_rng(1)
 n = forest.num_nodes
 u = -rng.uniform(0.1, 1.0, n)

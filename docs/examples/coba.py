@@ -30,7 +30,7 @@ for own, (e, tau, weight, begin) in zip(halves, begins.values(), strict=True):
     synapse = net.add("expsyn", at=net.soma, e=e, tau=tau)
     source, target = np.nonzero(rng.random((len(own), count)) < 0.02)
     net.connect(own[source], synapse, target, weight=weight, delay=0.1)
-    net.event(synapse, np.arange(count), time=0.0, weight=np.maximum(begin, 0.0))
+    net.add_event(synapse, np.arange(count), time=0.0, weight=np.maximum(begin, 0.0))
 
 sim = clhines.Simulation(net, dt=0.1, v_init=rng.normal(-65.0, 5.0, count))
 result = sim.run(300.0)

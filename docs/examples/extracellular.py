@@ -7,10 +7,10 @@ from clhines import draw
 
 cable = clhines.discretise(clhines.sample_cells()[0], max_length=25)
 net = clhines.Network(cable)
-net.insert("hh", where="soma")
-net.insert("pas", where="dendrites", g=5e-5, e=-65.0)
+net.insert("hh", at="soma")
+net.insert("pas", at="dendrites", g=5e-5, e=-65.0)
 synapse = net.add("expsyn", at=net.soma, tau=0.5, e=0.0)  # no electrode: all currents add up to 0
-net.event(synapse, index=0, time=1.0, weight=0.15)  # ms, µS
+net.add_event(synapse, index=0, time=1.0, weight=0.15)  # ms, µS
 
 # potential of a point source: current / (4 pi sigma distance); nA, S/m and µm give mV
 sigma = 0.3  # S/m

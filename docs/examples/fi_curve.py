@@ -6,8 +6,8 @@ import clhines
 from clhines import draw
 
 cell = clhines.Network(clhines.discretise(clhines.read_swc(clhines.sample_swc()[0])))
-cell.insert("hh", where="soma", gkbar=0.1)
-cell.insert("pas", where="dendrites", g=1e-4, e=-65.0)
+cell.insert("hh", at="soma", gkbar=0.1)
+cell.insert("pas", at="dendrites", g=1e-4, e=-65.0)
 cell.threshold = -20.0
 currents = np.linspace(0.0, 2.0, 33)  # nA
 begin, end = 10.0, 310.0  # ms

@@ -7,8 +7,8 @@ from clhines import draw
 
 cable = clhines.discretise(clhines.read_swc(clhines.sample_swc()[0]), max_length=15)
 net = clhines.Network(cable)
-net.insert("hh", where="soma", gnabar=0.5, gkbar=0.1)
-net.insert("pas", where="dendrites", g=1e-4, e=-65.0)
+net.insert("hh", at="soma", gnabar=0.5, gkbar=0.1)
+net.insert("pas", at="dendrites", g=1e-4, e=-65.0)
 net.add("iclamp", at=net.soma, delay=1.0, dur=1.0, amp=2.0)
 
 sim = clhines.Simulation(net, dt=0.025)

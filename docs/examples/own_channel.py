@@ -17,9 +17,9 @@ KM = """
 """
 cable = clhines.discretise(clhines.read_swc(clhines.sample_swc()[0]))
 net = clhines.Network(cable, num_cells=2)  # the same cell without and with the channel
-net.insert("hh", where="soma", gnabar=0.5, gkbar=0.1)
-net.insert("pas", where="dendrites", g=1e-4, e=-65.0)
-km = net.insert(KM, where="soma", gbar=net.per_cell([0.0, 0.006]))
+net.insert("hh", at="soma", gnabar=0.5, gkbar=0.1)
+net.insert("pas", at="dendrites", g=1e-4, e=-65.0)
+km = net.insert(KM, at="soma", gbar=net.per_cell([0.0, 0.006]))
 net.add("iclamp", at=net.soma, delay=10.0, dur=200.0, amp=0.8)
 net.threshold = -20.0
 

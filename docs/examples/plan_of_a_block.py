@@ -3,7 +3,7 @@
 import clhines
 
 cables = [clhines.discretise(cell) for cell in clhines.sample_cells()]
-forest = clhines.Forest.repeated([cable.parent for cable in cables], 6000)
+forest = clhines.Forest.repeat([cable.parent for cable in cables], 6000)
 plan = clhines.make_plan(forest, "fine")
 print(plan.describe())
 plan.plot("plan_of_a_block.png")

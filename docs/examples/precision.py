@@ -4,7 +4,7 @@ import numpy as np
 
 import clhines
 
-forest = clhines.Forest.repeated([np.arange(-1, 999)], 64)
+forest = clhines.Forest.repeat([np.arange(-1, 999)], 64)
 rng = np.random.default_rng(4)
 n = forest.num_nodes
 u = -rng.uniform(0.5, 1.0, n)

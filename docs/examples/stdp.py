@@ -8,8 +8,8 @@ from clhines import draw
 cable = clhines.discretise(clhines.sample_cells()[0], max_length=500)
 lags = np.linspace(-40.0, 40.0, 41)  # ms, of the second cell after the first
 net = clhines.Network(cable, num_cells=2 * len(lags))
-net.insert("hh", where="soma")
-net.insert("pas", where="dendrites", g=1e-4, e=-65.0)
+net.insert("hh", at="soma")
+net.insert("pas", at="dendrites", g=1e-4, e=-65.0)
 net.threshold = -20.0
 
 first, second = np.arange(0, net.num_cells, 2), np.arange(1, net.num_cells, 2)

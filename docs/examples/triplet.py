@@ -34,7 +34,7 @@ for name, rule in rules.items():
     start = np.zeros(count)
     start[first], start[second] = 20.0, 20.0 + lags
     for k in range(60):
-        net.event(kick, np.arange(count), start + k * np.repeat(period, 2), 1.0)
+        net.add_event(kick, np.arange(count), start + k * np.repeat(period, 2), 1.0)
     silent = net.add("expsyn", at=net.soma[second], e=-60.0)  # no current at rest
     net.connect(first, silent, weight=1.0, delay=5.0, rule=rule)
     sim = clhines.Simulation(net, dt=0.5, v_init=-60.0)

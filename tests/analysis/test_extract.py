@@ -5,7 +5,7 @@ import pytest
 from traces import END, START, made_traces, matched
 
 from clhines import InputError
-from clhines.analysis import FEATURES, Lists, extract, voltage_at
+from clhines.analysis import FEATURES, RaggedArray, extract, voltage_at
 
 
 @pytest.mark.filterwarnings("ignore")  # eFEL's own
@@ -104,7 +104,7 @@ def test_by_hand():
 
 
 def test_lists():
-    lists = Lists(np.array([0, 2, 2, 3]), np.array([1.0, 2.0, 5.0]))
+    lists = RaggedArray(np.array([0, 2, 2, 3]), np.array([1.0, 2.0, 5.0]))
     assert [one.tolist() for one in lists] == [[1.0, 2.0], [], [5.0]]
     assert lists[-1].tolist() == [5.0] and len(lists) == 3
     np.testing.assert_array_equal(lists.at(1), [2.0, np.nan, np.nan])
@@ -114,7 +114,7 @@ def test_lists():
         lists[3]
     for some in (slice(None, 2), slice(3), slice(1, None), slice(None, None, -2), slice(5, 9)):
         found = lists[some]
-        assert isinstance(found, Lists)
+        assert isinstance(found, RaggedArray)
         assert [one.tolist() for one in found] == [[1.0, 2.0], [], [5.0]][some]
     for wrong in ("a", 1.0, True, [0, 1]):
         with pytest.raises(InputError, match="expected the number of a trace, or a slice"):

@@ -51,7 +51,7 @@ def test_regions_by_hand():
     y = cable.xyz[:, 1]
     assert (y[cable.nodes("axon")] < 0).all() and (y[cable.nodes("apical")] > 20).all()
     assert (cable.area[cable.nodes()] > 0).all()
-    with pytest.raises(InputError, match="where='tuft'; expected soma, dendrites, all, axon"):
+    with pytest.raises(InputError, match="at='tuft'; expected soma, dendrites, all, axon"):
         cable.nodes("tuft")
 
 

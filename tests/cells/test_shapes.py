@@ -308,8 +308,8 @@ def test_sample_files(path):
     cable = discretise(cell)
     for amp in (0.2, 1.0):
         net = Network(cable)
-        net.insert("hh", where="soma", gnabar=0.5, gkbar=0.1)
-        net.insert("pas", where="dendrites", g=1e-4, e=-65.0)
+        net.insert("hh", at="soma", gnabar=0.5, gkbar=0.1)
+        net.insert("pas", at="dendrites", g=1e-4, e=-65.0)
         net.add("iclamp", at=net.soma, delay=5.0, dur=100.0, amp=amp)
         net.threshold = -20.0
         times = Simulation(net, dt=0.025).run(120.0).spike_time

@@ -51,10 +51,10 @@ def neuron_run(path, current, pulses):
 
 def our_run(cable, queue, current, pulses, active="soma"):
     net = Network(cable)
-    hh = net.insert("hh", where=active)
+    hh = net.insert("hh", at=active)
     rest = net.area > 0
     rest[hh.nodes] = False
-    net.insert("pas", where=rest, g=G_PAS, e=E_PAS)
+    net.insert("pas", at=rest, g=G_PAS, e=E_PAS)
     net.add(
         "iclamp",
         at=np.repeat(net.soma, len(pulses[0])),

@@ -57,7 +57,7 @@ def network():
         (lambda: network().insert("hhh"), "hh"),
         (lambda: network().insert("pas", gg=1e-4), "g"),
         (lambda: clhines.Simulation(network(), dt=0.025, engine="epoch"), "epochs"),
-        (lambda: network().insert("hh", where="dendrite"), "dendrites"),
+        (lambda: network().insert("hh", at="dendrite"), "dendrites"),
         (
             lambda: network().insert(
                 "density x\nparameter gx = 1 S/cm2\ncurrent i = gxx*v [mA/cm2]"

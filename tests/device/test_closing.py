@@ -17,7 +17,7 @@ D, U, L, B = np.full(N, 4.0), np.full(N, -1.0), np.full(N, -0.5), np.arange(1.0,
 
 @pytest.fixture
 def forest():
-    return clhines.Forest.repeated([np.array([-1, 0, 1, 1])], 1)
+    return clhines.Forest.repeat([np.array([-1, 0, 1, 1])], 1)
 
 
 def test_a_closed_solver_refuses_and_its_factors_do_not(queue, needs, forest):
@@ -25,7 +25,7 @@ def test_a_closed_solver_refuses_and_its_factors_do_not(queue, needs, forest):
     with clhines.Solver(forest, "flat", queue=queue) as solver:
         expected = solver.solve(D, U, B)
         factors = solver.factor(D, U)
-        packed = [solver.pack(cla.to_device(queue, a)) for a in (D, U, B)]
+        packed = [solver.to_device_order(cla.to_device(queue, a)) for a in (D, U, B)]
         out = cla.empty_like(packed[2])
         solver.enqueue(*packed, out=out)
     solver.close()  # again
@@ -34,7 +34,7 @@ def test_a_closed_solver_refuses_and_its_factors_do_not(queue, needs, forest):
         lambda: solver.solve(D, U, B),
         lambda: solver.enqueue(*packed, out=out),
         lambda: solver.factor(D, U),
-        lambda: solver.pack(B),
+        lambda: solver.to_device_order(B),
         solver.status,
         lambda: solver.plan,
     ):

@@ -216,13 +216,11 @@ def test_vectors_of_pocl_are_as_wide_as_the_name_of_the_processor(name, reported
     assert (found.vector_bytes, found.trusted_bytes) == (vectors, trusted)
     most = min(16, trusted // 8)
     for method in ("fine", "block_interleaved"):
-        make_plan(Forest.repeated([chain(9)], 8), method, limits=found, vector_width=most)
+        make_plan(Forest.repeat([chain(9)], 8), method, limits=found, vector_width=most)
         if most < 16:
             message = f"vector_width={2 * most} is wider .* in float64; expected at most {most}"
             with pytest.raises(InputError, match=message):
-                make_plan(
-                    Forest.repeated([chain(9)], 8), method, limits=found, vector_width=2 * most
-                )
+                make_plan(Forest.repeat([chain(9)], 8), method, limits=found, vector_width=2 * most)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +242,7 @@ def test_whose_compiler_takes_what_is_clangs(platform, expected):
     assert limits.vectorises == (platform == "Intel(R) OpenCL")
     device.type = cl.device_type.GPU
     assert not devices.limits(device).vectorises
-    plan = make_plan(Forest.repeated([chain(9)], 8), "fine", limits=limits)
+    plan = make_plan(Forest.repeat([chain(9)], 8), "fine", limits=limits)
     (part,) = plan.parts
     source = render(part.solve_spec(True, 1))
     assert ("__builtin_prefetch(" in source) == expected

@@ -50,7 +50,7 @@ def in_threads(work, count=8):
 
 @pytest.mark.parametrize("sharing", ["solver", "factors", "queue"])
 def test_several_threads_get_the_bits_of_one(fast_queue, sharing):
-    forest = Forest.from_cells(dissimilar(60, least=20))
+    forest = Forest.from_parents(dissimilar(60, least=20))
     systems = [make_system(forest, np.float32, seed=k) for k in range(4)]
     if sharing == "factors":
         systems = [systems[0], *(make_system(forest, np.float32, rows=k) for k in (1, 2, 5))]
@@ -155,7 +155,7 @@ def every_error():
         "SpikeOverflowError": (7,),
         "RankError": (1,),
         "SimulationError": (2, 5, 0.125, {"rows": 3}),
-        "ShareError": ({1: PivotError("a pivot", 3, 14)}, np.arange(3.0), np.ones(2, bool)),
+        "DeviceShareError": ({1: PivotError("a pivot", 3, 14)}, np.arange(3.0), np.ones(2, bool)),
     }
     classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
     own = [c for c in classes if c.__module__ == errors.__name__ and issubclass(c, Exception)]
@@ -182,7 +182,9 @@ def test_arrays_on_a_device_stay_where_they_are(fast_queue):
     with pytest.raises(cl.LogicError) as caught:
         cl.Buffer(fast_queue.context, cl.mem_flags.READ_ONLY, 0)
     known = {0: caught.value, 2: InputError("b is nan")}
-    again = pickle.loads(pickle.dumps(errors.ShareError("two failed", known, [here, None], [True])))
+    again = pickle.loads(
+        pickle.dumps(errors.DeviceShareError("two failed", known, [here, None], [True]))
+    )
     assert again.result == [None, None]
     assert str(again.errors[0]).startswith("LogicError: ")
     assert type(again.errors[2]) is InputError
@@ -275,7 +277,7 @@ from clhines.solve.tune import random_system
 (found,) = [d for _, d in devices.all_devices() if "Portable" in d.platform.name]
 assert found.max_work_group_size == 16, found.max_work_group_size
 queue = devices.make_queue(found)
-forest = Forest.repeated([chain(50)], 7)
+forest = Forest.repeat([chain(50)], 7)
 d, u, b = random_system(forest, np.float64, 0)
 for method in METHODS:
     x = Solver(forest, method, queue=queue).solve(d, u, b)

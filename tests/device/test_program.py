@@ -39,12 +39,12 @@ program.build(cl.Context([device]), SimpleNamespace(template="wide"), sys.argv[2
 def test_solves_need_no_kernels_of_pyopencl(fast_queue, monkeypatch, config):
     """These were built at the first solve, with a warning on some devices."""
     refuse_foreign_kernels(monkeypatch)
-    solver = make_solver(fast_queue, Forest.from_cells([chain(5), chain(9)]), config, np.float32)
+    solver = make_solver(fast_queue, Forest.from_parents([chain(5), chain(9)]), config, np.float32)
     system = make_system(solver.forest, np.float32)
     system.assert_solved(solver.solve(**system.arrays))
-    packed = [solver.pack(system.arrays[name]) for name in "dub"]
+    packed = [solver.to_device_order(system.arrays[name]) for name in "dub"]
     solver.enqueue(*packed, out=packed[2], overwrite=True)
-    system.assert_solved(solver.unpack(packed[2]).get())
+    system.assert_solved(solver.from_device_order(packed[2]).get())
     factors = solver.factor(system.d, system.u)
     system.assert_solved(factors.solve(system.b))
 

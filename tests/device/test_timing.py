@@ -66,7 +66,7 @@ def test_measuring_on_a_queue_without_timestamps(fast_queue, monkeypatch):
     """As on a GPU, where a queue has timestamps only if its caller asked for them."""
     monkeypatch.setattr(timing.devices, "is_cpu", lambda _: False)
     plain = cl.CommandQueue(fast_queue.context, fast_queue.device)
-    forest = Forest.repeated([chain(20)], 8)
+    forest = Forest.repeat([chain(20)], 8)
     system = make_system(forest, np.float32)
     solver = Solver(forest, dtype=np.float32, queue=plain, tune="measure")
     assert solver.tuning is not None

@@ -97,7 +97,7 @@ def test_narrower_vectors_after_a_fault(stub, fast_queue, monkeypatch, bad, said
 
 def test_one_clear_refusal(stub, fast_queue):
     started = stub(lambda family, width: "wrong")
-    forest = Forest.from_cells([[-1, 0, 1]])
+    forest = Forest.from_parents([[-1, 0, 1]])
     for _ in range(2):
         with pytest.raises(DeviceError, match="is wrong in known answers .*7 mV off") as caught:
             Solver(forest, queue=fast_queue)

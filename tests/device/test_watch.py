@@ -96,7 +96,7 @@ def test_each_kernel_is_watched_once(fast_queue, monkeypatch):
     names = []
     monkeypatch.setattr(program, "first_launch", lambda what, event: names.append(what))
     program.forget()
-    forest = Forest.from_cells([np.array([-1, 0, 1])] * 5)
+    forest = Forest.from_parents([np.array([-1, 0, 1])] * 5)
     solver = Solver(forest, "flat", np.float32, queue=fast_queue)
     system = [np.full(15, value, np.float32) for value in (3.0, -1.0, 1.0)]
     for _ in range(2):
@@ -121,7 +121,7 @@ from clhines.device import devices, trust, watch
 watch.SECONDS = 2.0
 trust.limit_process(9, True)
 trust.force(64)
-forest = Forest.from_cells([np.array([-1, *(k // 2 for k in range(39))])] * 17)
+forest = Forest.from_parents([np.array([-1, *(k // 2 for k in range(39))])] * 17)
 one = np.ones(forest.num_nodes)
 Solver(forest, "fine", device={index!r}).solve(9 * one, -one, one)
 """

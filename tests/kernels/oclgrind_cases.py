@@ -105,10 +105,10 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     system = make_system(forest, dtype, symmetric, rows)
     system.assert_solved(solver.solve(**system.arrays), updates_for(method))
     if method == "fine" and solver.engine.loaded.takes_natural:  # what solve() did not need
-        packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+        packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
         out = cla.empty_like(packed["b"])
         solver.enqueue(**packed, out=out)
-        system.assert_solved(solver.unpack(out).get())
+        system.assert_solved(solver.from_device_order(out).get())
     return solver, system
 
 
@@ -118,10 +118,10 @@ def factor_case(queue, forest, dtype, symmetric):
     system = make_system(forest, dtype, symmetric, 2)
     factors = solver.factor(system.d, system.u, l=system.l)
     system.assert_solved(factors.solve(system.b))
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)  # plain, in device order
-    system.assert_solved(solver.unpack(out).get())
+    system.assert_solved(solver.from_device_order(out).get())
     arrays = {k: cla.to_device(queue, a) for k, a in system.arrays.items() if a is not None}
     x = solver.solve(**arrays, overwrite=True)  # in natural order, into b
     system.assert_solved(x.get())
@@ -135,9 +135,11 @@ def factor_case(queue, forest, dtype, symmetric):
 def in_place_case(queue, config, forest):
     """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
     solver, system = solve_case(queue, config, forest, np.float32, True, 6)
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
-    system.assert_solved(solver.unpack(packed["b"]).get(), updates_for(CONFIGS[config][0]))
+    system.assert_solved(
+        solver.from_device_order(packed["b"]).get(), updates_for(CONFIGS[config][0])
+    )
     system.d[[2, 3, -1]] = -1
     try:
         solver.solve(**system.arrays)
@@ -152,7 +154,7 @@ def pieces_case(queue, dtype, symmetric):
     real = devices.limits
     devices.limits = lambda device: replace(real(device), local_bytes=2560)
     try:
-        forest = Forest.from_cells([chain(130), random_binary_tree(150, 15, 3), chain(5)])
+        forest = Forest.from_parents([chain(130), random_binary_tree(150, 15, 3), chain(5)])
         solver = Solver(forest, "contraction", dtype, queue=queue, work_group=16, segment=4)
     finally:
         devices.limits = real
@@ -160,9 +162,9 @@ def pieces_case(queue, dtype, symmetric):
     assert solver.plan.takes_natural
     system = make_system(forest, dtype, symmetric, 2)
     system.assert_solved(solver.solve(**system.arrays))
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"])  # in device order
-    system.assert_solved(solver.unpack(packed["b"]).get())
+    system.assert_solved(solver.from_device_order(packed["b"]).get())
     system.d[140] = -1
     try:
         solver.solve(**system.arrays)
@@ -178,7 +180,7 @@ def long_chains_case(queue, method, dtype, symmetric):
     real = devices.limits
     devices.limits = lambda device: replace(real(device), local_bytes=700)
     try:
-        forest = Forest.from_cells([chain(130), chain(4), chain(45), chain(1)])
+        forest = Forest.from_parents([chain(130), chain(4), chain(45), chain(1)])
         solver = Solver(forest, method, dtype, queue=queue, work_group=8)
     finally:
         devices.limits = real
@@ -242,7 +244,7 @@ def deliver_spikes(queue, algorithm, rule, delay, turned=False):
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
     place = np.arange(connections.count)[::-1] if turned else None
     more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
-    more |= {"largest": None if rule is None else rule.largest(connections), "place": place}
+    more |= {"largest": None if rule is None else rule.max_weight(connections), "place": place}
     delivery = Delivery(queue, connections, 43, 40, 30, algorithm, **more)
     change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if rule else delivery
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
@@ -274,7 +276,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     net.add("iclamp", at=net.soma[:2], dur=1.0, amp=0.5)
     net.add("inoise", at=net.soma[2:], std=0.1)
     net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
-    net.event(syn, [0, 6, 0], [0.0, 0.1, 0.3], 0.05)
+    net.add_event(syn, [0, 6, 0], [0.0, 0.1, 0.3], 0.05)
     net.threshold = -64.9
     make = engine
     if lanes:
@@ -319,12 +321,12 @@ def exact_case(queue, dtype):
     watch, gap = (net.add(mod_files.ours(f"ext_{name}"), at=[1, 3]) for name in ("watch", "gap"))
     net.add(mod_files.ours("nmodl/nmrandom"), at=[1, 2])
     fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
-    net.point(gap, "vgap", to=[3, 1])
+    net.set_pointer(gap, "vgap", to=[3, 1])
     clamp = net.add(mod_files.ours("ext_clamp"), at=0)
     net.play(clamp, 0, "amp", [0.0, 0.3], [0.5, 2.0])
-    trains = net.trains([[0.05, 0.16], [0.11]])
+    trains = net.spike_source([[0.05, 0.16], [0.11]])
     net.connect(trains, fire, weight=1.3, delay=0.02)
-    net.connect(net.detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
+    net.connect(net.add_detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
     net.connect(fire, nmda, [0], [[0.003, 1.0]], 0.05, source_index=[1])
     net.connect(watch, fire, [1], [[1.2]], 0.1, source_index=[0])
     sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps")

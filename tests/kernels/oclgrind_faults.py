@@ -172,7 +172,7 @@ def fault_case(config, old, new):
         solver.solve(**system.arrays, check=False)
         if solver.takes_device_order and solver.engine.loaded.takes_natural:  # the other kernel
             given = system.d, system.u, system.b
-            packed = [solver.pack(v) for v in given]
+            packed = [solver.to_device_order(v) for v in given]
             solver.enqueue(*packed, out=cla.empty_like(packed[2]))
         assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         queue.finish()

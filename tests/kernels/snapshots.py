@@ -91,8 +91,8 @@ def forest(chains_only):
     """Cells of several sizes and shapes, one of them large."""
     sizes = (3, 17, 17, 1, 700)
     if chains_only:
-        return Forest.from_cells([chain(n) for n in sizes])
-    return Forest.from_cells([star(9), *(random_binary_tree(n, 5, n) for n in sizes)])
+        return Forest.from_parents([chain(n) for n in sizes])
+    return Forest.from_parents([star(9), *(random_binary_tree(n, 5, n) for n in sizes)])
 
 
 def forms(part):
@@ -112,7 +112,7 @@ def method_specs(method, dtype, limits):
         for part in make_plan(forest(row.chains_only), method, dtype, limits, **options).parts:
             yield from forms(part)
     for cells in ALIKE.get(method, []):
-        for part in make_plan(Forest.from_cells(cells), method, dtype, limits).parts:
+        for part in make_plan(Forest.from_parents(cells), method, dtype, limits).parts:
             yield from forms(part)
 
 
@@ -227,7 +227,7 @@ def hashes():
 def page(text):
     """Return the page that shows a whole kernel with that kernel as it is now."""
     tree = [-1, 0, 1, 2, 3, 1, 5, 6, 4, 8, 4, 10]  # as the page draws it
-    (part,) = make_plan(Forest.repeated([tree], 3), "fine", limits=GPU).parts
+    (part,) = make_plan(Forest.repeat([tree], 3), "fine", limits=GPU).parts
     before, listing, after = text.partition("```c\n")
     return before + listing + render(part.spec) + after[after.index("```") :]
 

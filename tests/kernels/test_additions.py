@@ -23,7 +23,7 @@ assert clhines.__file__.startswith(COPY), clhines.__file__
 test = runpy.run_path("tests/plan/by_cell/test_toy.py")
 test["test_example_by_hand_of_toy"]()
 queue = devices.make_queue(next(d for _, d in devices.all_devices() if str(d.name) == DEVICE))
-forest = Forest.from_cells(dissimilar(12))
+forest = Forest.from_parents(dissimilar(12))
 for symmetric in (True, False):
     for rows in (None, 2):
         system = make_system(forest, np.float32, symmetric, rows)

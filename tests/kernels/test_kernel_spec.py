@@ -142,7 +142,7 @@ def test_plans_hold_the_tables_that_their_specs_name(method, device):
 def test_tables_are_shifted_by_their_roles():
     """Two kinds of cells, planned together, lie where each lies by itself, one after another."""
     trees = [random_binary_tree(3000, 10, 1), chain(4), chain(4)]
-    forest = Forest.from_cells(trees)
+    forest = Forest.from_parents(trees)
     limits = snapshots.SMALL
     whole = make_plan(forest, "contraction", "float32", limits)
     assert len(whole.parts) > 1

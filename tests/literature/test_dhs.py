@@ -38,7 +38,7 @@ def test_steps_example_by_hand():
 
 
 def test_lanes_and_work_groups_of_dhs():
-    forest = Forest.from_cells(dissimilar(9))
+    forest = Forest.from_parents(dissimilar(9))
     for limits, options, expected in [
         (GPU, {}, (16, 64)),
         (CPU, {}, (16, 16)),
@@ -55,7 +55,7 @@ def test_lanes_and_work_groups_of_dhs():
 
 
 def test_dhs_leaves_large_cells_in_global_memory():
-    forest = Forest.from_cells([chain(30), star(20), chain(100), star(30), chain(5), chain(101)])
+    forest = Forest.from_parents([chain(30), star(20), chain(100), star(30), chain(5), chain(101)])
     small = Limits(local_bytes=2 * 100 * 8 + 4 * 64)
     plan = make_plan(forest, "dhs", limits=small, local=True)
     local, rest = plan.parts
@@ -96,7 +96,7 @@ def test_exchange_slots_by_hand():
 def test_no_lane_takes_a_slot_that_another_lane_uses_in_the_same_step(k):
     rng = np.random.default_rng(3)
     parent = np.array([-1, *(rng.integers(max(0, i - 6), i) for i in range(1, 300))])
-    trees = Forest.from_cells([parent, star(40), chain(9)]).trees
+    trees = Forest.from_parents([parent, star(40), chain(9)]).trees
     steps = k_lane_steps(trees, k)
     slots = exchange_slots(trees, steps)
     slot = NODE.unpack("slot", slots.code)
@@ -123,7 +123,7 @@ def test_no_lane_takes_a_slot_that_another_lane_uses_in_the_same_step(k):
 
 
 def test_many_cells_get_fewer_lanes_on_a_gpu():
-    forest = Forest.repeated([chain(2)], 40)
+    forest = Forest.repeat([chain(2)], 40)
     for units, lanes in [(40, 16), (1, 16), (0.5, 8), (0.1, 4)]:
         limits = Limits(compute_units=units)  # fractions stand for a larger batch
         assert make_plan(forest, "dhs", limits=limits).parts[0].spec.lanes == lanes
@@ -134,7 +134,7 @@ def test_many_cells_get_fewer_lanes_on_a_gpu():
 
 
 def test_exchange_needs_factors_in_global_memory_and_room_for_slots():
-    forest = Forest.from_cells([chain(30), star(200)])
+    forest = Forest.from_parents([chain(30), star(200)])
     with pytest.raises(InputError, match="exchange=True keeps factors in global memory"):
         make_plan(forest, "dhs", exchange=True, local=True)
     small = Limits(local_bytes=4 * 64 + 2 * 8 * 50)  # for 50 slots; the star needs 199

@@ -24,7 +24,7 @@ def local_places(spec):
 
 def test_the_rows():
     assert set(ROWS) == {"cr", "pcr", "cr_pcr"}
-    chains = Forest.from_cells([chain(100), chain(7)])
+    chains = Forest.from_parents([chain(100), chain(7)])
     switch = {m: make_plan(chains, m).parts[0].spec.switch for m in ROWS}
     capacity = make_plan(chains, "pcr").parts[0].spec.capacity
     assert switch == {"cr": 1, "pcr": capacity, "cr_pcr": capacity}  # shorter than the switch
@@ -44,7 +44,7 @@ def test_local_memory_is_never_exceeded(method, dtype, local_bytes, options):
         return
     limits = Limits(local_bytes=local_bytes)
     cells = [chain(n) for n in (1, 33, 700, 1500, 3001, 70_000)]
-    plan = make_plan(Forest.from_cells(cells), method, dtype, limits, **options)
+    plan = make_plan(Forest.from_parents(cells), method, dtype, limits, **options)
     for part in plan.parts:
         spec = part.spec
         assert 4 * local_places(spec) * np.dtype(dtype).itemsize + SPARE_BYTES <= local_bytes
@@ -72,7 +72,7 @@ def test_branches_are_refused(method):
         ([chain(4), root_inside], r"cell 1 branches: node 6 \(number 2 of its cell\) has 2 child"),
     ):
         with pytest.raises(InputError, match=words) as caught:
-            make_plan(Forest.from_cells(cells), method)
+            make_plan(Forest.from_parents(cells), method)
         assert f"method {method!r} solves chains only" in str(caught.value)
         assert "\n" not in str(caught.value)
 

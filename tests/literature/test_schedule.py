@@ -14,7 +14,7 @@ from clhines.literature import schedule
 @pytest.mark.parametrize("k", [1, 2, 4, 32])
 @pytest.mark.parametrize("name", families())
 def test_the_deepest_ready_nodes_share_a_step(name, k):
-    trees = Forest.from_cells(families()[name]).trees
+    trees = Forest.from_parents(families()[name]).trees
     steps = schedule.k_lane_steps(trees, k)
     assert steps.width.sum() == len(steps.order) == len(trees.parent)
     at = 0
@@ -32,10 +32,10 @@ def test_the_deepest_ready_nodes_share_a_step(name, k):
 
 
 def test_lane_steps_of_extremes():
-    trees = Forest.from_cells([chain(50), star(50), chain(1), complete_binary(5)]).trees
+    trees = Forest.from_parents([chain(50), star(50), chain(1), complete_binary(5)]).trees
     assert schedule.k_lane_steps(trees, 8).counts.tolist() == [50, 8, 1, 6]
     assert schedule.k_lane_steps(trees, 1).counts.tolist() == trees.sizes.tolist()
-    large = Forest.from_cells([random_binary_tree(10**5, 10_001, 3), chain(10**5)]).trees
+    large = Forest.from_parents([random_binary_tree(10**5, 10_001, 3), chain(10**5)]).trees
     assert large.depth.max() == 10**5 - 1
     begin = time.process_time()
     schedule.k_lane_steps(large, 16)

@@ -240,13 +240,13 @@ SPARSE = """
 def make_network(cells=5):
     net = Network(ring_cables(2, levels=2, compartments=3, seed=1), cells)
     net.insert("pas")
-    pool = net.insert(POOL, where=net.soma)
+    pool = net.insert(POOL, at=net.soma)
     net.insert(BUFFER)
-    net.insert(SPARSE, where=net.soma)
-    net.insert("hh", where=net.soma)
+    net.insert(SPARSE, at=net.soma)
+    net.insert("hh", at=net.soma)
     synapses = net.add("expsyn", net.soma, tau=2.0)
     net.connect(range(cells), synapses, index=np.roll(range(cells), 1), weight=0.02, delay=1.0)
-    net.event(synapses, index=0, time=1.0, weight=0.05)
+    net.add_event(synapses, index=0, time=1.0, weight=0.05)
     clamps = net.add("inoise", net.soma, mean=0.05, std=0.02)
     return net, pool, clamps
 

@@ -306,7 +306,7 @@ def test_numbers_beyond_single_precision_are_refused_there(number):
 @pytest.mark.parametrize("engine", ["epochs", "steps"])
 def test_parameters_beyond_single_precision_are_refused(fast_queue, engine):
     net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
-    net.insert(minimal("parameter big = 1e39\ncurrent i = v^2/big"), where=net.soma)
+    net.insert(minimal("parameter big = 1e39\ncurrent i = v^2/big"), at=net.soma)
     with pytest.raises(InputError, match="few: big is 1e"):
         Simulation(net, dt=0.025, dtype=np.float32, engine=engine, queue=fast_queue)
 
@@ -316,7 +316,7 @@ def test_parameters_beyond_single_precision_are_refused(fast_queue, engine):
 def test_so_are_those_of_constant_mechanisms(fast_queue, engine, number):
     """Whose currents no kernel works out: they are summed up in float64."""
     net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
-    net.insert(minimal(f"current i = v*0.001 + {number}"), where=net.soma)
+    net.insert(minimal(f"current i = v*0.001 + {number}"), at=net.soma)
     with pytest.raises(InputError, match="few: .* is beyond single precision"):
         Simulation(net, dt=0.025, dtype=np.float32, engine=engine, queue=fast_queue)
 
@@ -327,7 +327,7 @@ def test_constants_beyond_the_precision_are_refused(fast_queue, engine, needs):
     dtype, large = (np.float64, 1e306) if engine == "reference" else (np.float32, 1e38)
     for g, message in ((large, ""), (30 * large, r"constant \w+ of node 0 adds up to")):
         net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
-        group = net.insert("pas", where="all", g=1e-4, e=-65.0)
+        group = net.insert("pas", at="all", g=1e-4, e=-65.0)
         sim = Simulation(net, dt=0.025, dtype=dtype, engine=engine, queue=fast_queue)
         factor = 0.01 * float(net.area[0])
         sim.set(group, g=g / factor)
@@ -337,7 +337,7 @@ def test_constants_beyond_the_precision_are_refused(fast_queue, engine, needs):
         sim.set(group, g=2e-4)
         sim.run(0.1)
     net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
-    net.insert("pas", where="all", g=1e4, e=large)
+    net.insert("pas", at="all", g=1e4, e=large)
     with pytest.raises(InputError, match=r"constant current of node \d+ adds up to"):
         Simulation(net, dt=0.025, dtype=dtype, engine=engine, queue=fast_queue)
 

@@ -8,15 +8,16 @@ import pytest
 from clhines import Network
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
+from clhines.network.inside import inside
 from clhines.network.ring import ring_cables
 
 
 def network():
     net = Network(ring_cables(2))
-    net.added.exact = True
-    net.insert("hh", "soma", gnabar=np.linspace(0.1, 0.2, len(net.nodes(where="soma"))))
+    inside(net).added.exact = True
+    net.insert("hh", "soma", gnabar=np.linspace(0.1, 0.2, len(net.nodes(at="soma"))))
     synapses = net.add("expsyn", net.soma)
-    net.connect(net.detector(net.soma[:1]), synapses, [1], 0.5, 0.3)
+    net.connect(net.add_detector(net.soma[:1]), synapses, [1], 0.5, 0.3)
     return net
 
 

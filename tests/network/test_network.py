@@ -13,6 +13,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model import compile
 from clhines.model.instances import ConstantSums
 from clhines.network.changes import Changes, as_value
+from clhines.network.inside import inside
 from clhines.network.plasticity import STDP
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
@@ -100,10 +101,10 @@ def test_a_cell_without_a_soma_has_no_nodes_there():
     bare = discretise(ring_cell(2, 0.5, 3, 0))
     bare = discretise(replace(bare.sections, soma=np.zeros(len(bare.nseg), bool), name="bare.swc"))
     net = Network([LONG_SOMA, bare])
-    for where in ("soma", "soma.middle"):
+    for at in ("soma", "soma.middle"):
         said = "no soma, no sample of type 1; expected all, nodes or a mask"
-        with refused(f"where={where!r}: cell 1 .bare.swc. has {said}"):
-            net.insert("hh", where)
+        with refused(f"at={at!r}: cell 1 .bare.swc. has {said}"):
+            net.insert("hh", at)
     assert Network([LONG_SOMA, bare], 1).insert("hh", "soma").nodes.size == LONG_SOMA.nseg[0]
     assert Network([bare]).insert("pas", "dendrites").nodes.size == np.count_nonzero(bare.area)
 
@@ -112,7 +113,7 @@ def test_groups_of_one_mechanism_become_one_kind():
     net, first = full_network()
     second = net.add("expsyn", at=[0, int(net.soma[1]), 0], tau=2.0, e=[1.0, 2.0, 3.0])
     net.connect(source=[3, 0], target=second, index=[2, 1], weight=[0.5, 0.25], delay=1.0)
-    net.event(first, index=[0, 1], time=[0.6, 0.3], weight=[7.0, 8.0])
+    net.add_event(first, index=[0, 1], time=[0.6, 0.3], weight=[7.0, 8.0])
     model = compile(net, 0.1)
     hh, syn = model.kinds
     assert (hh.mechanism.name, syn.mechanism.name) == ("hh", "expsyn")
@@ -185,10 +186,10 @@ def test_refused_networks():
     [
         (("nothing",), {}, "unknown mechanism 'nothing'"),
         (("expsyn",), {}, "expsyn is a point process; use add"),
-        (("hh", "axn"), {}, "where='axn'; expected soma, soma.middle, dendrites, all, axon"),
-        (("hh", [0.5]), {}, "where has dtype float64; expected whole numbers of nodes"),
-        (("hh", [10**6]), {}, r"where\[0\]: there is no node 1000000"),
-        (("hh", [-1]), {}, r"where\[0\]: there is no node -1"),
+        (("hh", "axn"), {}, "at='axn'; expected soma, soma.middle, dendrites, all, axon"),
+        (("hh", [0.5]), {}, "at has dtype float64; expected whole numbers of nodes"),
+        (("hh", [10**6]), {}, r"at\[0\]: there is no node 1000000"),
+        (("hh", [-1]), {}, r"at\[0\]: there is no node -1"),
         (("hh", [0, 0]), {}, "hh is in node 0 of cell 0 twice"),
         (("hh", np.ones(3, bool)), {}, r"mask of shape \(3,\)"),
         (("hh",), {"gbar": 1}, "hh has no parameter 'gbar'; expected one of gnabar"),
@@ -240,11 +241,11 @@ def test_refused_connections(changes, text):
 def test_refused_targets_and_events():
     net, syn = full_network()
     with refused("target hh takes no events"):
-        net.event(net.groups[0])
+        net.add_event(net.groups[0])
     with refused("belongs to another network"):
-        full_network()[0].event(syn)
+        full_network()[0].add_event(syn)
     with refused("time of an event is -1 ms"):
-        net.event(syn, time=-1.0)
+        net.add_event(syn, time=-1.0)
 
 
 def test_refused_by_compile():
@@ -277,7 +278,7 @@ def test_refused_by_compile():
 def test_events_that_no_run_comes_to():
     """Their step fits no integer."""
     net, syn = full_network()
-    net.event(syn, [0, 1, 2], [1e18, 0.5, 1e300], 0.1)
+    net.add_event(syn, [0, 1, 2], [1e18, 0.5, 1e300], 0.1)
     events = compile(net, 0.025).events
     assert (events.step.tolist(), events.target.tolist()) == ([20], [0])
 
@@ -303,7 +304,7 @@ def test_refused_rules():
 def test_constant_mechanisms_summed_again_have_the_bits_of_a_model(cables):
     net = Network(cables, 4)
     soma, rest = net.insert("pas", "soma", g=2e-4), net.insert("pas", "dendrites", e=-70.0)
-    total, changes = net.structure.whole("g_total"), Changes()
+    total, changes = inside(net).structure.whole("g_total"), Changes()
     sums = ConstantSums(net.groups, net.forest, net.area, total)
     for value in (3e-4, np.linspace(1e-4, 4e-4, 4), np.linspace(1e-4, 2e-4, len(rest))):
         per_cell = net.per_cell(value) if np.shape(value) == (4,) else value
@@ -369,7 +370,7 @@ def test_functions_of_the_distance_take_one_argument():
     for wrong in (lambda: 1.0, lambda d, e: d, lambda *, d: d):
         with refused("pas: g is a function that does not take one argument .*; expected a functio"):
             net.insert("pas", "all", g=wrong)
-        with refused("where is a function that does not take one argument"):
+        with refused("at is a function that does not take one argument"):
             net.insert("pas", wrong)
     group = net.insert("pas", lambda d, most=1e3: d < most, g=np.cos)  # no signature to look at
     assert len(group) == len(net.nodes())

@@ -12,6 +12,7 @@ from clhines.errors import InputError
 from clhines.model import compile
 from clhines.model.connections import Connections, sums_of
 from clhines.network import pairs as module
+from clhines.network.inside import inside
 from clhines.network.pairs import connected
 
 SIGMAS = 5  # a count of independent pairs is hardly ever so far from its mean
@@ -138,10 +139,10 @@ def test_as_a_list_on_every_engine(engine, delay):
     net.connect(np.arange(10, 40), synapses, Pairs.bernoulli(0.3, seed=4), weight, delay)
     net.connect(np.arange(10), synapses, Pairs.fixed_indegree(3), 0.002, 0.1)
     other, same = network()
-    for source, _, index, rows, delays, _ in net.wiring(clhines.network.changes.Changes()).given:
+    for source, _, index, rows, delays, _ in inside(net).wiring.given:
         order = np.random.default_rng(1).permutation(len(source))  # as no rule makes it
         given = (a[order] for a in (source, index, rows, delays))
-        other.connect_numbers(next(given), same, *given, None)
+        inside(other).connect(next(given), same, *given, None)
     v_init = np.random.default_rng(2).uniform(-60, -50, 60)
     options = {"dt": 0.1, "v_init": v_init, "dtype": "float64"}
     found = clhines.Simulation(net, engine=engine, **options).run(60.0)

@@ -29,33 +29,33 @@ def test_regions_of_a_network_are_those_of_its_cells():
     net = Network([AXON, CABLES[0]], 5)
     offsets = net.forest.cell_offsets
     axons = np.concatenate([offsets[c] + AXON.nodes("axon") for c in (0, 2, 4)])
-    np.testing.assert_array_equal(net.nodes(where="axon"), axons)
-    np.testing.assert_array_equal(net.nodes(cell=2, where="axon"), offsets[2] + AXON.nodes("axon"))
+    np.testing.assert_array_equal(net.nodes(at="axon"), axons)
+    np.testing.assert_array_equal(net.nodes(cell=2, at="axon"), offsets[2] + AXON.nodes("axon"))
     mine = net.nodes(cell=[4, 1])
     both = [offsets[1] + CABLES[0].nodes(), offsets[4] + AXON.nodes()]
     np.testing.assert_array_equal(mine, np.concatenate(both))
-    assert net.nodes(cell=1, where="axon").tolist() == []
-    group = net.insert("pas", where="apical", g=1e-4)
+    assert net.nodes(cell=1, at="axon").tolist() == []
+    group = net.insert("pas", at="apical", g=1e-4)
     assert set(AXON.nodes("apical").tolist()) <= set(group.nodes.tolist())
-    assert net.nodes(cell=3, where=[offsets[3] + 1, offsets[2]]).tolist() == [offsets[3] + 1]
+    assert net.nodes(cell=3, at=[offsets[3] + 1, offsets[2]]).tolist() == [offsets[3] + 1]
 
 
 def test_nodes_by_distance():
     """A function of the distance gives a mask; junctions are left out."""
     net = Network([AXON], 2)
-    nodes = net.nodes(where=lambda distance: distance > 50.0)
+    nodes = net.nodes(at=lambda distance: distance > 50.0)
     distance = np.tile(AXON.distance, 2)
     np.testing.assert_array_equal(nodes, np.flatnonzero((distance > 50.0) & (net.area > 0)))
     group = net.insert("pas", lambda distance: distance <= 50.0, g=1e-4)
     assert len(nodes) and len(group) + len(nodes) == len(net.nodes())
     with pytest.raises(InputError, match=r"function that returned float64 of shape .*; expected"):
-        net.nodes(where=lambda distance: 2 * distance)
+        net.nodes(at=lambda distance: 2 * distance)
 
 
 def test_values_of_every_kind():
     """Each kind of value beside the same one, node by node."""
     net = Network(AXON, 3)
-    nodes = net.nodes(where="dendrites")
+    nodes = net.nodes(at="dendrites")
     cell, within = nodes // AXON.num_nodes, nodes % AXON.num_nodes
     rng = np.random.default_rng(1)
     per_cell, per_node = rng.uniform(1, 2, 3), rng.uniform(1, 2, AXON.num_nodes)
@@ -71,7 +71,7 @@ def test_values_of_every_kind():
     }
     for name, (given, wanted) in expected.items():
         net = Network(AXON, 3)
-        group = net.insert("pas", where="dendrites", g=given)
+        group = net.insert("pas", at="dendrites", g=given)
         np.testing.assert_array_equal(group.parameters["g"], wanted, err_msg=name)
         group.parameters["g"] = 0.0
         group.parameters["g"] = given  # as later values
@@ -111,8 +111,8 @@ def test_what_cannot_be_done_is_refused():
     net.insert("pas", g=np.ones(n))  # both mean the same
     net = Network(CABLES, 4)
     for call, text in (
-        (lambda: net.insert("pas", where="axon"), "where='axon': no cell has such a section"),
-        (lambda: net.insert("pas", where="tuft"), "where='tuft'; expected soma, soma.middle, dend"),
+        (lambda: net.insert("pas", at="axon"), "at='axon': no cell has such a section"),
+        (lambda: net.insert("pas", at="tuft"), "at='tuft'; expected soma, soma.middle, dend"),
         (lambda: net.per_cell([1.0, 2.0]), r"values has shape \(2,\); expected one for each of 4"),
         (lambda: net.per_cell([1.0, 2.0, 3.0, np.inf]), r"values\[3\] is inf"),
         (lambda: net.nodes(cell=4), r"cell\[0\]: there is no cell 4; expected 0 to 3"),
@@ -137,13 +137,13 @@ def test_networks_of_arrays_have_no_regions_or_distances():
     """Words for the soma and the rest go by the roots; others, and functions, are refused."""
     arrays = {name: getattr(AXON, name) for name in ("parent", "area", "g_axial", "capacitance")}
     net = Network.from_arrays(cell_offsets=[0, AXON.num_nodes], **arrays)
-    assert net.nodes(where="soma").tolist() == net.soma.tolist()
+    assert net.nodes(at="soma").tolist() == net.soma.tolist()
     everywhere = np.flatnonzero(net.area > 0)
     assert net.nodes().tolist() == everywhere.tolist()
     rest = np.setdiff1d(everywhere, net.soma)
-    assert net.nodes(cell=0, where="dendrites").tolist() == rest.tolist()
-    with pytest.raises(InputError, match="where='axon': the network was made of arrays"):
-        net.insert("pas", where="axon")
+    assert net.nodes(cell=0, at="dendrites").tolist() == rest.tolist()
+    with pytest.raises(InputError, match="at='axon': the network was made of arrays"):
+        net.insert("pas", at="axon")
     with pytest.raises(InputError, match="a function of the distance: the network was made of arr"):
         net.insert("pas", g=lambda distance: distance)
     group = net.insert("pas", g=net.per_cell([2e-4]))
@@ -153,7 +153,7 @@ def test_networks_of_arrays_have_no_regions_or_distances():
 def test_a_group_and_a_result_say_what_they_are_in_a_line():
     cable = CABLES[0]
     net = Network(cable, num_cells=2)
-    hh = net.insert("hh", where="soma")
+    hh = net.insert("hh", at="soma")
     sim = Simulation(net, dt=0.025, engine="reference")
     v = sim.record("v", net.soma)
     result = sim.run(0.1)
@@ -162,5 +162,5 @@ def test_a_group_and_a_result_say_what_they_are_in_a_line():
     assert result[v].shape == (5, 2)
     assert result["v"] is result[v]
     for wrong in (0.0, True):
-        with pytest.raises(InputError, match="expected the number that record"):
+        with pytest.raises(InputError, match=r"expected what record\(\) returned, or a name"):
             result[wrong]

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import results
 
 from clhines import InputError, Simulation, draw
 from clhines.cells.cable import discretise
@@ -129,16 +130,13 @@ def test_the_event_goes_round(hh):
 def test_picture(tmp_path, spikes):
     pytest.importorskip("matplotlib")
     when, cell = np.linspace(1.0, 9.0, spikes), np.arange(spikes)
-    traces = np.linspace(0.0, 10.0, 5), np.zeros((5, 2)), ["cell 0", "cell 1"]
-    path = tmp_path / "ring.svg"
-    figure = draw.activity((when, cell), 4, traces, "a ring", path)
-    raster, below = figure.axes
+    path, found = tmp_path / "ring.svg", results.drawn(4, (when, cell), np.zeros((5, 2)))
+    raster, below = draw.plot_result(found, title="a ring", path=path).axes
     points = raster.collections[0].get_offsets()
     np.testing.assert_allclose(points, np.stack((when, cell), 1))
     assert [text.get_text() for text in raster.texts] == ([] if spikes else ["no spikes"])
     assert [line.get_label() for line in below.lines] == ["cell 0", "cell 1"]
     assert "</svg>" in path.read_text("utf-8")
-    with pytest.raises(InputError, match=r"ring\.txt cannot be drawn"):
-        draw.activity((when, cell), 4, traces, "a ring", tmp_path / "ring.txt")
-    with pytest.raises(InputError, match=f"got {len(when)} spike times and 9 cells"):
-        draw.activity((when, np.zeros(9, int)), 4, traces, "a ring")
+    for plot in (draw.plot_result, draw.plot_raster, draw.plot_traces):
+        with pytest.raises(InputError, match=r"ring\.txt cannot be drawn"):
+            plot(found, path=tmp_path / "ring.txt")

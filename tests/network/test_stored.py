@@ -14,6 +14,7 @@ from clhines import STDP, InputError, Network, Simulation
 from clhines.files import write_npz
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
+from clhines.network.inside import inside
 from clhines.simulate.state.saved import signature
 
 ENGINE = "reference"
@@ -25,7 +26,7 @@ def plastic():
     net.threshold = np.linspace(-20, 5, net.num_cells)
     rule = STDP(1e-3, 2e-3, w_max=0.02)
     net.connect(np.arange(3), syn, [0, 1, 2], 0.004, 1.0 + np.arange(3), rule)
-    net.event(syn, [0, 2], [0.2, 1.0], 0.01)
+    net.add_event(syn, [0, 2], [0.2, 1.0], 0.01)
     return net
 
 
@@ -35,15 +36,15 @@ def everything():
     net.celsius = 31.5
     fire = net.add_artificial(mod_files.ours("ext_fire"), 3, tau=[4.0, 5.0, 6.0])
     net.connect(fire, groups["ext_nmda"], [0, 1], [[0.003, 1.0]], 0.0, source_index=[0, 2])
-    net.connect(net.detector([2, 7], [-10.0, -30.0]), fire, [1, 2], 0.9, 0.7)
-    net.point(net.add(mod_files.ours("ext_gap"), [5, 11]), "vgap", to=[11, 5])
+    net.connect(net.add_detector([2, 7], [-10.0, -30.0]), fire, [1, 2], 0.9, 0.7)
+    net.set_pointer(net.add(mod_files.ours("ext_gap"), [5, 11]), "vgap", to=[11, 5])
     draws = net.add(mod_files.ours("nmodl/nmrandom"), [3, 3]) if RANDOM == "point" else None
     if draws is None:
         draws = net.insert(mod_files.ours("nmodl/nmrandom"), np.arange(4))
     variable = draws.mechanism.program.random[0]
     net.random(draws, variable, np.arange(3 * len(draws)).reshape(-1, 3), 4)
-    net.trains([])
-    net.bin_events()
+    net.spike_source([])
+    inside(net).added.bins = True
     return net
 
 

@@ -62,15 +62,15 @@ def test_a_parameter_of_each_instance_ends_what_repeats():
 @pytest.mark.parametrize("num_cells", [1, 2, 3, 4, 9, 4000])
 def test_a_forest_of_trees_in_turn_is_that_of_its_arrays(num_cells):
     trees = [np.array([1, -1, 1]), np.array([-1]), np.array([-1, 0])]
-    repeated = Forest.repeated(trees, num_cells)
-    listed = Forest.from_cells([trees[c % 3] for c in range(num_cells)])
+    repeated = Forest.repeat(trees, num_cells)
+    listed = Forest.from_parents([trees[c % 3] for c in range(num_cells)])
     for name in ("cell_offsets", "parent", "shape_of_cell"):
         np.testing.assert_array_equal(getattr(repeated, name), getattr(listed, name))
     np.testing.assert_array_equal(repeated.trees.parent, listed.trees.parent)
     assert not repeated.parent.flags.writeable
     cells = np.arange(num_cells)[::-2]
     for some in (cells, cells[::-1], np.arange(num_cells // 2, num_cells)):
-        np.testing.assert_array_equal(repeated.take(some).parent, listed.take(some).parent)
+        np.testing.assert_array_equal(repeated.subset(some).parent, listed.subset(some).parent)
 
 
 def test_values_of_one_round_are_read_only():

@@ -135,7 +135,7 @@ def test_events_from_outside_take_the_steps_of_neuron(dt, stim):
         assert theirs[np.searchsorted(times, [0.25, 0.45])].tolist() == [2, 5]
     net = Network(discretise(CELL))
     synapse = net.add("expsyn", at=net.soma, tau=1e9, e=0.0)
-    net.event(synapse, 0, times, ONE)
+    net.add_event(synapse, 0, times, ONE)
     np.testing.assert_array_equal(compile(net, dt).events.step, theirs)
 
 

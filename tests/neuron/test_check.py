@@ -59,21 +59,22 @@ synapse, other = h.ExpSyn(dendrite(0.9)), h.ExpSyn(dendrite(0.1))
 netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
 netcon.weight[0] = 0.01
 h.finitialize(-61)
-sim, at = clhines.from_neuron(engine="reference")
-v = sim.record("v", [at(soma(0.5)), at(dendrite(0.9))])
-group, index = at(other)
+model = clhines.from_neuron(engine="reference")
+sim = model.simulation
+v = sim.record("v", [model[soma(0.5)], model[dendrite(0.9)]])
+group, index = model[other]
 refused = []
 for thing, copy in ((soma(0.5), 1), (dendrite, -1), (netcon, 1), (synapse, 0.5)):
     try:
-        at(thing, copy)
+        model[thing, copy]
     except clhines.InputError as error:
         refused.append(str(error)[:8])
-source, number, connection = at(netcon)
+source, number, connection = model[netcon]
 found = {
     "v": sim.run(1)[v][0].tolist(),
-    "node": int(group.nodes[index]) == at(dendrite(0.1)),
-    "nodes": at(dendrite).tolist() == [at(s) for s in dendrite],
-    "source": int(source.node[number]) == at(soma(0.5)),
+    "node": int(group.nodes[index]) == model[dendrite(0.1)],
+    "nodes": model[dendrite].tolist() == [model[s] for s in dendrite],
+    "source": int(source.node[number]) == model[soma(0.5)],
     "connection": connection,
     "refused": refused,
     "t": h.t,
@@ -127,7 +128,8 @@ back.weight[0] = 0.01
 spikes = h.NetCon(soma(0.5)._ref_v, cell, sec=soma)
 h.finitialize(-63)
 clhines.neuron.run(2)
-sim, at = clhines.from_neuron(engine="steps")
+model = clhines.from_neuron(engine="steps")
+sim = model.simulation
 sim.network.save(FOLDER + "/network.npz")
 sim.save(FOLDER + "/state.npz")
 result = sim.run(30)
@@ -251,13 +253,15 @@ stim.start, stim.interval, stim.number = 1, 4, 3
 netcons = [h.NetCon(stim, synapse), h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)]
 netcons[0].weight[0], netcons[1].weight[0] = 0.05, -0.01
 h.finitialize(-65)
-one, at = clhines.from_neuron(engine="reference")
-one.record("v", [at(soma(0.5))])
-three, at = clhines.from_neuron(engine="reference", copies=3)
-three.record("v", [at(soma(0.5), copy) for copy in range(3)])
+model = clhines.from_neuron(engine="reference")
+one = model.simulation
+one.record("v", [model[soma(0.5)]])
+model = clhines.from_neuron(engine="reference", copies=3)
+three = model.simulation
+three.record("v", [model[soma(0.5), copy] for copy in range(3)])
 a, b = one.run(15)[0], three.run(15)[0]
 found = {"same": bool((a == b).all()), "shape": b.shape, "top": float(b.max()),
-         "index": at(synapse, 2)[1], "connection": at(netcons[1], 1)[1]}
+         "index": model[synapse, 2][1], "connection": model[netcons[1], 1][1]}
 """
 
 
@@ -296,24 +300,27 @@ def spent(copies):
         seen[0] += 1
     sys.setprofile(count)
     try:
-        sim, _ = clhines.from_neuron(engine="steps", copies=copies)
+        model = clhines.from_neuron(engine="steps", copies=copies)
+        sim = model.simulation
         sim.run(float(h.dt))
     finally:
         sys.setprofile(None)
     del sim
     tracemalloc.start()
-    sim, _ = clhines.from_neuron(engine="steps", copies=copies)
+    model = clhines.from_neuron(engine="steps", copies=copies)
+    sim = model.simulation
     sim.run(float(h.dt))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return seen[0], peak, sim.network.forest.num_nodes
 
 def run(engine, copies):
-    sim, at = clhines.from_neuron(engine=engine, copies=copies)
-    sim.record("v", [at(soma(0.5), copy) for copy in range(copies)])
-    sim.record("i", at.groups()["ExpSyn"])
+    model = clhines.from_neuron(engine=engine, copies=copies)
+    sim = model.simulation
+    sim.record("v", [model[soma(0.5), copy] for copy in range(copies)])
+    sim.record("i", model.groups["ExpSyn"])
     before = sim.run(4)
-    sim.set(at.groups()["ExpSyn"], tau=np.linspace(0.1, 0.2, copies))
+    sim.set(model.groups["ExpSyn"], tau=np.linspace(0.1, 0.2, copies))
     after = sim.run(4)
     spikes = [s.tolist() for r in (before, after) for s in (r.spike_cell, r.spike_time)]
     return [np.concatenate([before[k], after[k]]) for k in (0, 1)], spikes
@@ -551,8 +558,9 @@ for way in (h.continuerun, lambda stop: clhines.neuron.run(stop, dtype="float32"
     way(2.0)
     found.append(np.array([v.to_python() for v in vectors]))
 h.finitialize(-65)
-sim, at = clhines.from_neuron()
-places = [at(s(x)) for s in (soma, other, child) for x in (0, 0.5, 1)]
+model = clhines.from_neuron()
+sim = model.simulation
+places = [model[s(x)] for s in (soma, other, child) for x in (0, 0.5, 1)]
 print(json.dumps([places, float(np.abs(found[0][:3] - found[1][:3]).max()), found[1].shape]))
 """
 

@@ -26,8 +26,9 @@ connection = h.NetCon(stim, synapse)
 connection.weight[0], connection.delay = 0.002, 0.5
 h.v_init, h.dt, h.steps_per_ms = -70, 0.05, 20
 h.finitialize(h.v_init)
-sim, at = clhines.from_neuron(engine="reference")
-node = int(at(soma(0.5)))
+model = clhines.from_neuron(engine="reference")
+sim = model.simulation
+node = int(model[soma(0.5)])
 step = {"stop": 8.0, "stimuli": [{"amp": 0.3, "delay": 1.0, "dur": 5.0, "at": node}]}
 population = clhines.Population(
     sim.network, {"gna": ("hh", "gnabar"), "rise": ("Exp2Syn", "tau1")}, {"step": step},
@@ -42,7 +43,7 @@ for k, (conductance, rise) in enumerate(sets):
     soma(0.5).hh.gnabar, synapse.tau1 = conductance, rise
     h.finitialize(h.v_init)
     h.continuerun(8)
-    late = clhines.from_neuron(engine="reference")[0]
+    late = clhines.from_neuron(engine="reference").simulation
     refused = 0
     for what in (
         late.reset, lambda: late.replicate(2).reset(),

@@ -17,18 +17,18 @@ from clhines.plan.plan import Limits
 
 CPU = Limits(compute_units=2, is_cpu=True, vector_bytes=32)
 GPU = Limits(compute_units=132, max_work_group=1024)
-FOREST = Forest.from_cells([chain(5), star(4), chain(5)])
+FOREST = Forest.from_parents([chain(5), star(4), chain(5)])
 
 
 def forests():
     cells = [random_binary_tree(300, 30, k) for k in range(4)]
     return [
-        Forest.from_cells([chain(1)]),
+        Forest.from_parents([chain(1)]),
         FOREST,
-        Forest.repeated(cells, 400),
-        Forest.repeated([chain(2000)], 3),
-        Forest.repeated([star(3000), caterpillar(50)], 20),
-        Forest.from_cells(dissimilar(60)),
+        Forest.repeat(cells, 400),
+        Forest.repeat([chain(2000)], 3),
+        Forest.repeat([star(3000), caterpillar(50)], 20),
+        Forest.from_parents(dissimilar(60)),
     ]
 
 
@@ -108,7 +108,7 @@ def branch_steps(parent):
 def test_statistics_against_counting():
     cells = [random_binary_tree(n, k, n) for n, k in ((1, 1), (40, 7), (97, 20), (64, 1))]
     cells += [chain(9), star(12), caterpillar(11), cells[1], cells[1]]
-    known = auto.statistics(Forest.from_cells(cells))
+    known = auto.statistics(Forest.from_parents(cells))
     steps = [branch_steps(c) for c in cells]
     assert (known.cells, known.nodes, known.shapes) == (9, sum(map(len, cells)), 7)
     assert known.shape_nodes == sum(map(len, cells[:7]))
@@ -121,7 +121,7 @@ def test_statistics_of_all_families():
     for cells in families().values():
         cells = [c for c in cells if (np.arange(len(c)) > c).all()]
         if cells:
-            assert auto.statistics(Forest.from_cells(cells)).deepest == max(
+            assert auto.statistics(Forest.from_parents(cells)).deepest == max(
                 branch_steps(c) for c in cells
             )
 
@@ -129,7 +129,7 @@ def test_statistics_of_all_families():
 def test_ranking_is_by_the_sum_of_costs(monkeypatch):
     costs = {"flat": {"launch": 1.0, "bytes": 1e-3}, "fine": {"launch": 2.0}}
     monkeypatch.setattr(auto, "costs", lambda: {"cpu float64": costs})
-    small, large = Forest.from_cells([chain(100)]), Forest.from_cells([chain(200)])
+    small, large = Forest.from_parents([chain(100)]), Forest.from_parents([chain(200)])
     assert auto.ranked(small, "float64", CPU)[:2] == [
         (Candidate("flat"), pytest.approx(1.8)),
         (Candidate("fine"), 2.0),
@@ -148,7 +148,7 @@ def test_fitted_costs_name_terms_and_are_not_negative():
 
 
 def test_ranking_takes_far_less_than_a_millisecond():
-    forest = Forest.repeated([random_binary_tree(200, 20, k) for k in range(8)], 2000)
+    forest = Forest.repeat([random_binary_tree(200, 20, k) for k in range(8)], 2000)
     auto.ranked(forest, "float64", CPU)  # statistics are found once
     taken = []
     for _ in range(20):

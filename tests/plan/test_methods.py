@@ -86,7 +86,7 @@ def test_none_takes_the_default_of_an_option():
 
 
 def test_auto_takes_no_gpu_shaped_row_on_a_cpu():
-    forest = Forest.from_cells([chain(5), star(4)])
+    forest = Forest.from_parents([chain(5), star(4)])
     assert make_plan(forest, limits=Limits(is_cpu=True)).method not in (
         "contraction",
         "interleaved",

@@ -20,7 +20,7 @@ def naive_widths(forest, cell):
 @pytest.mark.parametrize("name", families())
 def test_next_fit_never_exceeds_the_lanes(name):
     for lanes, max_cells in itertools.product([1, 8, 31, 64], [1, 2, 5, 1000]):
-        forest = Forest.from_cells(families()[name])
+        forest = Forest.from_parents(families()[name])
         blocks = next_fit(forest, lanes, max_cells)
         assert sorted(blocks.cells) == list(range(forest.num_cells))
         assert (np.diff(blocks.template) >= 0).all()
@@ -41,7 +41,7 @@ def test_next_fit_never_exceeds_the_lanes(name):
 
 def test_next_fit_fills_a_block_before_it_opens_another():
     # chains are one branch wide, stars of 5 one and then four: 3 chains, then 2 stars of 4 lanes
-    forest = Forest.from_cells([chain(3)] * 7 + [star(5)] * 5)
+    forest = Forest.from_parents([chain(3)] * 7 + [star(5)] * 5)
     blocks = next_fit(forest, 8, 100)
     sizes = np.diff(blocks.cell_start)
     # first block: 7 chains, and a star while the first level has 8 lanes; then pairs of stars
@@ -50,7 +50,7 @@ def test_next_fit_fills_a_block_before_it_opens_another():
 
 
 def test_equal_blocks_share_one_template():
-    forest = Forest.from_cells([star(5)] * 1000)
+    forest = Forest.from_parents([star(5)] * 1000)
     blocks = next_fit(forest, 8, 100)
     assert blocks.num_blocks == 500
     assert blocks.template.tolist() == [0] * 500

@@ -15,7 +15,7 @@ from clhines.plan.plan import Limits
 
 
 def test_work_groups_cover_all_units():
-    forest = Forest.from_cells([chain(2)] * 65)
+    forest = Forest.from_parents([chain(2)] * 65)
     for work_group, groups in ((64, 2), (65, 1), (66, 1), (1, 65)):
         plan = make_plan(forest, "interleaved", work_group=work_group)
         assert (plan.parts[0].num_groups, plan.parts[0].num_units) == (groups, 65)
@@ -26,7 +26,7 @@ def test_work_groups_cover_all_units():
 
 
 def test_spec_holds_stride_only_where_all_agree():
-    equal, mixed = equal_cells(), Forest.from_cells(dissimilar(9))
+    equal, mixed = equal_cells(), Forest.from_parents(dissimilar(9))
     assert make_plan(mixed, "interleaved").parts[0].spec.stride == 0
     assert make_plan(mixed, "flat").parts[0].spec.stride == 1
     assert make_plan(equal, "fine", np.float32).parts[0].spec.real == "float"
@@ -63,7 +63,7 @@ def test_describe_counts(method):
 
 
 def test_bytes_needed_by_hand():
-    plan = make_plan(Forest.from_cells([chain(4)] * 3), "interleaved")
+    plan = make_plan(Forest.from_parents([chain(4)] * 3), "interleaved")
     tables = 4 * (5 * 3 + 4)  # five tables of one number a lane, and the codes of one shape
     assert plan.bytes_needed(8, arrays=5) == 12 * 8 * 5 + 12 * 4 + tables
 
@@ -85,7 +85,7 @@ def test_everything_down_to_plan_works_without_pyopencl():
             assert len(loaded) >= 4, loaded
         for name in ("errors", "arrays", "checks", "files", "forest", "reference", "draw"):
             importlib.import_module("clhines." + name)
-        forest = clhines.Forest.from_cells([chain(4)] * 3)
+        forest = clhines.Forest.from_parents([chain(4)] * 3)
         for method in clhines.METHODS:
             print(clhines.make_plan(forest, method).packed_size)
         try:

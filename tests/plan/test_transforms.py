@@ -32,7 +32,7 @@ def eccentricities(parent):
 @pytest.mark.parametrize("name", families())
 def test_roots_are_in_the_middle(name):
     cells = [*families()[name], *dissimilar(4)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     rerooted = reroot(forest)
     again = Forest(rerooted.forest.parent, forest.cell_offsets)  # checks that these are trees
     assert (rerooted.forest.heights == again.heights).all()
@@ -49,7 +49,7 @@ def test_roots_are_in_the_middle(name):
 
 
 def test_edges_are_the_same_edges():
-    forest = Forest.from_cells(dissimilar(20) + families()["few_shapes"])
+    forest = Forest.from_parents(dissimilar(20) + families()["few_shapes"])
     rerooted = reroot(forest)
     parent, edge = rerooted.forest.parent, rerooted.edge
     nodes = np.arange(forest.num_nodes)
@@ -67,7 +67,7 @@ def test_edges_are_the_same_edges():
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 def test_the_matrix_of_every_cell_is_the_same(symmetric):
     """Entry by entry, and so in what the dense matrices of LAPACK and the reference solve."""
-    forest = Forest.from_cells([*dissimilar(20), chain(1), chain(6), star(5)])
+    forest = Forest.from_parents([*dissimilar(20), chain(1), chain(6), star(5)])
     new = reroot(forest)
     system = make_system(forest, symmetric=symmetric)
     kept = system.copy()
@@ -116,7 +116,7 @@ def test_what_cannot_be_rerooted_is_refused():
 
 
 def test_roots_that_are_in_the_middle_stay():
-    new = reroot(Forest.from_cells([star(4), chain(4)]))
+    new = reroot(Forest.from_parents([star(4), chain(4)]))
     assert new.moved.tolist() == [False, True]
     again = reroot(new.forest)
     assert not again.moved.any() and not again.turned.any()
@@ -131,5 +131,5 @@ def test_the_example_of_the_docstring():
 
 def test_many_nodes_are_rerooted_at_once():
     n = 200_000
-    forest = Forest.from_cells([chain(n), random_binary_tree(n, 20_001, 1)])
+    forest = Forest.from_parents([chain(n), random_binary_tree(n, 20_001, 1)])
     assert reroot(forest).forest.heights[0] == n // 2 + 1

@@ -101,7 +101,7 @@ def somas(delay=1.0, detector=False, rule=None, hh="hh", cells=4):
     given = {} if rule is None else {"rule": rule}
     net.connect(np.roll(np.arange(cells), 1), synapses, weight=0.4, delay=delay, **given)
     if detector:
-        net.detector(net.soma[:1], threshold=1000.0)
+        net.add_detector(net.soma[:1], threshold=1000.0)
     return net
 
 
@@ -136,7 +136,7 @@ def random_points():
     for k, name in enumerate(("first", "second")):
         net.random(drawing, name, [[k + 1, 2, 3], [k + 4, 5, 6]])
     pulses = net.add(mod_files.ours("ext_pulse"), net.soma + 2)
-    net.connect(net.trains([[0.3, 0.9, 2.0]]), pulses, [0, 1], [[0.01], [0.02]], 0.213)
+    net.connect(net.spike_source([[0.3, 0.9, 2.0]]), pulses, [0, 1], [[0.01], [0.02]], 0.213)
     return net
 
 
@@ -150,7 +150,7 @@ def from_neuron(copies=1):
 
         _sections = two_sections((0.5, 1, 1.3), 1.013, 0.02)
         h.finitialize(-65)
-        return clhines.neuron.from_neuron(device=device, copies=copies, **options)[0]
+        return clhines.neuron.from_neuron(device=device, copies=copies, **options).simulation
 
     return made
 

@@ -135,7 +135,7 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
 def test_neighbours_and_currents():
     """Each node's neighbours are those of the dense matrix, and currents its product with v."""
     rng = np.random.default_rng(3)
-    forest = Forest.from_cells([random_binary_tree(n, 3, n) for n in (1, 2, 40)])
+    forest = Forest.from_parents([random_binary_tree(n, 3, n) for n in (1, 2, 40)])
     n = forest.num_nodes
     dense, u = np.zeros((n, n)), -rng.uniform(1, 2, n)
     child = np.flatnonzero(forest.parent >= 0)

@@ -53,7 +53,7 @@ def with_fire():
     net.connect(fire, nmda, [0], weights, 0.7, source_index=[1])
     net.connect(fire, nmda, [2], weights, 1.0, source_index=[1])
     net.connect(fire, fire, [2], 0.7, 0.001, source_index=[3])
-    net.connect(net.detector([0, 2 * NODES], -30.0), fire, [0, 1], 1.2, 0.8)
+    net.connect(net.add_detector([0, 2 * NODES], -30.0), fire, [0, 1], 1.2, 0.8)
     return net, {**groups, "ext_fire": fire}
 
 
@@ -100,7 +100,7 @@ def test_which_networks(cpu):
     found = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
     assert found.epoch == int(model.netcons.delay[found.crossing].min() / DT + 1e-9)
     net, _ = network()
-    net.point(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
+    net.set_pointer(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
     model = compile(net, DT)
     wires, work = wires_of(model), work_of(model)
     assert blocks_of(model, wires, work, CELLS, 1.0) is None
@@ -113,7 +113,7 @@ def test_too_many_events_between_blocks(cpu, by_cell):
     added = net.add(mod_files.ours("ext_sum"), [0, 2])
     fire = net.add_artificial(mod_files.ours("ext_fire"), 1, refrac=1e-4)
     net.connect(fire, added, [0, 1], 1e-6, 6 * DT, source_index=[0, 0])
-    net.connect(net.trains([np.arange(1, 4, DT / 3.3)]), fire, [0], 2.0, 0.1)  # 3.3 a step
+    net.connect(net.spike_source([np.arange(1, 4, DT / 3.3)]), fire, [0], 2.0, 0.1)  # 3.3 a step
     Simulation(net, DT, queue=cpu, engine="steps").run(5.0)
     sim = Simulation(net, DT, queue=cpu)
     assert by_cell[0].crossing.any()
@@ -142,7 +142,7 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
     twice = np.concatenate([[0, 0, 2], rows[3:36]])  # the first 8 span 8 nodes, with one left out
     net.add(mod_files.ours("ext_clamp"), at=twice, amp=rng.uniform(0.005, 0.02, 36))
     both = net.add(mod_files.ours("ext_nmda"), at=twice)
-    net.connect(net.trains([[1.0, 2.0, 5.0]]), both, np.arange(36), [[0.0005, 1.0]] * 36, 0.1)
+    net.connect(net.spike_source([[1.0, 2.0, 5.0]]), both, np.arange(36), [[0.0005, 1.0]] * 36, 0.1)
     found = []
     for given in ({"engine": "reference"}, {"queue": cpu, "dtype": dtype, "engine": engine}):
         sim = Simulation(net, DT, **given)
@@ -186,7 +186,9 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
     net.insert(Mechanism.from_nmodl(DECAYS), net.soma + 2)  # advances without v
     net.add("iclamp", at=net.soma, delay=0.5, dur=1.0, amp=0.4 + 0.02 * np.arange(21))
     synapses = net.add(mod_files.ours("ext_nmda"), at=net.soma + 3)
-    net.connect(net.detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1)
+    net.connect(
+        net.add_detector(net.soma, -20.0), synapses, np.arange(21)[::-1], [[5e-4, 1.0]] * 21, 1
+    )
     found = []
     for given in ({"engine": "reference"}, {"queue": cpu, "engine": "epochs-cpu"}):
         sim = Simulation(net, DT, secondorder=secondorder, **given)
@@ -214,7 +216,7 @@ def test_what_is_recorded_may_need_more_than_a_vector(cpu):
     n = 12
     net = Network.from_arrays(np.arange(-1, n - 1), [0, n], *[[300.0] * n, [0.1] * n, [0.003] * n])
     added = net.add(Mechanism.from_nmodl(SEES), at=np.arange(n), g=np.linspace(1e-3, 2e-3, n))
-    net.point(added, "other", to=np.arange(n)[::-1])
+    net.set_pointer(added, "other", to=np.arange(n)[::-1])
     net.add("iclamp", at=[0], delay=0.0, dur=9.0, amp=0.2)
     found = []
     for given in ({"engine": "reference"}, {"queue": cpu}):

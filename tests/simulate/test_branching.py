@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from clhines import Mechanism, Network, Simulation
+from clhines.network.inside import inside
 
 CELLS, NODES, DT, COPIES = 2, 6, 0.1, 3
 IONS = ("cai", "ica", "eca")
@@ -40,12 +41,12 @@ def network(hh=None, fire=None):
     fire = net.add_artificial(ours("ext_fire"), 2, **(fire or {}))
     more = net.add_artificial(ours("ext_fire"), 1)
     groups |= {"ext_fire": fire, "more": more}
-    net.point(groups["ext_gap"], "vgap", to=[11, 5])
+    net.set_pointer(groups["ext_gap"], "vgap", to=[11, 5])
     groups["clamp"] = net.add("iclamp", at=[0, 6], delay=2.0, dur=40.0, amp=[0.9, 0.6])
     net.play(groups["ext_clamp"], 0, "amp", [0, 5, 12.0, 30], [0, 0.0, 0.05, 0.02])
-    cell, tip = net.detector(0, -10.0), net.detector([5, 11], -20.0)
+    cell, tip = net.add_detector(0, -10.0), net.add_detector([5, 11], -20.0)
     nmda, watch, added = groups["ext_nmda"], groups["ext_watch"], groups["ext_sum"]
-    train = net.trains([[1.0, 9.99, 10.02, 17.0], [12.0]])
+    train = net.spike_source([[1.0, 9.99, 10.02, 17.0], [12.0]])
     for source, which, target, index, delay, *weights in (
         (cell, 0, nmda, 0, 1.0, 0.004, 1.5),
         (tip, 1, nmda, 0, 0.3, 0.002, 0.7),
@@ -61,7 +62,7 @@ def network(hh=None, fire=None):
         (train, 0, more, 0, 0.5, 0.9),
     ):
         net.connect(source, target, [index], [weights], delay, source_index=[which])
-    net.event(groups["ext_sum"], [0, 1, 0], [3.0, 10.3, 14.0], 0.001)
+    net.add_event(groups["ext_sum"], [0, 1, 0], [3.0, 10.3, 14.0], 0.001)
     return net, groups
 
 
@@ -168,7 +169,7 @@ def test_parameters_that_blocks_set(fast_queue, needs):
         net.insert("pas", [0, 1], g=1e-4)
         text_of = text.replace("TAU", str(default))
         group = net.add(Mechanism.from_nmodl(text_of), at=[0, 1], **given)
-        net.added.exact = True
+        inside(net).added.exact = True
         return Simulation(net, DT, queue=fast_queue, engine=engine), group
 
     for engine in ("reference", "steps"):

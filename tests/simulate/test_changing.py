@@ -11,6 +11,7 @@ import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.device import devices, program
 from clhines.model import compile
+from clhines.network.inside import inside
 from clhines.simulate.engines.arena_run import ArenaRun
 
 CELLS = 5
@@ -29,7 +30,7 @@ def passive_below(**changed):
     }
     cells = np.arange(CELLS)
     net.connect(cells, groups["syn"], (cells + 1) % CELLS, given["weight"], 0.5)
-    net.event(groups["syn"], 0, given.get("event", 0.2), 0.05)
+    net.add_event(groups["syn"], 0, given.get("event", 0.2), 0.05)
     return net, groups
 
 
@@ -217,7 +218,7 @@ def test_a_network_with_exact_times_takes_other_values(engine, fast_queue):
         net = Network(CABLES, CELLS)
         hh = net.insert("hh", "soma", gl=gl)
         syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-        net.connect(net.trains([[0.5, 2.0]]), syn, [1], weight, 0.0)
+        net.connect(net.spike_source([[0.5, 2.0]]), syn, [1], weight, 0.0)
         return net, hh, syn
 
     net, hh, _ = build(3e-4, 0.02)
@@ -248,7 +249,7 @@ def test_parameters_that_change_where_they_lie_give_the_same_bits(
         hh = net.insert("hh", "soma")
         clamp = net.add("iclamp", at=net.soma, dur=1e9, amp=0.0)
         syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-        net.connect(net.trains([[0.5, 1.0]]), syn, [1], 0.02, 0.0)
+        net.connect(net.spike_source([[0.5, 1.0]]), syn, [1], 0.02, 0.0)
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         sim.record("v", net.soma)
         found = []
@@ -477,7 +478,7 @@ def test_weights_are_the_same_at_exact_times(engine, fast_queue):
     for exact in (False, True):
         net = delayed(0.004)
         if exact:
-            net.added.exact = True
+            inside(net).added.exact = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         assert sim.model.has_times == exact
         number = sim.record("v", net.soma)

@@ -12,6 +12,7 @@ from clhines.device import devices
 from clhines.device.templates import render
 from clhines.model import compile
 from clhines.model.needs import EXACT, NEEDS
+from clhines.network.inside import inside
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.choose import described, engines_for
 from clhines.simulate.engines.reference import Reference
@@ -78,7 +79,7 @@ def played(net):
 
 
 def gap(net, mechanism=None):
-    net.point(net.add(mechanism or mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
+    net.set_pointer(net.add(mechanism or mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
 
 
 NETWORKS = {  # a need -> a network that has it, and options of its simulation
@@ -87,8 +88,8 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "noise": (noisy, {}),
     "exact_times": (with_ions, {}),
     "ions": (with_ions, {}),
-    "detectors": (changed(lambda net: net.detector([0])), {}),
-    "trains": (changed(lambda net: net.trains([[1.0]])), {}),
+    "detectors": (changed(lambda net: net.add_detector([0])), {}),
+    "trains": (changed(lambda net: net.spike_source([[1.0]])), {}),
     "played": (changed(played), {}),
     "random": (inserted("nmodl/nmrandom"), {}),
     "nmodl": (with_ions, {}),
@@ -96,7 +97,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "self_events": (changed(lambda net: net.add(mod_files.ours("ext_pulse"), [0])), {}),
     "sent_events": (changed(fires), {}),
     "weights": (with_ions, {}),
-    "bins": (changed(lambda net: net.bin_events()), {}),
+    "bins": (changed(lambda net: setattr(inside(net).added, "bins", True)), {}),
     "artificial_cells": (changed(fires), {}),
     "pointers": (changed(gap), {}),
     "pointers_in_states": (

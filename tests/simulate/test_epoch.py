@@ -162,7 +162,7 @@ def crowded_network(cells=3, gnabar=0.1):
     )
     net.add("iclamp", at=net.soma, dur=5.0, amp=0.3)
     syn = net.add("expsyn", at=np.append(net.soma, net.soma + 1), tau=2.0, e=0.0)
-    net.event(syn, np.arange(4), 0.3, 0.01)
+    net.add_event(syn, np.arange(4), 0.3, 0.01)
     return net, syn
 
 
@@ -328,7 +328,7 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
         ):
             three = {names[1]: [1.0, 2.0, 3.0], names[2]: [0.0, 1.0, 2.0]}
             group = net.add(CLASHES.format(*names), at=net.soma, **three)
-            net.event(group, 0, 0.1, 0.01)
+            net.add_event(group, 0, 0.1, 0.01)
         return net, net.groups[2]
 
     reference = Simulation(build()[0], DT, engine="reference")

@@ -91,7 +91,7 @@ def cells(names):
         groups[name] = net.insert(mechanism, where, gbar=1e-4 if name == "ih" else 0.02)
     clamp = net.add("iclamp", at=np.array([0, 4]), delay=0.2, dur=5.0, amp=[0.05, 0.3])
     net.play(clamp, 0, "amp", [0, 2, 4.0], [0.05, 0.3, 0.1])
-    net.detector(np.array([0, 5]), -50.0)
+    net.add_detector(np.array([0, 5]), -50.0)
     return net, groups
 
 

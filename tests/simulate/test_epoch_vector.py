@@ -39,13 +39,13 @@ def crowded_network(cells=5):
     some = (rng.random(len(cell)) < 0.6) | (cell % 2 == 0)
     some[net.soma] = True
     some &= net.area > 0
-    net.insert("hh", where=some, gnabar=rng.uniform(0.1, 0.14, some.sum()))
-    net.insert("pas", where=~some & (net.area > 0))
+    net.insert("hh", at=some, gnabar=rng.uniform(0.1, 0.14, some.sum()))
+    net.insert("pas", at=~some & (net.area > 0))
     first, last = net.forest.cell_offsets[:2]
     at = np.concatenate([np.full(19, first + 2), net.soma, rng.integers(first, last, 40)])
     syn = net.add("expsyn", at, tau=rng.uniform(1, 3, len(at)), e=0.0)
     net.connect(np.arange(cells), syn, np.arange(cells) + 19, 0.02, 0.5)
-    net.event(syn, np.arange(30), 0.1 * np.arange(30), 0.003)
+    net.add_event(syn, np.arange(30), 0.1 * np.arange(30), 0.003)
     return net
 
 
@@ -117,8 +117,8 @@ def point_network(count=70):
     for tau, e, weight in ((5.0, 0.0, 0.01), (10.0, -80.0, 0.03)):
         synapses, delay = net.add("expsyn", at=net.soma, tau=tau, e=e), Drawn.uniform(0.1, 0.8)
         net.connect(np.arange(count), synapses, Pairs.bernoulli(0.2), weight=weight, delay=delay)
-        net.event(synapses, np.arange(9), time=np.arange(9) * 0.7, weight=0.05)
-    net.connect(net.detector(net.soma[:3], -52.0), synapses, Pairs.all_to_all(), weight=0.002)
+        net.add_event(synapses, np.arange(9), time=np.arange(9) * 0.7, weight=0.05)
+    net.connect(net.add_detector(net.soma[:3], -52.0), synapses, Pairs.all_to_all(), weight=0.002)
     return net
 
 

@@ -154,10 +154,10 @@ def our_network(truth, ours=mod_files.ours):
     at = {"ext_nmda": 9, "ext_watch": 6, "ext_sum": [2, 2], "ext_gap": [5, 11], "ext_clamp": 6}
     groups |= {name: net.add(ours(name), at=where) for name, where in at.items()}
     groups["ext_fire"] = fire = net.add_artificial(ours("ext_fire"), 2)
-    net.point(groups["ext_gap"], "vgap", to=[11, 5])
+    net.set_pointer(groups["ext_gap"], "vgap", to=[11, 5])
     net.add("iclamp", at=0, delay=2.0, dur=40.0, amp=0.25)
     net.play(groups["ext_clamp"], 0, "amp", *PLAYED)
-    cell, tip = net.detector(0, -10.0), net.detector(5, -20.0)
+    cell, tip = net.add_detector(0, -10.0), net.add_detector(5, -20.0)
     nmda, watch, added = groups["ext_nmda"], groups["ext_watch"], groups["ext_sum"]
     for source, which, target, index, delay, *weights in (
         (cell, 0, nmda, 0, 1.0, 0.004, 1.5),
@@ -265,7 +265,7 @@ def test_kernels_on_every_device(truth, every_queue, needs):
     """A few steps with events from the start, on simulators too."""
     needs(every_queue, "float64")
     net, groups, _ = our_network(truth)
-    trains = net.trains([[0.05, 0.16], [0.11]])
+    trains = net.spike_source([[0.05, 0.16], [0.11]])
     net.connect(trains, groups["ext_fire"], weight=1.3, delay=0.02)
     found = {}
     for path in ("reference", "steps"):
@@ -282,14 +282,14 @@ def test_kernels_on_every_device(truth, every_queue, needs):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda n, g: n.point(g["ext_gap"], "w", 0), "ext_gap has no pointer 'w'"),
+        (lambda n, g: n.set_pointer(g["ext_gap"], "w", 0), "ext_gap has no pointer 'w'"),
         (lambda n, g: n.connect(g["ext_gap"], g["ext_nmda"]), "ext_gap sends no events here"),
         (lambda n, g: n.connect(g["ext_fire"], g["ext_nmda"], weight=[[1] * 5]), "4 or less"),
-        (lambda n, g: n.connect(n.detector(0), g["ext_nmda"], delay=-1.0), "0 or more"),
-        (lambda n, g: n.trains([[-1.0]]), "has -1 ms"),
-        (lambda n, g: n.trains([1.0, 2.5]), r"times\[0\] has shape \(\); expected \(k,\)"),
+        (lambda n, g: n.connect(n.add_detector(0), g["ext_nmda"], delay=-1.0), "0 or more"),
+        (lambda n, g: n.spike_source([[-1.0]]), "has -1 ms"),
+        (lambda n, g: n.spike_source([1.0, 2.5]), r"times\[0\] has shape \(\); expected \(k,\)"),
         (lambda n, g: clhines.Mechanism.from_nmodl(None), "text_or_path is None; expected a"),
-        (lambda n, g: n.detector(12), "no node 12"),
+        (lambda n, g: n.add_detector(12), "no node 12"),
         (lambda n, g: n.play(g["ext_clamp"], 0, "amp", [1, 0], [0, 0]), "goes back in time"),
         (lambda n, g: n.add_artificial("hh"), "use insert"),
     ],
@@ -345,7 +345,7 @@ def test_a_step_is_three_launches(monkeypatch):
         net.insert(mod_files.ours(name), [0, 1])
     net.play(net.add(mod_files.ours("ext_clamp"), at=0), 0, "amp", [0.0, 0.3], [0.5, 2.0])
     nmda = net.add(mod_files.ours("ext_nmda"), at=1)
-    net.connect(net.detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
+    net.connect(net.add_detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
     sim = Simulation(net, DT, engine="steps")
     sim.record("v", [0, 1])
     sim.record("cai", [0, 1])
@@ -385,7 +385,7 @@ def test_a_rule_of_plasticity_as_text(fast_queue, needs):
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     net.threshold = -20.0
     synapse = net.add(clhines.Mechanism.from_nmodl(PAIRS), [0])
-    net.connect(net.trains([[1.0, 11.0]]), synapse, weight=[[0.05, 0.0]], delay=1.0)
+    net.connect(net.spike_source([[1.0, 11.0]]), synapse, weight=[[0.05, 0.0]], delay=1.0)
     net.insert("hh", [0])
     sim = Simulation(net, 0.025, queue=fast_queue, v_init=-65.0)
     weight, last = 0.05, -np.inf

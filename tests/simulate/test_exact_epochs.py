@@ -12,6 +12,7 @@ from exact_cells import CELLS, FOLLOWS, NODES, READS, network, with_artificial
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
+from clhines.network.inside import inside
 from clhines.simulate.gpu import arena_epochs
 from clhines.simulate.gpu.artificial import epoch_of
 
@@ -116,7 +117,7 @@ def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
     for engine in ("reference", ENGINE, ENGINE, *of_cpus):
         net, groups = build()
         if binned:
-            net.bin_events()
+            inside(net).added.bins = True
         sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130, **given)
         numbers = recorded(sim, groups)
         if len(runs) != 2:  # the third records neither states of instances nor artificial cells
@@ -216,7 +217,7 @@ def test_layers_of_artificial_cells_where_cells_need_launches_of_a_step(fast_que
         fire = net.add_artificial(mod_files.ours("ext_fire"), 70)
         net.connect(fire, fire, np.arange(1, 70), 1.2, 0.0, source_index=np.arange(69))
         net.connect(fire, takes, [0], 3e-3, 0.0, source_index=[69])
-        net.connect(net.detector([0], -20.0), fire, [5], 1.2, DT)
+        net.connect(net.add_detector([0], -20.0), fire, [5], 1.2, DT)
         sim, v = voltages(net, engine, DT, fast_queue)
         found.append(v)
     assert epoch_of(sim.model) == (1, True)
@@ -231,7 +232,7 @@ def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
         net, groups = network()
         net.insert(Mechanism.from_nmodl(READS), np.arange(total))
         gaps = net.add(mod_files.ours("ext_gap"), np.arange(5, total, NODES), g=2e-3)
-        net.point(gaps, "vgap", to=np.roll(np.arange(5, total, NODES), 1))
+        net.set_pointer(gaps, "vgap", to=np.roll(np.arange(5, total, NODES), 1))
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         numbers = recorded(sim, groups)
         results = [sim.run(STOP * piece) for piece in pieces]
@@ -263,7 +264,7 @@ def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
 def test_what_epochs_do_not_take(fast_queue):
     """Rejected by name where epochs are asked for."""
     net, _ = network()
-    net.point(net.add(Mechanism.from_nmodl(FOLLOWS), [5]), "vgap", to=[11])
+    net.set_pointer(net.add(Mechanism.from_nmodl(FOLLOWS), [5]), "vgap", to=[11])
     with pytest.raises(InputError, match="takes no states or events that depend on pointers"):
         Simulation(net, DT, queue=fast_queue, engine=ENGINE)
 

@@ -73,7 +73,7 @@ def test_the_sum_of_kernels_of_the_spike_response_model(fast_queue, needs, engin
     times = 4.0 * np.sort(rng.choice(50, 30, replace=False))
     weights = rng.uniform(-0.2, 0.45, (30, 2))
     for cell in range(2):
-        net.event(group, [cell] * 30, time=times, weight=weights[:, cell])
+        net.add_event(group, [cell] * 30, time=times, weight=weights[:, cell])
     sim = started(net, engine, fast_queue, needs, dt, dtype, v_init=-64.0)
     number = sim.record("v", net.soma)
     result = sim.run(200.0)
@@ -129,7 +129,7 @@ def test_an_exact_step_of_coupled_states_and_of_those_in_which_v_is_held(
     dt, c, k = 0.5, 0.2, np.array([0.02, 0.005])
     net = points(2, c)
     group = net.add(ADAPTS, at=net.soma, k=k)
-    net.event(group, [0, 1], time=10.0, weight=0.4)
+    net.add_event(group, [0, 1], time=10.0, weight=0.4)
     sim = started(net, engine, fast_queue, needs, dt, dtype, v_init=-60.0)
     numbers = [sim.record("v", net.soma), *(sim.record(name, group) for name in "xyw")]
     result = sim.run(100.0)

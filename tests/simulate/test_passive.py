@@ -24,7 +24,7 @@ DT, CURRENT = 0.025, 0.1
 def backward_euler(cables, num_cells, steps, dt=DT, current=CURRENT, v_init=-65.0):
     """Forest and voltages of cells in turn, step by step in float64."""
     cells = [cables[k % len(cables)] for k in range(num_cells)]
-    forest = Forest.from_cells([c.parent for c in cells])
+    forest = Forest.from_parents([c.parent for c in cells])
     systems = [c.system(dt) for c in cells]
     d, u, c, constant = (
         np.concatenate([getattr(s, name) for s in systems])

@@ -74,7 +74,7 @@ class Device:
             slots,
             1000,
             algorithm,
-            largest=rule.largest(connections, plastic),
+            largest=rule.max_weight(connections, plastic),
             **more,
             **given,
         )

@@ -35,11 +35,11 @@ SETS = np.stack(
 def model(na=0.12, leak=3e-4, passive=1e-4):
     """One cell with channels in all of it and a synapse that gets an event."""
     net = Network(CABLES[0])
-    soma = np.isin(np.flatnonzero(net.area > 0), net.nodes(where="soma"))
+    soma = np.isin(np.flatnonzero(net.area > 0), net.nodes(at="soma"))
     net.insert("hh", "all", gnabar=np.where(soma, na, 0.03), gl=leak)
     net.insert("pas", "dendrites", g=passive, e=-65.0)
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    net.event(syn, 0, 3.0, 0.002)
+    net.add_event(syn, 0, 3.0, 0.002)
     net.threshold = -20.0
     return net
 
@@ -86,7 +86,7 @@ CASES = [
     ({"x": ("hhh", "gnabar")}, {}, None, "hh"),
     ({"x": ("hh", "gna")}, {}, None, "gnabar"),
     ({"x": ("expsyn", "tau", "soma")}, {}, None, "membrane"),
-    ({"x": ("pas", "g", "soma")}, {}, None, "where"),
+    ({"x": ("pas", "g", "soma")}, {}, None, "at="),
     ({"x": ("hh", "gl"), "y": ("hh", "gl", "soma")}, {}, None, "another name"),
     ({"x": "gl"}, {}, None, "expected \\(mechanism"),
     (None, {"step": {"stop": 0.01}}, None, "stop"),
@@ -168,12 +168,12 @@ def exact_model(gca=None, tau=None):
     net.insert(ours("ext_cad"), nodes)
     net.insert(ours("ext_ca"), nodes, **({} if gca is None else {GCA[1]: gca}))
     net.ion("ca", nodes, ci=np.linspace(5e-5, 6e-5, 6))
-    early = net.trains([[1.0, 2.0], [3.0]])
+    early = net.spike_source([[1.0, 2.0], [3.0]])
     nmda = net.add(ours("ext_nmda"), [3, 4])
     fire = net.add_artificial(ours("ext_fire"), 2, **({} if tau is None else {"tau": tau}))
-    net.point(net.add(ours("ext_gap"), [5]), "vgap", to=[2])
+    net.set_pointer(net.add(ours("ext_gap"), [5]), "vgap", to=[2])
     net.play(net.add(ours("ext_clamp"), [2]), 0, "amp", [0, 1, 3.0], [0, 0.1, 0.2])
-    spikes = net.detector([0, 5], -20.0)
+    spikes = net.add_detector([0, 5], -20.0)
     net.connect(early, nmda, [0, 1], [[0.003, 1.0]], 0.1)
     net.connect(spikes, fire, [0, 1], 1.2, 0.3)
     net.connect(fire, nmda, [1, 0], [[0.01, 1.0]], 0.2)

@@ -110,7 +110,7 @@ def test_i_membrane_is_neurons(fast_queue, needs, engine):
     net = with_neuron.our_network(cable)
     net.add("iclamp", at=net.soma, delay=1.0, dur=2.0, amp=0.6)
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    net.event(syn, 0, 4.0, 0.05)
+    net.add_event(syn, 0, 4.0, 0.05)
     sim = Simulation(net, DT, queue=fast_queue, engine=engine, v_init=with_neuron.V_INIT)
     nodes = np.arange(cable.num_nodes)
     current = sim.record("i", syn, every=EVERY * DT)
@@ -314,11 +314,11 @@ FULL = """
 import resource, sys
 import numpy as np
 from clhines import InputError
-from clhines.simulate.records.streams import Stream
+from clhines.simulate.records.streams import RecordWriter
 
 most = 200_000  # bytes of a file: as a full disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-stream, rows, said = Stream(sys.argv[1]), 0, []
+stream, rows, said = RecordWriter(sys.argv[1]), 0, []
 while len(said) < 2:  # and once more after the first error
     try:
         stream.append(rows + np.arange(100.0), np.full((100, 40), float(rows)))

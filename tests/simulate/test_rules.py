@@ -68,7 +68,7 @@ def network(rule, exact=False, count=12):
     net.connect(source, synapse, target, weight, delay, rule)
     net.connect(source[:5], synapse, target[:5], 0.02, 1.0)  # above the bounds
     if exact:
-        net.connect(net.detector(net.soma[:2], -55.0), synapse, [2, 3], 0.001, 0.05)
+        net.connect(net.add_detector(net.soma[:2], -55.0), synapse, [2, 3], 0.001, 0.05)
     return net
 
 

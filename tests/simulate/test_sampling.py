@@ -21,7 +21,7 @@ def long_network():
     net.insert("hh", "soma")
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
     syn = net.add("expsyn", at=np.repeat(net.soma, 2), tau=np.linspace(1, 2, 14), e=0.0)
-    net.event(syn, np.arange(14), np.linspace(0.1, 0.7, 14), 0.002)
+    net.add_event(syn, np.arange(14), np.linspace(0.1, 0.7, 14), 0.002)
     net.add("inoise", at=net.soma[:3] + 1, mean=0.02, std=0.02)
     net.add("iclamp", at=net.soma, dur=5.0, amp=np.linspace(0.1, 0.8, 7))
     return net, syn

@@ -25,7 +25,7 @@ def simulation(**options):
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
     net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5)
-    net.event(syn, [0, 1], [0.2, 6.0], 0.08)
+    net.add_event(syn, [0, 1], [0.2, 6.0], 0.08)
     return Simulation(net, DT, **({"engine": "reference"} | options))
 
 
@@ -192,7 +192,7 @@ def test_networks_that_differ_in_what_is_plastic(state, tmp_path):
     syn, cells = net.add("expsyn", at=net.soma, tau=2.0, e=0.0), np.arange(3)
     net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
     net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5, rule=RULE)
-    net.event(syn, [0, 1], [0.2, 6.0], 0.08)
+    net.add_event(syn, [0, 1], [0.2, 6.0], 0.08)
     assert_refused(Simulation(net, DT, engine="reference"), path, "of another network")
 
 
@@ -272,7 +272,7 @@ def ticking(fast_queue, engine="reference"):
     net = Network(CABLE, 1)
     net.insert("pas", "all")
     tick = net.add_artificial(Mechanism.from_nmodl(TICK), 2)
-    net.connect(net.trains([[0.5, 4.0]]), tick, [1], 0.0, 1.0)
+    net.connect(net.spike_source([[0.5, 4.0]]), tick, [1], 0.0, 1.0)
     sim = Simulation(net, DT, queue=fast_queue, engine=engine)
     sim.record("n", tick)
     return sim

@@ -11,6 +11,7 @@ from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.model import compile
+from clhines.network.inside import inside
 from clhines.network.plasticity import STDP
 
 
@@ -201,7 +202,7 @@ def test_a_voltage_that_is_not_finite(fast_queue, needs, engine, tmp_path):
 def test_more_spikes_than_room(fast_queue, needs):
     needs(fast_queue, "float64")
     net, syn = simple_network()
-    net.event(syn, np.arange(5), 0.2, 0.05)
+    net.add_event(syn, np.arange(5), 0.2, 0.05)
     sim = Simulation(net, DT, queue=fast_queue, max_spikes=2)
     with pytest.raises(SpikeOverflowError, match=r"step \d+: .*max_spikes") as error:
         sim.run(10.0)
@@ -289,7 +290,7 @@ def test_refused(fast_queue, needs, tmp_path):
     for change in ("gnabar", "event"):
         changed, synapses = simple_network()
         if change == "event":
-            changed.event(synapses, 0, 1.0, 0.1)
+            changed.add_event(synapses, 0, 1.0, 0.1)
         else:
             changed.groups[0].parameters[change] = 0.2
         with pytest.raises(InputError, match="of another network"):
@@ -305,7 +306,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
     v_init[:] = 0.0
     assert sim.voltages()[0] == -65.0
     for change in (
-        lambda: net.event(syn, 0, 1.0, 0.1),
+        lambda: net.add_event(syn, 0, 1.0, 0.1),
         lambda: net.connect(0, syn, 0, 0.1),
         lambda: net.insert("pas", [0]),
         lambda: net.add("expsyn", at=0),
@@ -339,7 +340,7 @@ def test_what_no_network_knows_is_not_set():
     assert compile(net).kinds[-1].parameters["tau"] == 2.5
     with pytest.raises(InputError, match="engine="):
         Simulation(net, DT, engine="none")
-    assert not net.frozen  # where no simulation came of it
+    assert not inside(net).frozen  # where no simulation came of it
 
 
 def test_a_cable_changed_later_changes_no_network():
@@ -375,7 +376,7 @@ def test_plastic_weights(fast_queue, needs, engine, tmp_path):
         net.connect(cells, syn, (cells + 1) % 5, 0.05, 2.0, rule=rule)
         net.connect(cells, syn, (cells + 2) % 5, 0.01, 0.5)
         net.connect(cells, syn, (cells + 3) % 5, 0.02, 1.0, rule=rule)
-        net.event(syn, [0, 3, 1, 4], [0.2, 4.0, 22.0, 22.3], 0.05)
+        net.add_event(syn, [0, 3, 1, 4], [0.2, 4.0, 22.0, 22.3], 0.05)
         return Simulation(net, DT, **options)
 
     reference = simulation(engine="reference")

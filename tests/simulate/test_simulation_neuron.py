@@ -107,7 +107,7 @@ def test_ring(fast_queue, needs, engine):
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     cells = np.arange(16)
     net.connect(cells, syn, (cells + 1) % 16, weight, delay)
-    net.event(syn, 0, 1.0, weight)
+    net.add_event(syn, 0, 1.0, weight)
     net.threshold = 10.0
     result = Simulation(net, DT, queue=fast_queue, engine=engine).run(duration)
 

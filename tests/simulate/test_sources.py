@@ -7,6 +7,7 @@ import pytest
 import clhines
 from clhines import STDP, InputError, Network, Simulation
 from clhines.model import compile
+from clhines.network.inside import inside
 
 
 @pytest.mark.parametrize("dt", [0.025, 0.1])
@@ -21,8 +22,10 @@ def test_trains_act_in_the_steps_of_their_exact_times(fast_queue, needs, dt):
         synapses = net.add("expsyn", at=[0, 1, 2], tau=2.0, e=0.0)
         times = [rng.uniform(0, 20, 8), np.arange(8) * 37.5 * dt, [0.0, 3.0, 3.0]]
         net.connect(0, synapses, index=2, weight=-0.001, delay=1.3)
-        net.connect(net.trains(times), synapses, weight=[0.05, 0.03, 0.02], delay=[0.0, 1.0, 0.4])
-        net.added.exact = exact
+        net.connect(
+            net.spike_source(times), synapses, weight=[0.05, 0.03, 0.02], delay=[0.0, 1.0, 0.4]
+        )
+        inside(net).added.exact = exact
         sim = Simulation(
             net, dt, queue=None if engine == "reference" else fast_queue, engine=engine
         )
@@ -48,12 +51,14 @@ def plastic(beside):
     net.insert("hh")
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     cells = np.tile(np.arange(4), 3)
-    net.event(synapses, cells, 1.0 + np.repeat(7 * np.arange(3), 4) + rng.uniform(0, 4, 12), 0.05)
+    net.add_event(
+        synapses, cells, 1.0 + np.repeat(7 * np.arange(3), 4) + rng.uniform(0, 4, 12), 0.05
+    )
     rule = STDP(0.002, 0.0015, w_max=0.1)
     weights, delays = [0.01, 0.02, 0.03, 0.02, 0.015, 0.01], [1.0, 1.5, 2.0, 1.1, 3.0, 0.7]
     net.connect([0, 1, 2, 3, 0, 1], synapses, [1, 2, 3, 0, 2, 3], weights, delays, rule)
     if beside == "detector":
-        net.connect(net.detector([5, 40], -20.0), synapses, [0, 3], 0.01, 2.0)
+        net.connect(net.add_detector([5, 40], -20.0), synapses, [0, 3], 0.01, 2.0)
     if beside == "ions":
         for name in ("ext_cad", "ext_ca", "ext_kca"):
             net.insert(mod_files.ours(name), net.soma)
@@ -61,7 +66,7 @@ def plastic(beside):
         fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
         net.connect([0, 1], fire, [0, 1], 1.5, 0.6)
         net.connect(fire, synapses, [3, 2], 0.02, 0.45)
-    net.added.exact = beside == "exact"
+    inside(net).added.exact = beside == "exact"
     return net
 
 
@@ -103,10 +108,10 @@ def test_what_cannot_be_plastic_is_refused():
         compile(net)
     net = plastic("ions")
     with pytest.raises(InputError, match="comes from a train of given times, and is not plastic"):
-        net.connect(net.trains([[1.0]]), net.groups[1], 0, 0.01, 1.0, rule)
+        net.connect(net.spike_source([[1.0]]), net.groups[1], 0, 0.01, 1.0, rule)
         compile(net)
     net = plastic("detector")
-    net.connect(net.detector([3], -20.0), net.groups[1], 0, 0.01, 0.01, rule)
+    net.connect(net.add_detector([3], -20.0), net.groups[1], 0, 0.01, 0.01, rule)
     with pytest.raises(
         InputError, match="expsyn is not plastic, as a delay is shorter than a step"
     ):
@@ -118,9 +123,9 @@ def with_all_sources(beside):
     net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=3)
     net.insert("hh")
     synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    net.connect(net.trains([[1.0, 9.0], [4.0]]), synapses, [0, 1], [0.05, 0.04], [0.3, 0.0])
+    net.connect(net.spike_source([[1.0, 9.0], [4.0]]), synapses, [0, 1], [0.05, 0.04], [0.3, 0.0])
     net.connect([0, 1], synapses, [1, 2], [0.02, 0.03], 1.0)
-    net.connect(net.detector([5, 40], -20.0), synapses, [0, 2], [0.01, 0.015], [2.0, 1.0])
+    net.connect(net.add_detector([5, 40], -20.0), synapses, [0, 2], [0.01, 0.015], [2.0, 1.0])
     if beside == "ions":
         for name in ("ext_cad", "ext_ca", "ext_kca"):
             net.insert(mod_files.ours(name), net.soma)

@@ -32,7 +32,7 @@ def test_numbers_of_other_kinds_are_converted(queue):
 
 def test_wrong_arrays_of_the_host():
     """By what `Solver` asks, without a device."""
-    arguments = Arguments(Forest.from_cells([chain(3), star(4)]), np.dtype("f4"), MockQueue())
+    arguments = Arguments(Forest.from_parents([chain(3), star(4)]), np.dtype("f4"), MockQueue())
     engine = SimpleNamespace(empty_like=np.empty_like)
     good, rows = np.ones(7, np.float32), np.ones((2, 7), np.float32)
     masked = np.ma.masked_array(good, [1] + [0] * 6)
@@ -74,7 +74,7 @@ def test_wrong_arrays_of_the_host():
 
 def test_wrong_arrays_of_a_device(queue):
     """And one of the host, to show that a solver asks."""
-    forest = Forest.from_cells([chain(3), star(4)])
+    forest = Forest.from_parents([chain(3), star(4)])
     solver = make_solver(queue, forest, dtype=np.float32)
     good = np.ones(7, np.float32)
     gpu = cla.to_device(queue, good)
@@ -98,12 +98,12 @@ def test_wrong_arrays_of_a_device(queue):
 
 
 def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
-    forest = Forest.from_cells([chain(3), star(4)])
+    forest = Forest.from_parents([chain(3), star(4)])
     solver = make_solver(queue, forest, dtype=np.float32)
-    good = solver.pack(np.ones(7))
+    good = solver.to_device_order(np.ones(7))
     size = solver.plan.packed_size
-    rows = solver.pack(np.ones((2, 7)))
-    other = solver.pack(np.zeros(7))
+    rows = solver.to_device_order(np.ones((2, 7)))
+    other = solver.to_device_order(np.zeros(7))
     natural = cla.to_device(queue, np.ones(7, np.float32))
     assert size != 7
     for arguments, words in [
@@ -114,7 +114,10 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
         ((np.ones(size), good, good, other), "d is ndarray; expected a pyopencl array"),
         ((good, good, rows, other), rf"out has shape \({size},\); expected .* b, \(2, {size}\)"),
         ((good, rows, good, other), "d, u and l have one row; only b and out may have several"),
-        ((good, other, solver.pack(np.ones(7)), other), "out is d, u or l; expected another array"),
+        (
+            (good, other, solver.to_device_order(np.ones(7)), other),
+            "out is d, u or l; expected another array",
+        ),
         ((good, good, good, other.astype(np.float64)), "out has dtype float64; expected float32"),
         ((good, good, good, natural), r"out has shape \(7,\)"),
     ]:
@@ -122,13 +125,13 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
             solver.enqueue(*arguments[:3], out=arguments[3])
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match=r"a has shape \(6,\); expected \(7,\)"):
-        solver.pack(np.ones(6))
+        solver.to_device_order(np.ones(6))
     with pytest.raises(InputError, match="a is ndarray; expected a pyopencl array"):
-        solver.unpack(np.ones(size))
+        solver.from_device_order(np.ones(size))
     with pytest.raises(InputError, match=r"out has shape \(32,\)|out has shape"):
-        solver.unpack(good, out=other)
+        solver.from_device_order(good, out=other)
     with pytest.raises(InputError, match=r"out has shape \(7,\); expected a whole array of \(2, 7"):
-        solver.unpack(rows, out=natural)
+        solver.from_device_order(rows, out=natural)
 
 
 def test_arrays_of_another_context(every_queue):
@@ -139,7 +142,7 @@ def test_arrays_of_another_context(every_queue):
     mine = cla.to_device(every_queue, np.ones(3, np.float32))
     with pytest.raises(InputError, match="u lives in another OpenCL context than the solver"):
         solver.solve(mine, theirs, mine)
-    packed = solver.pack(mine)
+    packed = solver.to_device_order(mine)
     there = cla.zeros(stranger, packed.shape, np.float32)
     factors = solver.factor(2 * mine, 0 * mine)
     for call, name in [
@@ -147,8 +150,8 @@ def test_arrays_of_another_context(every_queue):
         (lambda: solver.enqueue(packed, packed, packed, out=there), "out"),
         (lambda: factors.solve(mine, out=theirs), "out"),
         (lambda: factors.enqueue(packed, out=there), "out"),
-        (lambda: solver.unpack(packed, out=theirs), "out"),
-        (lambda: solver.pack(theirs), "a"),
+        (lambda: solver.from_device_order(packed, out=theirs), "out"),
+        (lambda: solver.to_device_order(theirs), "a"),
     ]:
         with pytest.raises(InputError, match=f"{name} lives in another OpenCL context than the s"):
             call()
@@ -176,7 +179,7 @@ def test_only_l_may_be_missing(queue):
         arrays = {"d": d, "u": u, "b": b, "l": low} | {name: None}
         with pytest.raises(InputError, match=f"^{name} "):
             solver.solve(**arrays)
-    packed = solver.pack(d)
+    packed = solver.to_device_order(d)
     with pytest.raises(InputError, match=r"^u is NoneType"):
         solver.enqueue(packed, None, packed, out=cla.empty_like(packed), l=packed)
 
@@ -185,21 +188,21 @@ def test_offset_views_are_refused_in_device_order(queue):
     solver = make_solver(queue, Forest(chain(4)), dtype=np.float32)
     size = solver.plan.packed_size
     wide = cla.zeros(queue, size + 4, np.float32)
-    whole = solver.pack(np.ones(4))
+    whole = solver.to_device_order(np.ones(4))
     with pytest.raises(InputError, match="b is an offset view"):
         solver.enqueue(whole, whole, wide[4:], out=cla.empty_like(whole))
 
 
 def test_unpack_into_itself_is_refused(queue):
     solver = make_solver(queue, Forest(chain(64)), "flat", np.float32)
-    packed = solver.pack(np.ones(64))
+    packed = solver.to_device_order(np.ones(64))
     with pytest.raises(InputError, match="out is a"):
-        solver.unpack(packed, out=packed)
+        solver.from_device_order(packed, out=packed)
 
 
 def reordered(queue, config="block_3", dtype=np.float32):
     """Solver of 6 chains in device order that has no padding, and is not natural order."""
-    solver = make_solver(queue, Forest.from_cells([chain(5)] * 6), config, dtype)
+    solver = make_solver(queue, Forest.from_parents([chain(5)] * 6), config, dtype)
     assert solver.plan.packed_size == solver.forest.num_nodes
     assert (solver.plan.gather != np.arange(30)).any()
     return solver
@@ -209,28 +212,34 @@ def test_arrays_that_are_not_in_device_order_are_refused(queue):
     solver = reordered(queue)
     system = make_system(solver.forest, np.float32)
     natural = [cla.to_device(queue, system.arrays[name]) for name in "dub"]
-    packed = [solver.pack(a) for a in natural]
+    packed = [solver.to_device_order(a) for a in natural]
     out = cla.empty_like(packed[2])
     expected = solver.solve(system.d, system.u, system.b)
     for k, name in enumerate("dub"):
         arrays = [*packed[:k], natural[k], *packed[k + 1 :]]
-        with pytest.raises(InputError, match=rf"^{name} does not come from pack\(\); expected an "):
+        with pytest.raises(
+            InputError, match=rf"^{name} does not come from to_device_order\(\); expected an "
+        ):
             solver.enqueue(*arrays, out=out)
     factors = solver.factor(system.d, system.u)
     for call in (
         lambda: factors.enqueue(natural[2], out=out),
-        lambda: solver.unpack(natural[2]),
+        lambda: solver.from_device_order(natural[2]),
         lambda: solver.enqueue(*(a.copy() for a in packed), out=out),
     ):
-        with pytest.raises(InputError, match=r"does not come from pack\(\).*packed=True"):
+        with pytest.raises(
+            InputError, match=r"does not come from to_device_order\(\).*packed=True"
+        ):
             call()
     solver.enqueue(*packed, out=out)
-    assert np.array_equal(solver.unpack(out).get(), expected)  # enqueue() marks what it writes
+    assert np.array_equal(
+        solver.from_device_order(out).get(), expected
+    )  # enqueue() marks what it writes
     solver.enqueue(*(a.copy() for a in packed), out=out, packed=True)
-    assert np.array_equal(solver.unpack(out.copy(), packed=True).get(), expected)
+    assert np.array_equal(solver.from_device_order(out.copy(), packed=True).get(), expected)
     copy = packed[2].copy()
     factors.enqueue(copy, out=copy, packed=True)
-    assert np.array_equal(solver.unpack(copy).get(), expected)
+    assert np.array_equal(solver.from_device_order(copy).get(), expected)
     with pytest.raises(InputError, match="packed is 1; expected True or False"):
         factors.enqueue(copy.copy(), out=copy, packed=1)
 
@@ -239,39 +248,39 @@ def test_arrays_in_device_order_are_refused_in_natural_order(queue):
     solver = reordered(queue)
     system = make_system(solver.forest, np.float32)
     arrays = [cla.to_device(queue, system.arrays[name]) for name in "dub"]
-    packed = solver.pack(system.b)
+    packed = solver.to_device_order(system.b)
     factors = solver.factor(system.d, system.u)
     for call in (
         lambda: solver.solve(*arrays[:2], packed),
         lambda: solver.factor(packed, arrays[1]),
         lambda: factors.solve(packed),
-        lambda: solver.pack(packed),
+        lambda: solver.to_device_order(packed),
     ):
         with pytest.raises(InputError, match="is in device order; expected natural order"):
             call()
     expected = solver.solve(system.d, system.u, system.b)
-    out = solver.pack(system.b)
+    out = solver.to_device_order(system.b)
     assert solver.solve(*arrays, out=out) is out  # which is now in natural order
-    with pytest.raises(InputError, match=r"does not come from pack\(\)"):
-        solver.unpack(out)
+    with pytest.raises(InputError, match=r"does not come from to_device_order\(\)"):
+        solver.from_device_order(out)
     assert np.array_equal(out.get(), expected)
-    out = solver.pack(system.b)
-    solver.unpack(packed, out=out)
+    out = solver.to_device_order(system.b)
+    solver.from_device_order(packed, out=out)
     assert np.array_equal(solver.solve(*arrays[:2], out).get(), expected)
 
 
 def test_device_orders_of_other_solvers(queue):
     solver, same, other = (reordered(queue, c) for c in ("block_3", "block_3", "interleaved"))
     assert np.array_equal(solver.plan.gather, same.plan.gather)
-    packed = solver.pack(np.arange(30))
-    assert np.array_equal(same.unpack(packed).get(), np.arange(30))
+    packed = solver.to_device_order(np.arange(30))
+    assert np.array_equal(same.from_device_order(packed).get(), np.arange(30))
     assert not np.array_equal(solver.plan.gather, other.plan.gather)
     with pytest.raises(InputError, match="a is in the device order of another solver"):
-        other.unpack(packed)
+        other.from_device_order(packed)
 
 
 def test_natural_order_that_is_device_order_needs_no_mark(queue):
-    solver = make_solver(queue, Forest.from_cells([chain(5)] * 3), "flat", np.float32)
+    solver = make_solver(queue, Forest.from_parents([chain(5)] * 3), "flat", np.float32)
     assert np.array_equal(solver.plan.gather, np.arange(15))
     system = make_system(solver.forest, np.float32)
     arrays = [cla.to_device(queue, system.arrays[name]) for name in "dub"]

@@ -32,7 +32,7 @@ def with_b(system, b):
 def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetric):
     needs(queue, dtype)
     for name, cells in families(half=int(symmetric)).items():
-        forest = Forest.from_cells(cells)
+        forest = Forest.from_parents(cells)
         system = make_system(forest, dtype, symmetric)
         solver = make_solver(queue, forest, config, dtype)
         factors = factor(solver, system)
@@ -50,10 +50,10 @@ def solver_of_row(queue, method):
     """A solver of trees of many shapes, or of chains for the rows that are for these."""
     cells = [*dissimilar(7), star(40), caterpillar(30), chain(1)]
     try:
-        return Solver(Forest.from_cells(cells), method, queue=queue)
+        return Solver(Forest.from_parents(cells), method, queue=queue)
     except InputError as error:
         assert "chain" in str(error)
-        return Solver(Forest.from_cells([chain(n) for n in (1, 2, 33, 64)]), method, queue=queue)
+        return Solver(Forest.from_parents([chain(n) for n in (1, 2, 33, 64)]), method, queue=queue)
 
 
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
@@ -76,7 +76,7 @@ def test_every_row_solves_and_factors(fast_queue, needs, method, symmetric):
 
 @pytest.mark.parametrize("config", FACTORED)
 def test_several_right_hand_sides_and_the_same_bits(queue, config):
-    forest = Forest.from_cells([*dissimilar(9), star(70)])
+    forest = Forest.from_parents([*dissimilar(9), star(70)])
     solver = make_solver(queue, forest, config, np.float32)
     system = make_system(forest, np.float32, symmetric=False, rows=7)
     factors = factor(solver, system)
@@ -90,7 +90,7 @@ def test_several_right_hand_sides_and_the_same_bits(queue, config):
 
 @pytest.mark.parametrize("config", FACTORED)
 def test_device_arrays_with_factors(queue, config):
-    forest = Forest.from_cells(dissimilar(6))
+    forest = Forest.from_parents(dissimilar(6))
     for rows, symmetric in ((None, True), (3, False)):
         system = make_system(forest, np.float32, symmetric, rows)
         solver = make_solver(queue, forest, config, np.float32)
@@ -108,21 +108,21 @@ def test_device_arrays_with_factors(queue, config):
         assert factors.solve(b, overwrite=True) is b
         assert np.array_equal(b.get(), expected)
 
-        packed = solver.pack(system.b)
+        packed = solver.to_device_order(system.b)
         out = cla.empty_like(packed)
         event = factors.enqueue(packed, out=out)
         assert isinstance(event, cl.Event)
         assert solver.kernel_events[-1] == event
-        assert np.array_equal(solver.unpack(out).get(), expected)
-        assert np.array_equal(solver.unpack(packed).get(), system.b)
+        assert np.array_equal(solver.from_device_order(out).get(), expected)
+        assert np.array_equal(solver.from_device_order(packed).get(), system.b)
         factors.enqueue(packed, out=packed, overwrite=True).wait()
-        assert np.array_equal(solver.unpack(packed).get(), expected)
+        assert np.array_equal(solver.from_device_order(packed).get(), expected)
         system.assert_solved(expected)
 
 
 def test_factors_stay_when_the_solver_goes_on(queue):
     """Solves of other matrices between change neither the factors nor their status."""
-    forest = Forest.from_cells(dissimilar(6))
+    forest = Forest.from_parents(dissimilar(6))
     solver = make_solver(queue, forest, "contraction", np.float32)
     one, two = make_system(forest, np.float32), make_system(forest, np.float32, seed=9)
     factors, others = factor(solver, one), factor(solver, two)
@@ -138,7 +138,7 @@ def test_factors_stay_when_the_solver_goes_on(queue):
 @pytest.mark.parametrize("config", FACTORED)
 @pytest.mark.parametrize("value", [-2.0, np.nan])
 def test_bad_pivots_are_named_once(queue, config, value):
-    forest = Forest.from_cells([chain(9), star(9), *dissimilar(5, least=20, most=40)])
+    forest = Forest.from_parents([chain(9), star(9), *dissimilar(5, least=20, most=40)])
     system = make_system(forest, np.float32)
     solver = make_solver(queue, forest, config, np.float32)
     clean = factor(solver, system).solve(system.b)
@@ -167,7 +167,7 @@ def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypat
         devices, "limits", lambda device: replace(real(device), local_bytes=10 << 10)
     )
     monkeypatch.setattr(contraction, "OWN_LAUNCH", 0)  # even of so few small cells
-    forest = Forest.from_cells([chain(3000), *dissimilar(5), star(900), chain(3)])
+    forest = Forest.from_parents([chain(3000), *dissimilar(5), star(900), chain(3)])
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
     kept = [part.keeps_factors for part in solver.plan.parts]
     assert any(kept)
@@ -199,7 +199,7 @@ def test_kernels_of_factors_do_what_they_must(queue):
 
 
 def test_wrong_arguments_of_factors(queue):
-    forest = Forest.from_cells([chain(3), star(4)])
+    forest = Forest.from_parents([chain(3), star(4)])
     solver = make_solver(queue, forest, "contraction", np.float32)
     other = make_solver(queue, Forest(chain(90)), "contraction", np.float32)
     good, rows = np.full(7, 2, np.float32), np.ones((2, 7), np.float32)
@@ -213,7 +213,7 @@ def test_wrong_arguments_of_factors(queue):
         with pytest.raises(InputError, match=words):
             solver.factor(*arguments)
     factors = solver.factor(good, 0 * good)
-    packed, foreign = solver.pack(good), other.pack(np.ones(90))
+    packed, foreign = solver.to_device_order(good), other.to_device_order(np.ones(90))
     for call, words in [
         (lambda: factors.solve(good[:5]), r"b has shape \(5,\); expected \(7,\) or \(k, 7\)"),
         (lambda: factors.solve(good, out=gpu), "out is Array of float32 .* expected ndarray"),
@@ -232,7 +232,7 @@ def test_wrong_arguments_of_factors(queue):
 
 
 def test_slices_refuse_to_factor(queue):
-    forest = Forest.from_cells(dissimilar(60, least=5))
+    forest = Forest.from_parents(dissimilar(60, least=5))
     solver = make_solver(queue, forest, "contraction", np.float32, max_memory=40_000)
     assert solver.num_slices > 1
     system = make_system(forest, np.float32)

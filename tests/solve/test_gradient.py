@@ -42,7 +42,7 @@ def factor(solver, system):
 def test_transposed_solves_of_every_shape(fast_queue, needs, config, dtype):
     needs(fast_queue, dtype)
     for name, cells in families().items():
-        forest = Forest.from_cells(cells)
+        forest = Forest.from_parents(cells)
         system = make_system(forest, dtype, symmetric=False, rows=2)
         factors = factor(make_solver(fast_queue, forest, config, dtype), system)
         x = factors.solve(system.b, transpose=True)
@@ -60,7 +60,7 @@ def test_transposed_solves_of_every_shape(fast_queue, needs, config, dtype):
 def test_every_method_solves_transposed(fast_queue, needs, method):
     needs(fast_queue, np.float64)
     cells = [chain(n) for n in (1, 2, 33)] if METHODS[method].chains_only else dissimilar(7)
-    solver = Solver(Forest.from_cells(cells), method, queue=fast_queue)
+    solver = Solver(Forest.from_parents(cells), method, queue=fast_queue)
     system = make_system(solver.forest, symmetric=False)
     factors = factor(solver, system)
     x = factors.solve(system.b, transpose=True)
@@ -80,7 +80,7 @@ def engine(name, queue, forest):
 @pytest.mark.parametrize("name", ["whole", "several"])
 def test_every_engine_solves_transposed(fast_queue, needs, name):
     needs(fast_queue, np.float64)
-    forest = Forest.from_cells([*dissimilar(9), star(40), caterpillar(30)])
+    forest = Forest.from_parents([*dissimilar(9), star(40), caterpillar(30)])
     solver = engine(name, fast_queue, forest)
     system = make_system(forest, symmetric=False, rows=3)
     factors = factor(solver, system)
@@ -92,7 +92,7 @@ def test_every_engine_solves_transposed(fast_queue, needs, name):
 
 def test_device_arrays_are_solved_transposed(fast_queue, needs):
     needs(fast_queue, np.float64)
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     system = make_system(forest, symmetric=False, rows=2)
     factors = factor(make_solver(fast_queue, forest, "contraction_6"), system)
     x = factors.solve(cla.to_device(fast_queue, system.b), transpose=True).get()
@@ -102,7 +102,7 @@ def test_device_arrays_are_solved_transposed(fast_queue, needs):
 def test_slices_have_gradients(fast_queue, needs):
     """A batch in slices cannot be factored; the solver's `vjp` needs no factors."""
     needs(fast_queue, np.float64)
-    forest = Forest.from_cells(dissimilar(60))
+    forest = Forest.from_parents(dissimilar(60))
     whole = Solver(forest, "contraction", queue=fast_queue)
     small = Solver(forest, "contraction", queue=fast_queue, max_memory=whole.memory[0].device // 3)
     assert small.num_slices > 1
@@ -131,7 +131,7 @@ def test_gradients_are_central_differences(fast_queue, needs, config, symmetric,
     of 2 at most: third derivatives are some 6 * 2**3 times the largest of x squared.
     """
     needs(fast_queue, np.float64)
-    forest = Forest.from_cells([star(6), caterpillar(9), chain(1), *dissimilar(2, most=20)])
+    forest = Forest.from_parents([star(6), caterpillar(9), chain(1), *dissimilar(2, most=20)])
     system = make_system(forest, symmetric=symmetric, rows=rows)
     solver = make_solver(fast_queue, forest, config)
     x = solver.solve(**system.arrays)
@@ -162,7 +162,7 @@ def test_gradients_are_central_differences(fast_queue, needs, config, symmetric,
 
 
 def test_gradients_in_float32(fast_queue):
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     system = make_system(forest, np.float32, symmetric=False, rows=2)
     solver = make_solver(fast_queue, forest, "contraction_6", np.float32)
     x = solver.solve(**system.arrays)
@@ -181,7 +181,7 @@ def test_gradients_in_float32(fast_queue):
 
 def test_what_cannot_be_done_is_refused(fast_queue, needs):
     needs(fast_queue, np.float64)
-    forest = Forest.from_cells(dissimilar(2))
+    forest = Forest.from_parents(dissimilar(2))
     system = make_system(forest)
     n = forest.num_nodes
     solver = make_solver(fast_queue, forest, "flat")

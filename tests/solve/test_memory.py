@@ -52,7 +52,7 @@ def tables_of(solver):
 def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, meter, method):
     """Several numbers of right-hand sides in turn, which take room of several sizes."""
     before = meter["now"]
-    forest = Forest.repeated([random_binary_tree(512, 50, 1)], 100)
+    forest = Forest.repeat([random_binary_tree(512, 50, 1)], 100)
     solver = Solver(forest, method, queue=fast_queue)
     for rows in (1, 2, 3, 4, 5, 9, 5):
         system = make_system(forest, symmetric=False, rows=rows)
@@ -66,7 +66,7 @@ def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, meter
 def test_slices_one_by_one_keep_nothing(fast_queue, meter, method):
     """Cells of different sizes that fit only alone."""
     before = meter["now"]
-    forest = Forest.from_cells([chain(n) for n in range(20_000, 32_000, 1000)])
+    forest = Forest.from_parents([chain(n) for n in range(20_000, 32_000, 1000)])
     limit = Solver(Forest(chain(31_000)), method, queue=fast_queue).plan.bytes_needed(8, 8) + 1000
     solver = Solver(forest, method, queue=fast_queue, max_memory=limit)
     assert solver.num_slices == forest.num_cells
@@ -80,7 +80,7 @@ def test_slices_one_by_one_keep_nothing(fast_queue, meter, method):
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
 @pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (4, False), (9, True)])
 def test_slices_stay_within_the_memory_asked_for(fast_queue, meter, method, rows, symmetric):
-    forest = Forest.repeated([random_binary_tree(512, 50, 1)], 200)
+    forest = Forest.repeat([random_binary_tree(512, 50, 1)], 200)
     limit = forest.num_nodes * 8 * 3
     solver = Solver(forest, method, queue=fast_queue, max_memory=limit)
     assert solver.num_slices > 2
@@ -99,7 +99,7 @@ def test_slices_stay_within_the_memory_asked_for(fast_queue, meter, method, rows
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
 @pytest.mark.parametrize(("rows", "symmetric"), [(4, False)])
 def test_a_whole_batch_stays_within_what_was_said(fast_queue, meter, method, rows, symmetric):
-    forest = Forest.repeated([random_binary_tree(512, 50, 1)], 200)
+    forest = Forest.repeat([random_binary_tree(512, 50, 1)], 200)
     solver = Solver(forest, method, queue=fast_queue)
     (said,) = solver.memory
     x = solver.solve(**make_system(forest, symmetric=symmetric, rows=rows).arrays)
@@ -120,7 +120,7 @@ def test_what_is_listed_is_what_is_taken(fast_queue, monkeypatch, meter, method,
     """By every method, to the byte: counted over the arrays that are made."""
     takes_nothing_of_the_host(monkeypatch)
     cell = chain(70) if METHODS[method].chains_only else random_binary_tree(64, 9, 1)
-    forest = Forest.repeated([cell], 20)
+    forest = Forest.repeat([cell], 20)
     before = meter["now"]
     solver = Solver(forest, method, queue=fast_queue)
     system = make_system(forest, symmetric=symmetric, rows=rows)
@@ -137,7 +137,7 @@ def test_what_is_listed_is_what_is_taken(fast_queue, monkeypatch, meter, method,
 @pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (3, False)])
 def test_factors_take_what_is_listed(fast_queue, monkeypatch, meter, method, rows, symmetric):
     takes_nothing_of_the_host(monkeypatch)
-    forest = Forest.repeated([random_binary_tree(64, 9, 1)], 20)
+    forest = Forest.repeat([random_binary_tree(64, 9, 1)], 20)
     before = meter["now"]
     solver = Solver(forest, method, queue=fast_queue)
     system = make_system(forest, symmetric=symmetric, rows=rows)
@@ -161,7 +161,7 @@ def test_a_pipeline_takes_what_is_listed(fast_queue, monkeypatch, meter, method,
     """Cells of many shapes: each slice has a plan, and with it tables, of its own."""
     takes_nothing_of_the_host(monkeypatch)
     cells = [random_binary_tree(64, 9, seed) for seed in range(60)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     before = meter["now"]
     solver = Solver(forest, method, queue=fast_queue, max_memory=forest.num_nodes * 8 * 5)
     assert solver.num_slices > 3
@@ -189,7 +189,7 @@ def test_stages_that_wait_hold_no_memory_of_another_slice(fast_queue, monkeypatc
         return get(self, channel)
 
     monkeypatch.setattr(sliced._Run, "_get", looking)
-    forest = Forest.from_cells([random_binary_tree(64, 9, seed) for seed in range(60)])
+    forest = Forest.from_parents([random_binary_tree(64, 9, seed) for seed in range(60)])
     solver = Solver(forest, "flat", queue=fast_queue, max_memory=forest.num_nodes * 8 * 5)
     assert solver.num_slices > 3
     system = make_system(forest)

@@ -21,7 +21,7 @@ def scattered_cells():
 @pytest.mark.parametrize("config", CONFIGS[:1])
 def test_tables_name_every_value_once(queue, config):
     """`order` and `cell_base` lead each value to the place that `gather` says."""
-    forest = Forest.from_cells(scattered_cells())
+    forest = Forest.from_parents(scattered_cells())
     plan = make_solver(queue, forest, config, np.float32).plan
     (part,) = plan.parts
     tables = part.natural_tables(forest, plan.gather)
@@ -46,7 +46,7 @@ def test_tables_name_every_value_once(queue, config):
 def test_natural_and_device_order_agree(queue, needs, config, dtype, symmetric, rows):
     needs(queue, dtype)
     for cells in (scattered_cells(), dissimilar(20), families()["random"]):
-        forest = Forest.from_cells(cells)
+        forest = Forest.from_parents(cells)
         solver = make_solver(queue, forest, config, dtype)
         assert solver.engine.loaded.takes_natural
         system = make_system(forest, dtype, symmetric, rows)
@@ -55,10 +55,10 @@ def test_natural_and_device_order_agree(queue, needs, config, dtype, symmetric, 
         assert x.shape == system.b.shape
         system.assert_solved(x.get())
         system.assert_solved(solver.solve(**system.arrays))
-        packed = {k: solver.pack(a) for k, a in arrays.items() if a is not None}
+        packed = {k: solver.to_device_order(a) for k, a in arrays.items() if a is not None}
         out = cla.empty_like(packed["b"])
         solver.enqueue(**packed, out=out)
-        system.assert_solved(solver.unpack(out).get())
+        system.assert_solved(solver.from_device_order(out).get())
         for key, array in arrays.items():
             assert array is None or np.array_equal(array.get(), system.arrays[key])
         assert solver.solve(**arrays, overwrite=True) is arrays["b"]
@@ -67,7 +67,7 @@ def test_natural_and_device_order_agree(queue, needs, config, dtype, symmetric, 
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_nothing_is_packed(queue, monkeypatch, config):
-    forest = Forest.from_cells(scattered_cells())
+    forest = Forest.from_parents(scattered_cells())
     solver = make_solver(queue, forest, config, np.float32)
     system = make_system(forest, np.float32)
 
@@ -83,7 +83,7 @@ def test_nothing_is_packed(queue, monkeypatch, config):
 @pytest.mark.parametrize("name", ["d", "u"])
 def test_out_may_be_part_of_the_matrix(queue, name, config):
     """Later rows need the matrix that earlier rows of x would have written over."""
-    forest = Forest.from_cells(scattered_cells())
+    forest = Forest.from_parents(scattered_cells())
     n = forest.num_nodes
     solver = make_solver(queue, forest, config, np.float32)
     system = make_system(forest, np.float32, rows=2)
@@ -104,7 +104,7 @@ def test_out_may_be_part_of_the_matrix(queue, name, config):
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 @pytest.mark.parametrize("config", CONFIGS)
 def test_bad_pivots_in_natural_order(queue, value, symmetric, config):
-    forest = Forest.from_cells(scattered_cells())
+    forest = Forest.from_parents(scattered_cells())
     solver = make_solver(queue, forest, config, np.float32)
     system = make_system(forest, np.float32, symmetric)
     for node in (0, 20, 60, 100, forest.num_nodes - 1):

@@ -42,7 +42,7 @@ def forests(draw):
     """A few distinct trees, repeated and mixed."""
     kinds = draw(st.lists(trees(), min_size=1, max_size=4))
     cells = draw(st.lists(st.sampled_from(range(len(kinds))), min_size=1, max_size=9))
-    return Forest.from_cells([kinds[k] for k in cells] + FIXED)
+    return Forest.from_parents([kinds[k] for k in cells] + FIXED)
 
 
 def fitting(method, forest):
@@ -113,7 +113,7 @@ def test_every_plan_is_a_permutation_plus_padding(method, forest):
 @settings(quick, max_examples=400)
 def test_forests_are_accepted_exactly_when_they_are_forests(kinds, changes, moves):
     """A forest with up to two parents and one offset changed, judged by walking every node up."""
-    forest = Forest.from_cells(kinds)
+    forest = Forest.from_parents(kinds)
     parent, offsets = forest.parent.tolist(), forest.cell_offsets.tolist()
     for place, value in changes:
         parent[place % len(parent)] = value

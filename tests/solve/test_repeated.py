@@ -34,7 +34,7 @@ def counted(monkeypatch):
 
 def packed(solver, system):
     """Return d, u, b of a symmetric system in device order."""
-    return [solver.pack(system.arrays[name]) for name in "dub"]
+    return [solver.to_device_order(system.arrays[name]) for name in "dub"]
 
 
 @pytest.mark.parametrize("config", ONE_EACH)
@@ -46,15 +46,17 @@ def test_the_same_arrays_are_checked_once_whatever_their_values(fast_queue, conf
     for seed in range(4):
         system = make_system(forest, np.float64, seed=seed)
         for a, name in zip(arrays, "dub", strict=True):
-            cl.enqueue_copy(fast_queue, a.base_data, solver.pack(system.arrays[name]).base_data)
+            cl.enqueue_copy(
+                fast_queue, a.base_data, solver.to_device_order(system.arrays[name]).base_data
+            )
         event = solver.enqueue(*arrays, out=out)
         assert out.events == [event]
-        system.assert_solved(solver.unpack(out).get())
+        system.assert_solved(solver.from_device_order(out).get())
     assert counted == {"packed": 1, "prepare": 1}
 
 
 def test_a_kernel_gets_its_arguments_once(fast_queue, monkeypatch):
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(fast_queue, forest, dtype=np.float64)
     arrays = packed(solver, make_system(forest, np.float64))
     out, keys = cla.empty_like(arrays[2]), []
@@ -74,7 +76,7 @@ def test_a_kernel_gets_its_arguments_once(fast_queue, monkeypatch):
 
 
 def test_sets_of_arrays_in_turns(fast_queue, counted):
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(fast_queue, forest, dtype=np.float64)
     systems = [make_system(forest, np.float64, seed=k) for k in range(MOST_CALLS + 1)]
     sets = [packed(solver, system) for system in systems]
@@ -86,12 +88,12 @@ def test_sets_of_arrays_in_turns(fast_queue, counted):
         if most == MOST_CALLS:
             assert counted["prepare"] == prepared
         for system, x in list(zip(systems, out, strict=True))[:most]:
-            system.assert_solved(solver.unpack(x).get())
+            system.assert_solved(solver.from_device_order(x).get())
     assert counted["prepare"] > MOST_CALLS  # one set too many: the oldest is prepared anew
 
 
 def test_other_uses_of_the_kernel_between(fast_queue):
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(fast_queue, forest, dtype=np.float64)
     system, other = (make_system(forest, np.float64, seed=k) for k in range(2))
     arrays = packed(solver, system)
@@ -105,11 +107,11 @@ def test_other_uses_of_the_kernel_between(fast_queue):
         other.assert_solved(factors.solve(other.b))
         out.fill(np.nan)
         solver.enqueue(*arrays, out=out)
-        system.assert_solved(solver.unpack(out).get())
+        system.assert_solved(solver.from_device_order(out).get())
 
 
 def test_an_array_that_was_changed_is_checked_again(fast_queue, counted):
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(fast_queue, forest, dtype=np.float64)
     systems = [make_system(forest, np.float64, seed=k) for k in range(2)]
     (d, u, b), other = (packed(solver, system) for system in systems)
@@ -117,7 +119,7 @@ def test_an_array_that_was_changed_is_checked_again(fast_queue, counted):
     solver.enqueue(d, u, b, out=out)
     d.base_data, u.base_data, b.base_data = (a.base_data for a in other)
     solver.enqueue(d, u, b, out=out)
-    systems[1].assert_solved(solver.unpack(out).get())
+    systems[1].assert_solved(solver.from_device_order(out).get())
     assert counted["packed"] == 2
     b.offset = 8
     with pytest.raises(InputError, match="b is an offset view"):
@@ -125,7 +127,7 @@ def test_an_array_that_was_changed_is_checked_again(fast_queue, counted):
 
 
 def test_wrong_arguments_are_refused_beside_known_ones(fast_queue):
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(fast_queue, forest, dtype=np.float64)
     d, u, b = packed(solver, make_system(forest, np.float64))
     out = cla.empty_like(b)
@@ -145,7 +147,7 @@ def test_wrong_arguments_are_refused_beside_known_ones(fast_queue):
 def test_events_of_known_arrays_are_waited_for(fast_queue):
     """Not on Oclgrind, which runs commands in the thread that flushes, and so waits for itself."""
     queue = fast_queue
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(queue, forest, dtype=np.float64)
     system = make_system(forest, np.float64)
     d, u, b = packed(solver, system)
@@ -161,7 +163,7 @@ def test_events_of_known_arrays_are_waited_for(fast_queue):
         status = event.get_info(cl.event_info.COMMAND_EXECUTION_STATUS)
         gate.set_status(cl.command_execution_status.COMPLETE)
         assert status != cl.command_execution_status.COMPLETE, name
-    system.assert_solved(solver.unpack(out).get())
+    system.assert_solved(solver.from_device_order(out).get())
 
 
 def test_buffers_of_arrays_that_are_gone_are_not_kept(fast_queue):
@@ -177,23 +179,23 @@ def test_buffers_of_arrays_that_are_gone_are_not_kept(fast_queue):
 
 
 def test_factors_for_the_same_arrays(fast_queue, monkeypatch):
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = make_solver(fast_queue, forest, dtype=np.float64)
     system = make_system(forest, np.float64)
     factors = solver.factor(system.d, system.u)
-    b = solver.pack(system.b)
+    b = solver.to_device_order(system.b)
     out, checked = cla.empty_like(b), []
     original = Arguments.check_out
     monkeypatch.setattr(Arguments, "check_out", lambda *args: checked.append(1) or original(*args))
     for _ in range(3):
         factors.enqueue(b, out=out)
-        system.assert_solved(solver.unpack(out).get())
+        system.assert_solved(solver.from_device_order(out).get())
     assert len(checked) == 1
 
 
 def test_device_solves_in_natural_order_take_their_memory_once(fast_queue, monkeypatch):
     """Releasing it makes some drivers wait for all that is enqueued."""
-    forest = Forest.from_cells(dissimilar(5))
+    forest = Forest.from_parents(dissimilar(5))
     solver = clhines.Solver(forest, "flat", queue=fast_queue)
     system = make_system(forest, np.float64)
     arrays = [cla.to_device(fast_queue, system.arrays[name]) for name in "dub"]

@@ -21,7 +21,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_way_in_and_out(queue, needs, kind, dtype, rows, symmetric):
     needs(queue, dtype)
-    forest = Forest.from_cells([*dissimilar(9), chain(1), chain(2), star(6)])
+    forest = Forest.from_parents([*dissimilar(9), chain(1), chain(2), star(6)])
     new = reroot(forest)
     assert new.moved.any() and new.turned.any()
     method, options = KINDS[kind]
@@ -33,19 +33,19 @@ def test_every_way_in_and_out(queue, needs, kind, dtype, rows, symmetric):
     system.assert_solved(expected)  # of the old forest
     arrays = {name: cla.to_device(queue, a) for name, a in given.items()}
     system.assert_solved(solver.solve(**arrays).get())
-    packed = {name: solver.pack(a) for name, a in given.items()}
+    packed = {name: solver.to_device_order(a) for name, a in given.items()}
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)
-    system.assert_solved(solver.unpack(out).get())
+    system.assert_solved(solver.from_device_order(out).get())
     factors = solver.factor(system.d, **moved)
     system.assert_solved(factors.solve(system.b))
     factors.enqueue(packed["b"], out=out)
-    system.assert_solved(solver.unpack(out).get())
+    system.assert_solved(solver.from_device_order(out).get())
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if not METHODS[m].chains_only])
 def test_any_method_solves_rerooted_cells(fast_queue, method):
-    forest = Forest.from_cells(dissimilar(12))
+    forest = Forest.from_parents(dissimilar(12))
     new = reroot(forest)
     system = make_system(forest, np.float32, symmetric=False)
     solver = Solver(new.forest, method, np.float32, queue=fast_queue)
@@ -55,7 +55,7 @@ def test_any_method_solves_rerooted_cells(fast_queue, method):
 @pytest.mark.parametrize("kind", KINDS)
 def test_slices_and_bad_pivots(fast_queue, kind):
     """Nodes keep their numbers, and so the error names that of the caller's forest."""
-    forest = Forest.from_cells(dissimilar(60, least=5))
+    forest = Forest.from_parents(dissimilar(60, least=5))
     new = reroot(forest)
     method, options = KINDS[kind]
     solver = Solver(new.forest, method, np.float32, queue=fast_queue, max_memory=40_000, **options)
@@ -73,7 +73,7 @@ def test_slices_and_bad_pivots(fast_queue, kind):
 
 
 def test_couplings_at_the_old_and_new_roots_do_not_matter(fast_queue):
-    forest = Forest.from_cells([*dissimilar(7), chain(1), chain(6)])
+    forest = Forest.from_parents([*dissimilar(7), chain(1), chain(6)])
     new = reroot(forest)
     solver = Solver(new.forest, "fine", np.float32, queue=fast_queue)
     for symmetric in (True, False):
@@ -91,7 +91,7 @@ def test_couplings_at_the_old_and_new_roots_do_not_matter(fast_queue):
 
 def test_steps_that_follow_one_another_are_halved(fast_queue):
     """What it is for: a chain rooted at its end has one branch, and two from its middle."""
-    forest = Forest.from_cells([chain(101)] * 3)
+    forest = Forest.from_parents([chain(101)] * 3)
     plans = [Solver(f, "fine", queue=fast_queue).plan for f in (forest, reroot(forest).forest)]
     steps = [plan.parts[0].statistics["dependent_steps"] for plan in plans]
     assert steps[1] < 0.6 * steps[0]

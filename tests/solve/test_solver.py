@@ -80,7 +80,7 @@ def test_counts_around_the_work_group(queue, config, change):
         [caterpillar(6)] * max(lanes, 1),  # cells around the work-group
         [star(max(lanes, 1) + 1)] * 2,  # branches of a level around the work-group
     ):
-        forest = Forest.from_cells(cells)
+        forest = Forest.from_parents(cells)
         system = make_system(forest, np.float32)
         x = make_solver(queue, forest, config, np.float32).solve(**system.arrays)
         assert_solved(config, system, x)
@@ -89,8 +89,8 @@ def test_counts_around_the_work_group(queue, config, change):
 def test_methods_agree_with_each_other(fast_queue, needs):
     needs(fast_queue, np.float64)
     trees = [c for c, (method, _) in CONFIGS.items() if not METHODS[method].chains_only]
-    assert_agreement(fast_queue, Forest.from_cells(dissimilar(11)), trees)
-    assert_agreement(fast_queue, Forest.from_cells(map(straightened, dissimilar(11))), CONFIGS)
+    assert_agreement(fast_queue, Forest.from_parents(dissimilar(11)), trees)
+    assert_agreement(fast_queue, Forest.from_parents(map(straightened, dissimilar(11))), CONFIGS)
 
 
 def assert_agreement(queue, forest, configs):
@@ -109,12 +109,12 @@ def assert_agreement(queue, forest, configs):
 def test_solutions_past_the_caches(queue, monkeypatch):
     """Streaming stores need aligned arrays; any other array must work as well."""
     monkeypatch.setattr(fine_vector, "STREAM_BYTES", 0)
-    forest = Forest.from_cells(dissimilar(40))
+    forest = Forest.from_parents(dissimilar(40))
     system = make_system(forest, np.float32)
     solver = make_solver(queue, forest, "fine_vector_4", np.float32)
     assert solver.plan.parts[0].spec.streaming
     system.assert_solved(solver.solve(**system.arrays))
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     size = solver.plan.packed_size
     for offset in range(4):
         host = np.zeros(size + 32, np.float32)
@@ -125,7 +125,7 @@ def test_solutions_past_the_caches(queue, monkeypatch):
         buffer = cl.Buffer(queue.context, flags, hostbuf=x)
         out = cla.Array(queue, size, np.float32, data=buffer)
         solver.enqueue(**packed, out=out).wait()
-        system.assert_solved(solver.unpack(out).get())
+        system.assert_solved(solver.from_device_order(out).get())
 
 
 def test_numbering_does_not_matter(queue, needs):
@@ -175,7 +175,7 @@ def test_couplings_at_the_roots_do_not_matter(queue, config, value):
 )
 def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     needs(fast_queue, np.float64)
-    forest = Forest.from_cells([star(10_001), chain(3), star(10_001)])
+    forest = Forest.from_parents([star(10_001), chain(3), star(10_001)])
     system = make_system(forest)
     assert_solved(config, system, make_solver(fast_queue, forest, config).solve(**system.arrays))
 
@@ -187,7 +187,7 @@ def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
     needs(fast_queue, np.float64)
     n = 10**6 if shape is chain else 10**5
     tree = shape(n) if shape else random_binary_tree(n, 10_001, 3)
-    forest = Forest.from_cells([tree, chain(5)])
+    forest = Forest.from_parents([tree, chain(5)])
     system = make_system(forest)
     known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
     system.b[:] = reference.multiply(forest, system.d, system.u, known)
@@ -197,7 +197,7 @@ def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
 
 
 def test_several_solvers_share_a_queue(every_queue):
-    forests = [Forest.from_cells(dissimilar(4, seed=s)) for s in range(3)]
+    forests = [Forest.from_parents(dissimilar(4, seed=s)) for s in range(3)]
     systems = [make_system(f, np.float32) for f in forests]
     solvers = [make_solver(every_queue, f, dtype=np.float32) for f in forests]
     found = [

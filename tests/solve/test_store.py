@@ -21,7 +21,7 @@ DEVICE = SimpleNamespace(
     driver_version="1.2",
     max_compute_units=3,
 )
-FOREST = Forest.from_cells([chain(5), star(4), chain(5)])
+FOREST = Forest.from_parents([chain(5), star(4), chain(5)])
 KEY = {"device": "Some Device", "forest": "abc", "options": {}}
 TUNING = tune.Tuning(
     ((Candidate("flat"), 2.0), (Candidate("fine", {"max_cells": 3}), 1.0)),
@@ -48,7 +48,7 @@ def test_round_trip():
 def test_key_depends_on_everything_that_a_winner_depends_on():
     base = tune.store_key(DEVICE, FOREST, "float64", {"max_cells": None})
     assert base == tune.store_key(
-        DEVICE, Forest.from_cells([chain(5), star(4), chain(5)]), np.float64, {}
+        DEVICE, Forest.from_parents([chain(5), star(4), chain(5)]), np.float64, {}
     )
     json.dumps(base)
     assert base["device"] == "Some Device"
@@ -64,7 +64,7 @@ def test_key_depends_on_everything_that_a_winner_depends_on():
     others.append(tune.store_key(DEVICE, FOREST, "float32", {}))
     others.append(tune.store_key(DEVICE, FOREST, "float64", {"max_cells": 2}))
     others += [
-        tune.store_key(DEVICE, Forest.from_cells(cells), "float64", {})
+        tune.store_key(DEVICE, Forest.from_parents(cells), "float64", {})
         for cells in (
             [star(4), chain(5), chain(5)],
             [chain(5), star(4), star(4)],

@@ -19,7 +19,7 @@ from clhines.solve import tune
 from clhines.solve.pick import Pick
 from clhines.solve.solver import Solver
 
-FOREST = Forest.from_cells([chain(5), star(4), chain(5)])
+FOREST = Forest.from_parents([chain(5), star(4), chain(5)])
 QUEUE = SimpleNamespace(
     device=SimpleNamespace(type=cl.device_type.CPU, platform=SimpleNamespace(name="Some Platform"))
 )
@@ -86,7 +86,7 @@ def test_candidates_without_room_are_passed_over(clock):
 
 
 def test_random_systems_are_dominant_and_never_zero():
-    forest = Forest.from_cells([star(9), chain(7)])
+    forest = Forest.from_parents([star(9), chain(7)])
     d, u, b = tune.random_system(forest, "float32", 3)
     assert d.dtype == u.dtype == b.dtype == np.float32
     inner = np.flatnonzero(forest.parent >= 0)
@@ -99,7 +99,7 @@ def test_random_systems_are_dominant_and_never_zero():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtype):
     needs(fast_queue, dtype)
-    forest = Forest.repeated([random_binary_tree(60, 9, k) for k in range(3)], 40)
+    forest = Forest.repeat([random_binary_tree(60, 9, k) for k in range(3)], 40)
     system = make_system(forest, dtype)
     solver = Solver(forest, dtype=dtype, queue=fast_queue, tune="measure")
     candidates = [c for c, _ in candidate_plans(forest, dtype, devices.limits(solver.device))]
@@ -119,22 +119,22 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
 @pytest.mark.parametrize("candidate", [c for rows in CANDIDATES.values() for c in rows], ids=str)
 def test_every_candidate_solves(fast_queue, candidate):
     """On devices of the other kind too."""
-    forest = Forest.from_cells([chain(150), star(40), *dissimilar(9), *dissimilar(9)])
+    forest = Forest.from_parents([chain(150), star(40), *dissimilar(9), *dissimilar(9)])
     solver = Solver(forest, candidate.method, "float32", queue=fast_queue, **candidate.options)
     system = make_system(forest, "float32")
     system.assert_solved(solver.solve(**system.arrays))
 
 
 def test_all_parts_of_a_plan_are_timed(fast_queue):
-    forest = Forest.from_cells([star(5), chain(200_000), star(5)])  # no local memory holds it
+    forest = Forest.from_parents([star(5), chain(200_000), star(5)])  # no local memory holds it
     solver = Solver(forest, "contraction", "float32", queue=fast_queue, segment=6)
     assert len(solver.plan.parts) == 3  # pieces of the chain, their rest, and back with the stars
     systems = [tune.random_system(forest, "float32", 1)]
     real, queue = np.dtype(np.float32), fast_queue
     pick = Pick(forest, "contraction", real, queue, 1 << 30, "heuristic", {"segment": 6})
     events = pick.ready_to_time(solver.plan, systems)(0)
-    d, u, b = (solver.pack(a) for a in systems[0])
-    last = solver.enqueue(d, u, b, out=solver.pack(np.zeros(forest.num_nodes)))
+    d, u, b = (solver.to_device_order(a) for a in systems[0])
+    last = solver.enqueue(d, u, b, out=solver.to_device_order(np.zeros(forest.num_nodes)))
     assert solver.kernel_events[-1] == last
     fast_queue.finish()
     for found in (events, solver.kernel_events):
@@ -160,7 +160,7 @@ def test_a_heuristic_choice_that_does_not_build_is_replaced(fast_queue, monkeypa
 
 
 def test_cached_takes_what_is_stored_for_this_forest_only(fast_queue):
-    other = Forest.from_cells([chain(5), star(4)])
+    other = Forest.from_parents([chain(5), star(4)])
     plain = Solver(FOREST, dtype="float32", queue=fast_queue)
     slowest = Candidate("fine", {"work_group": 4})
     assert plain.plan.parts[0].spec.work_group != 4
@@ -209,7 +209,7 @@ def test_a_stored_winner_that_does_not_build_is_ignored(fast_queue, monkeypatch)
 
 
 def test_measuring_a_batch_that_is_solved_in_slices(fast_queue):
-    forest = Forest.repeated([random_binary_tree(50, 7, k) for k in range(2)], 60)
+    forest = Forest.repeat([random_binary_tree(50, 7, k) for k in range(2)], 60)
     solver = Solver(forest, dtype="float32", queue=fast_queue, tune="measure", max_memory=80_000)
     assert solver.num_slices > 1
     assert len(list(tune.stored())) == 1

@@ -34,7 +34,7 @@ TREES = {
 
 
 def small_case(trees, cells, dtype="float64", kind="trees"):
-    forest = clhines.Forest.repeated(trees, cells)
+    forest = clhines.Forest.repeat(trees, cells)
     return systems.Case(None, forest, kind, np.dtype(dtype), systems.values(forest, dtype))
 
 

@@ -83,7 +83,7 @@ def index_of(queue):
 def backward_euler(cables, num_cells, steps, dt, current):
     """Forest and voltages of cells in turn, step by step in float64."""
     cells = [cables[k % len(cables)] for k in range(num_cells)]
-    forest = Forest.from_cells([c.parent for c in cells])
+    forest = Forest.from_parents([c.parent for c in cells])
     systems = [c.system(dt) for c in cells]
     d, u, c, constant = (
         np.concatenate([getattr(s, name) for s in systems])

@@ -40,11 +40,11 @@ def network(like=False):
     groups |= {name: net.add(ours(name), where) for name, where in at.items()}
     net.add("iclamp", at=soma, delay=1.0, dur=40.0, amp=[0.9, 0.6, 0.7])
     net.play(groups["ext_clamp"], 0, "amp", [0, 5, 9.0], [0, 0.1, 0.2])
-    spikes = net.detector(np.concatenate([soma, soma + 3]), -20.0)
+    spikes = net.add_detector(np.concatenate([soma, soma + 3]), -20.0)
     weights = np.stack([rng.uniform(0.001, 0.004, 2 * CELLS), np.ones(2 * CELLS)], axis=1)
     delays = rng.uniform(0.6, 2, 2 * CELLS)
     net.connect(spikes, groups["ext_nmda"], rng.integers(0, CELLS, 2 * CELLS), weights, delays)
-    net.connect(net.trains([[1.0, 2.0, 5.0]]), groups["ext_nmda"], [0], [[0.003, 1.0]], 0.1)
+    net.connect(net.spike_source([[1.0, 2.0, 5.0]]), groups["ext_nmda"], [0], [[0.003, 1.0]], 0.1)
     return net, groups
 
 
@@ -62,7 +62,7 @@ def with_artificial(between=None):
     weights = np.stack([rng.uniform(1e-3, 4e-3, m), np.ones(m)], axis=1)
     which = {"source_index": rng.integers(0, 3, m)}
     net.connect(fire, nmda, np.tile(np.arange(8), 3), weights, rng.choice([0, 0.02, 3], m), **which)
-    net.connect(net.detector([0], -20.0), fire, [1], 1.2, 0.7)
+    net.connect(net.add_detector([0], -20.0), fire, [1], 1.2, 0.7)
     if between is not None:
         net.connect(fire, fire, [1, 2], [[1.2], [1.2]], between, source_index=[0, 1])
     return net, groups | {"several": nmda}

@@ -31,17 +31,19 @@ def network():
     groups = {name: net.add(ours(name), where) for name, where in at.items()}
     nmda, watch, added = groups.values()
     groups["ext_fire"] = fire = net.add_artificial(ours("ext_fire"), 4)
-    net.point(net.add(ours("ext_gap"), soma + 5), "vgap", to=np.roll(soma + 5, 1))
+    net.set_pointer(net.add(ours("ext_gap"), soma + 5), "vgap", to=np.roll(soma + 5, 1))
     net.add("iclamp", at=soma, delay=2.0, dur=40.0, amp=rng.uniform(0.1, 0.5, CELLS))
     net.play(net.add(ours("ext_clamp"), soma[[2]]), 0, "amp", [0, 5, 9.0], [0, 0.1, 0.2])
-    spikes = net.detector(np.concatenate([soma, soma + 5]), -20.0)
+    spikes = net.add_detector(np.concatenate([soma, soma + 5]), -20.0)
     weights = np.stack([rng.uniform(0.001, 0.004, 2 * CELLS), np.ones(2 * CELLS)], axis=1)
     net.connect(spikes, nmda, rng.integers(0, CELLS, 2 * CELLS), weights, rng.uniform(0, 2, 10))
     net.connect(spikes, fire, rng.integers(0, 4, 2 * CELLS), 0.5, rng.uniform(0, 2, 10))
     net.connect(fire, fire, [1, 2, 3], 0.7, 0.001, source_index=[0, 1, 2])
     net.connect(fire, added, [0, 2, 4, 5], 0.002, 0.3)
     net.connect(watch, fire, [0, 1], 1.2, 0.2)
-    net.connect(net.trains([[1.0, 2.0, 5.0], [3.3]]), nmda, [0, CELLS - 1], [[0.003, 1.0]], 0.1)
+    net.connect(
+        net.spike_source([[1.0, 2.0, 5.0], [3.3]]), nmda, [0, CELLS - 1], [[0.003, 1.0]], 0.1
+    )
     return net, groups
 
 

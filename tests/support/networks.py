@@ -42,7 +42,7 @@ def mixed_network(cells=7):
         rng.uniform(-0.001, 0.02, count),
         DT * rng.integers(1, 10, count),
     )
-    net.event(syn, np.arange(cells), np.linspace(0, 4, cells), 0.05)
+    net.add_event(syn, np.arange(cells), np.linspace(0, 4, cells), 0.05)
     net.threshold = -10.0
     return net, syn
 
@@ -54,7 +54,7 @@ def simple_network(cells=5, delay=0.5):
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
     syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
     net.connect(np.arange(cells), syn, (np.arange(cells) + 1) % cells, 0.05, delay)
-    net.event(syn, 0, 0.2, 0.05)
+    net.add_event(syn, 0, 0.2, 0.05)
     return net, syn
 
 

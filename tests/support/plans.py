@@ -40,4 +40,4 @@ def next_fit(forest, lanes, max_cells):
 
 def equal_cells(count=6, size=9):
     rng = np.random.default_rng(1)
-    return Forest.from_cells([random_binary_tree(size, 5, rng) for _ in range(count)])
+    return Forest.from_parents([random_binary_tree(size, 5, rng) for _ in range(count)])

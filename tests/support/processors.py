@@ -110,8 +110,8 @@ def mod_cells(clhines, engine):
     """A network of the README's cell with channels of a .mod file."""
     cable = clhines.discretise(clhines.read_swc("cell.swc"), max_length=30)
     net = clhines.Network([cable], num_cells=64)
-    net.insert(clhines.Mechanism.from_nmodl(MOD), where="all")
-    net.insert("hh", where="soma")
+    net.insert(clhines.Mechanism.from_nmodl(MOD), at="all")
+    net.insert("hh", at="soma")
     synapses = net.add("expsyn", at=net.soma)
     net.connect([63, *range(63)], synapses, weight=0.05, delay=1.0)
     clhines.Simulation(net, dt=0.025, engine=engine).run(0.1)

@@ -37,7 +37,7 @@ def busy_network(cells=40, rule=None):
     rule = rule or STDP(2e-4, 1e-4, w_max=2e-3)
     net.connect(ends[0, :300], syn, ends[1, :300], 5e-4, delays[:300], rule)
     net.connect(ends[0, 300:], syn, ends[1, 300:], 2e-4, delays[300:])
-    net.event(syn, np.arange(cells), rng.uniform(0, 8, cells), 2e-4)
+    net.add_event(syn, np.arange(cells), rng.uniform(0, 8, cells), 2e-4)
     net.threshold = -20.0
     return net, syn
 
@@ -52,7 +52,7 @@ def ions_network():
     net, syn = busy_network(12)
     for name in ("ext_cad", "ext_ca", "ext_kca"):
         net.insert(mod_files.ours(name), net.soma)
-    spikes = net.detector(net.soma[:3] + 2, -30.0)
+    spikes = net.add_detector(net.soma[:3] + 2, -30.0)
     fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
     net.connect(spikes, syn, [4, 5, 6], 1e-3, 1.3)
     net.connect(spikes, fire, [0, 1, 0], 0.6, 0.4)
@@ -165,7 +165,7 @@ def differing(comm):
 
     def network():
         net, syn = mixed_network()
-        net.event(syn, 0, 1.0, 0.01 * (comm.rank + 1))
+        net.add_event(syn, 0, 1.0, 0.01 * (comm.rank + 1))
         Simulation(net, DT, comm=comm, engine="reference")
 
     sim = simulation(mixed_network, comm, engine="reference")

@@ -106,7 +106,7 @@ def cells_for(method, cells):
 
 def forest_for(method, cells):
     """Forest of `cells_for`."""
-    return Forest.from_cells(cells_for(method, cells))
+    return Forest.from_parents(cells_for(method, cells))
 
 
 def updates_for(method):

@@ -80,7 +80,7 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     natural = local[ranges(bounds[which], sizes)] + np.repeat(forest.cell_offsets[cell], sizes)
     shift = forest.cell_offsets[cell] - trees.offsets[shape[cell]]
     return Pieces(
-        forest=Forest.of_trees(pieces, which),
+        forest=Forest.from_trees(pieces, which),
         natural=natural,
         cell=cell,
         above=np.where(hangs[which] < 0, -1, hangs[which] + shift),

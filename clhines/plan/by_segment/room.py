@@ -95,7 +95,7 @@ def fits_registers(
     wanted = (forest.sizes <= lanes * longest) & (above | (asked is True))
     if not lanes or not wanted.any():
         return none
-    some = forest.take(np.flatnonzero(wanted))
+    some = forest.subset(np.flatnonzero(wanted))
     if asked or some.num_cells <= FEW * limits.compute_units:
         good = cut_trees(some.trees, longest).lanes <= lanes
     else:

@@ -159,7 +159,7 @@ class Steps(ArenaKernels):
     def put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
         once, solver, tiler = self.model.once, self.solver, self._tiler
-        pack = solver.pack if tiler is None else tiler.pack
+        pack = solver.to_device_order if tiler is None else tiler.pack
         d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
         self.layout, self.places = Layout(self.model), len(gather)
         remote = np.zeros(len(self.model.remote_v))
@@ -198,7 +198,7 @@ class Steps(ArenaKernels):
         """Put the voltages on the device, and return the arenas."""
         of_one = variables.once is not self.model
         tiler, once = (self._tiler if of_one else None), variables.once
-        pack = self.solver.pack if tiler is None else tiler.pack
+        pack = self.solver.to_device_order if tiler is None else tiler.pack
         self.v[0] = self._packed(pack, variables.v, variables.remote_v)
         base_d = once.capacitance_over_dt + once.constant_d
         place = self.place if tiler is None or self.model.pointers else None

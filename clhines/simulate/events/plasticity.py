@@ -136,9 +136,9 @@ class PlasticSpec(TemplateSpec):
 class Plasticity:
     """Connections whose weights change with the spikes of both ends; needs float64 on the device.
 
-    `delivery` is made with ``largest=rule.largest(connections, plastic)``, or its unit is too fine.
-    `cell_of_target` is the cell, numbered as sources are, that each target belongs to, -1 for none;
-    `plastic` are the connections that the rule changes, in the order given to `Connections`.
+    `delivery` is made with ``largest=rule.max_weight(connections, plastic)``, or its unit is too
+    fine. `cell_of_target` is the cell, numbered as sources are, that each target belongs to, -1 for
+    none; `plastic` are the connections that the rule changes, in the order given to `Connections`.
     """
 
     def __init__(
@@ -357,9 +357,9 @@ def _checked(
             f"weight of connection {k} is {c.weight[k]:g}; expected {rule.w_min:g} to "
             f"{rule.w_max:g}, the bounds of the rule"
         )
-    if delivery.incoming_scale < c.scale(largest=rule.largest(c, mask)):
+    if delivery.incoming_scale < c.scale(largest=rule.max_weight(c, mask)):
         raise InputError(
             "the sums could overflow once weights have grown; make the Delivery with "
-            "largest=rule.largest(connections, plastic)"
+            "largest=rule.max_weight(connections, plastic)"
         )
     return cells.astype(np.int64), mask

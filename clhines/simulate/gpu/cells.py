@@ -71,7 +71,7 @@ class PlannedCells:
     def __init__(self, model: Model, numbers: np.ndarray) -> None:
         self.model, self.numbers = model, numbers
         self.first = model.forest.cell_offsets[numbers]
-        self.forest = model.forest.take(numbers)
+        self.forest = model.forest.subset(numbers)
         self.kinds = [KindInstances(k, model.forest.cell_offsets, numbers) for k in model.kinds]
 
     @cached_property

@@ -399,7 +399,7 @@ def plan_epochs(
 
 def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
     """Return one cell of each shape of some cells."""
-    return forest.take(cells[np.unique(forest.shape_of_cell[cells], return_index=True)[1]])
+    return forest.subset(cells[np.unique(forest.shape_of_cell[cells], return_index=True)[1]])
 
 
 def _needs_lists(

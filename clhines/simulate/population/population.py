@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from clhines.analysis.extract import FEATURES, known_features
 from clhines.analysis.features import Features
-from clhines.analysis.spikes import Lists, lists_of
+from clhines.analysis.spikes import RaggedArray, lists_of
 from clhines.checks import (
     as_array,
     as_finite,
@@ -32,8 +32,8 @@ from clhines.device import devices as device_list
 from clhines.errors import InputError, SimulationError, meant
 from clhines.model.compiling import compile
 from clhines.model.model import Model
-from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
+from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
 from clhines.simulate.population.protocols import (
     STIMULUS,
@@ -76,7 +76,7 @@ class Found:
     spike_set: np.ndarray
     spike_protocol: np.ndarray
     spike_time: np.ndarray
-    features: Mapping[str, np.ndarray | Lists]  # by set and protocol
+    features: Mapping[str, np.ndarray | RaggedArray]  # by set and protocol
 
 
 class Batch:
@@ -91,8 +91,8 @@ class Batch:
         self.recipe, self.columns, self.size = recipe, columns, size
         several, model = len(columns), recipe.model
         self.steps, copies = int(recipe.stops[columns].max()), size * several
-        net = Network(structure_of_copies(model.structure, copies))
-        wiring, rule = model.wiring(Changes()), recipe.compiled.connections.rule
+        net = Network(structure_of_copies(inside(model).structure, copies))
+        wiring, rule = inside(model).wiring, recipe.compiled.connections.rule
         pieces = recipe.pieces
         groups = fill(
             net, model, pieces.groups, wiring, rule, [*recipe.compiled.streams()], pieces.instances
@@ -142,7 +142,7 @@ class Batch:
                 f"{where}: {error}", error.cell, error.node, error.time, error.result
             ) from error
         stops = recipe.stops[self.columns]
-        features: dict[str, np.ndarray | Lists] = {}
+        features: dict[str, np.ndarray | RaggedArray] = {}
         v = np.zeros((kept, several, 0), sim.dtype)
         if recipe.features:
             for name, values_of in result.features[self._record].items():
@@ -160,19 +160,19 @@ class Batch:
         return Found(first, self.columns, result.t, v, of_set, column, time, features)
 
 
-def _first(values: np.ndarray | Lists, count: int) -> np.ndarray | Lists:
+def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedArray:
     """Those of the first traces."""
-    if not isinstance(values, Lists):
+    if not isinstance(values, RaggedArray):
         return values[:count]
-    return Lists(values.offsets[: count + 1], values.values[: values.offsets[count]])
+    return RaggedArray(values.offsets[: count + 1], values.values[: values.offsets[count]])
 
 
 def joined_features(
     found: Sequence[Found], number: int, several: int
-) -> dict[str, np.ndarray | Lists]:
-    """(N, P) arrays, and `Lists` of N * P, of what batches of some sets and protocols gave."""
+) -> dict[str, np.ndarray | RaggedArray]:
+    """(N, P) arrays, and a `RaggedArray` of N * P, from batches of some sets and protocols."""
     names = found[0].features if found else {}
-    joined: dict[str, np.ndarray | Lists] = {}
+    joined: dict[str, np.ndarray | RaggedArray] = {}
     for name in names:
         rows, values = list[np.ndarray](), list[np.ndarray]()
         single = False
@@ -180,7 +180,7 @@ def joined_features(
             own, p = one.features[name], len(one.columns)
             traces = np.arange(len(own))
             row = (one.first + traces // p) * several + one.columns[traces % p]
-            if isinstance(own, Lists):
+            if isinstance(own, RaggedArray):
                 rows.append(row[own.rows])
                 values.append(own.values)
             else:
@@ -219,8 +219,8 @@ class PopulationResult:
         By set, protocol and time.
     spike_time : (k,) float64, ms
         Until the stop of the protocol.
-    features : dict of str to (N, P) array or Lists
-        Lists have a list for each set and protocol: ``features[name][n * P + p]``.
+    features : dict of str to (N, P) array or RaggedArray
+        A RaggedArray has an array for each set and protocol: ``features[name][n * P + p]``.
     """
 
     t: np.ndarray
@@ -228,7 +228,7 @@ class PopulationResult:
     spike_set: np.ndarray
     spike_protocol: np.ndarray
     spike_time: np.ndarray
-    features: Mapping[str, np.ndarray | Lists] = field(default_factory=dict)
+    features: Mapping[str, np.ndarray | RaggedArray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         names = f"; features {', '.join(self.features)}" if self.features else ""
@@ -263,7 +263,7 @@ class Population:
         ions, pointers, played values and streams of random numbers are those of each copy; noise
         of `inoise` differs between them.
     parameters : mapping of str to tuple
-        Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, where)`` for those nodes of
+        Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, at)`` for those nodes of
         a mechanism of the membrane, as of `Network.insert`.
     protocols : mapping of str to mapping
         Name to ``{"stop": ms, "stimuli": [{"amp": nA, "delay": ms, "dur": ms, "at": node}, ...]}``:

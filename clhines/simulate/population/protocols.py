@@ -71,7 +71,7 @@ def _instances(model: Network, name: str, spec: Parameter) -> list[tuple[Group, 
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
         raise InputError(
             f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "
-            "where)"
+            "at)"
         )
     mechanism, parameter = spec[:2]
     known = {g.mechanism.name for g in model.groups}
@@ -90,12 +90,12 @@ def _instances(model: Network, name: str, spec: Parameter) -> list[tuple[Group, 
     if len(spec) == 2:
         return [(g, np.ones(len(g), bool)) for g in groups]
     if groups[0].mechanism.kind != "density":
-        raise InputError(f"{name}: where is for mechanisms of the membrane; expected none")
-    nodes = model.nodes(where=spec[2])
+        raise InputError(f"{name}: at is for mechanisms of the membrane; expected none")
+    nodes = model.nodes(at=spec[2])
     found = [(g, np.isin(g.nodes, nodes)) for g in groups]
     found = [(g, mask) for g, mask in found if mask.any()]
     if not found:
-        raise InputError(f"{name}: no {mechanism} where={shown(spec[2])}; expected nodes with it")
+        raise InputError(f"{name}: no {mechanism} at={shown(spec[2])}; expected nodes with it")
     return found
 
 

@@ -309,7 +309,7 @@ class Share:
         events = np.flatnonzero(self._target[whole.events.target] >= 0)
         return replace(
             whole,
-            forest=whole.forest.take(np.arange(self.cells.start, self.cells.stop)),
+            forest=whole.forest.subset(np.arange(self.cells.start, self.cells.stop)),
             soma=whole.soma[self.cells] - self.low,
             of_nodes=whole.of_nodes.part(self.low, self.high),
             kinds=tuple(self._kind(k) for k in self.kinds),

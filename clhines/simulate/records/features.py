@@ -11,7 +11,7 @@ import pyopencl.array as cla
 
 from clhines.analysis.features import Features, Kept
 from clhines.analysis.segments import DOWN, INTEGERS, REALS, UP, joined, packed, segments_of
-from clhines.analysis.spikes import Lists
+from clhines.analysis.spikes import RaggedArray
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.plan.kernel_spec import TemplateSpec
@@ -20,7 +20,7 @@ from clhines.plan.plan import real_name
 _LINE = 8  # columns in one line of the cache
 _ROOM = 16  # segments of a column in a chunk at first; more where a chunk has more
 
-FeatureValues = dict[str, "np.ndarray | Lists"]
+FeatureValues = dict[str, "np.ndarray | RaggedArray"]
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from clhines.errors import InputError, shown
 from clhines.files import PathLike
 from clhines.network.groups import Group
 from clhines.simulate.ranks.mpi import agreed
+from clhines.simulate.records.columns import Recording, columns_of
 from clhines.simulate.records.records import (
     CROSSED,
     Record,
@@ -21,8 +22,9 @@ from clhines.simulate.records.records import (
     is_computed,
     is_current,
     kept_of,
+    kept_unit,
 )
-from clhines.simulate.records.streams import Stream
+from clhines.simulate.records.streams import RecordWriter
 from clhines.simulate.runner import Runner
 from clhines.simulate.state.chunk import Chunk
 
@@ -45,7 +47,7 @@ class Recordings:
     def add(
         self,
         what: str,
-        where: ArrayLike | Group,
+        at: ArrayLike | Group,
         index: ArrayLike | None,
         every: float | None,
         reduce: str | Features | None,
@@ -53,10 +55,10 @@ class Recordings:
         matrix: ArrayLike | None,
         to: PathLike | None,
         label: str | None,
-    ) -> int:
-        """Add a record, and return its number; see `Simulation.record`."""
+    ) -> Recording:
+        """Add a record, and return its number and names; see `Simulation.record`."""
         network, model = self._runner.model.network, self._runner.model.known
-        record = find_record(network, model, what, where, index)
+        record = find_record(network, model, what, at, index)
         if is_current(record, model) and reduce in CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
         record = kept_of(record, model.dt, every, reduce, threshold, matrix)
@@ -64,9 +66,11 @@ class Recordings:
             raise InputError(f"name is {shown(label)}; expected a text")
         if label is not None and any(label == r.label for r in self._records):
             raise InputError(f"name is {shown(label)}, of another record; expected another one")
-        record = replace(record, label=label or what)
+        rows = None if record.matrix is None else len(record.matrix)
+        columns = columns_of(network, at, index, rows)
+        record = replace(record, label=label or what, unit=kept_unit(record), columns=columns)
         self._records.append(self._with_file(record, to))
-        return len(self._records) - 1
+        return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
     def _with_file(self, record: Record, to: PathLike | None) -> Record:
         """Return the record with a file for its rows, where there is to be one."""
@@ -77,7 +81,7 @@ class Recordings:
         if record.reduce:
             raise InputError("to is for rows; expected none with reduce")
         with agreed(self._runner.ranks):
-            stream = Stream(to)
+            stream = RecordWriter(to)
             if any(r.stream is not None and r.stream.file == stream.file for r in self._records):
                 raise InputError(f"to: {stream.file} is of another record; expected another name")
             return replace(record, stream=stream)

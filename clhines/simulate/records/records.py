@@ -14,14 +14,16 @@ from clhines.analysis.features import Features
 from clhines.checks import as_array, as_choice, as_indices, as_number, as_real, check_room, shown
 from clhines.errors import InputError, meant
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.text.reader import CURRENT_UNITS
 from clhines.model.ions import IonNodes
 from clhines.model.model import Model
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import whole_steps
+from clhines.simulate.records.columns import Columns
 from clhines.simulate.records.features import Asked
 from clhines.simulate.records.membrane import Membrane
-from clhines.simulate.records.streams import Stream
+from clhines.simulate.records.streams import RecordWriter
 
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
@@ -30,6 +32,7 @@ CURRENT = "i"  # of the instances of a text
 CROSSED = ("count", "crossings")  # of a threshold
 REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
 FEATURES = "features"
+NO_COLUMNS = Columns("", np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +48,10 @@ class Record:
     matrix: np.ndarray | None = None  # (k, r): a row is its products with the variable's
     features: Features | None = None
     asked: Asked | None = None  # the `features` in a run
-    stream: Stream | None = None  # where its rows go
+    stream: RecordWriter | None = None  # where its rows go
     label: str = ""  # by which users find it in a result
+    unit: str = ""  # of its values; empty where none is known
+    columns: Columns = NO_COLUMNS
 
     @property
     def width(self) -> int:
@@ -194,7 +199,7 @@ def kept_of(
 
 
 def find_record(
-    network: Network, model: Model, what: object, where: ArrayLike | Group, index: ArrayLike | None
+    network: Network, model: Model, what: object, at: ArrayLike | Group, index: ArrayLike | None
 ) -> Record:
     """Check the arguments of `Simulation.record` and return the record."""
     if isinstance(what, str) and "=" in what:
@@ -202,56 +207,56 @@ def find_record(
             f"{shown(what)} is an expression; expected a name: record its variables, and compute "
             "it from the result"
         )
-    if not isinstance(where, Group) and isinstance(what, str) and "." in what and index is None:
-        return _record_at(network, model, what, where)
-    if not isinstance(where, Group):
+    if not isinstance(at, Group) and isinstance(what, str) and "." in what and index is None:
+        return _record_at(network, model, what, at)
+    if not isinstance(at, Group):
         if index is not None:
             raise InputError(
                 f"index is {shown(index)} for nodes; expected None: it is of the instances of a "
                 "Group; give the nodes alone"
             )
         if isinstance(what, str) and what == "i_membrane":
-            nodes = _nodes(model, where)
+            nodes = _nodes(model, at)
             Membrane(model, nodes)  # rejects what it cannot
-            return Record(what, MEMBRANE, nodes)
+            return Record(what, MEMBRANE, nodes, unit="nA")
         ions = model.ions if model.has_times else ()
         known = {name: ion for ion in ions for name in ion.variables}
         if isinstance(what, str) and what in known:
-            return _ion_record(known[what], what, where)
+            return _ion_record(known[what], what, at)
         if not isinstance(what, str) or what != "v":
             raise InputError(
                 f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
                 "or add() gave, or 'i_membrane'"
             )
-        return Record("v", VOLTAGE, _nodes(model, where))
-    if where.network is not network:
-        raise InputError(f"group {where.mechanism.name} belongs to another network")
-    chosen = np.arange(len(where))
+        return Record("v", VOLTAGE, _nodes(model, at), unit="mV")
+    if at.network is not network:
+        raise InputError(f"group {at.mechanism.name} belongs to another network")
+    chosen = np.arange(len(at))
     if index is not None:
         index = np.atleast_1d(as_array("index", index))
-        chosen = as_indices("index", index, len(where), where.mechanism.name)
+        chosen = as_indices("index", index, len(at), at.mechanism.name)
     if what == "v":
-        return Record("v", VOLTAGE, where.nodes[chosen])
-    names = where.mechanism.states
-    if what == CURRENT and has_bare_current(where.mechanism):
-        return _current_record(model, where, chosen)
-    kind, instance = model.instances[where.number]
+        return Record("v", VOLTAGE, at.nodes[chosen], unit="mV")
+    names = at.mechanism.states
+    if what == CURRENT and has_bare_current(at.mechanism):
+        return _current_record(model, at, chosen)
+    kind, instance = model.instances[at.number]
     if model.has_times:
-        program = where.mechanism.program
+        program = at.mechanism.program
         played = [p.parameter for p in model.played if p.kind == kind]
         names = (*names, *(q.name for q in (*program.states, *program.outputs)), *played)
         public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
         what = public.get(str(what), what)
     if what not in names:
         told = ", ".join(dict.fromkeys(("v", *names))) + meant(what, names)
-        name, text = where.mechanism.name, shown(what)
-        if isinstance(what, str) and what in where.mechanism.parameters:
+        name, text = at.mechanism.name, shown(what)
+        if isinstance(what, str) and what in at.mechanism.parameters:
             raise InputError(f"{text} of {name} is the same in all of a run; expected {told}")
         raise InputError(f"{name} has no state {text}; expected {told}")
-    return Record(what, kind, instance[chosen])
+    return Record(what, kind, instance[chosen], unit=at.mechanism.units.get(what, ""))
 
 
-def _record_at(network: Network, model: Model, what: str, where: ArrayLike) -> Record:
+def _record_at(network: Network, model: Model, what: str, at: ArrayLike) -> Record:
     """Return the record of ``MECHANISM.VARIABLE`` at nodes, by the groups that are there."""
     mechanism, _, variable = what.partition(".")
     known = dict.fromkeys(g.mechanism.name for g in network.groups)
@@ -259,9 +264,9 @@ def _record_at(network: Network, model: Model, what: str, where: ArrayLike) -> R
         told = ", ".join(known) or "none"
         raise InputError(f"{shown(what)}: {mechanism} is not in the network; expected one of {told}"
                          f"{meant(mechanism, known)}")  # fmt: skip
-    nodes = _nodes(model, where)
+    nodes = _nodes(model, at)
     found, index = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
-    kinds, name = set[int](), variable
+    kinds, name, unit = set[int](), variable, ""
     for group in (g for g in network.groups if g.mechanism.name == mechanism):
         order = np.argsort(group.nodes, kind="stable")
         first, last = (np.searchsorted(group.nodes, nodes, s, order) for s in ("left", "right"))
@@ -269,7 +274,7 @@ def _record_at(network: Network, model: Model, what: str, where: ArrayLike) -> R
         here = np.flatnonzero(last > first)
         if len(here):
             one = find_record(network, model, variable, group, order[first[here]])
-            index[here], name = one.index, one.name
+            index[here], name, unit = one.index, one.name, one.unit
             kinds.add(one.kind)
     wrong = np.flatnonzero(found != 1)
     if len(wrong) or len(kinds) != 1:
@@ -280,32 +285,43 @@ def _record_at(network: Network, model: Model, what: str, where: ArrayLike) -> R
             f"{what} of node {node}, where {mechanism} is {times} times; expected it once, or the "
             "Group that insert() or add() gave"
         )
-    return Record(name, kinds.pop(), index)
+    return Record(name, kinds.pop(), index, unit=unit)
 
 
-def _nodes(model: Model, where: ArrayLike) -> np.ndarray:
+def kept_unit(record: Record) -> str:
+    """Return the unit of what is kept of a record's values; empty where none is known."""
+    if record.reduce == "crossings":
+        return "ms"
+    if record.reduce in ("count", FEATURES) or record.matrix is not None:
+        return ""
+    return f"{record.unit} ms" if record.reduce == "integral" and record.unit else record.unit
+
+
+def _nodes(model: Model, at: ArrayLike) -> np.ndarray:
     """(r,) int64: natural nodes."""
-    nodes = np.atleast_1d(as_array("where", where))
-    return as_indices("where", nodes, model.forest.num_nodes, "node")
+    nodes = np.atleast_1d(as_array("at", at))
+    return as_indices("at", nodes, model.forest.num_nodes, "node")
 
 
-def _current_record(model: Model, where: Group, chosen: np.ndarray) -> Record:
+def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:
     """Return the record of the current of some of a group."""
-    kind, instance = model.instances[where.number]
-    name = where.mechanism.name
+    kind, instance = model.instances[at.number]
+    name = at.mechanism.name
     if kind < 0:
         raise InputError(f"the current of {name} is linear in v with constants; expected 'v'")
     if len(np.unique(chosen)) < len(chosen):
         raise InputError(f"index has an instance of {name} twice; expected each once")
-    return Record("i", kind, instance[chosen])
+    unit = CURRENT_UNITS[at.mechanism.kind]
+    return Record("i", kind, instance[chosen], unit=unit)
 
 
-def _ion_record(ion: IonNodes, what: str, where: ArrayLike) -> Record:
+def _ion_record(ion: IonNodes, what: str, at: ArrayLike) -> Record:
     """Return the record of a variable of an ion at nodes."""
-    nodes = np.atleast_1d(as_array("where", where))
-    index = as_indices("where", nodes, int(max(ion.node.max(initial=0), nodes.max(initial=0))) + 1,
+    nodes = np.atleast_1d(as_array("at", at))
+    index = as_indices("at", nodes, int(max(ion.node.max(initial=0), nodes.max(initial=0))) + 1,
                        "node")  # fmt: skip
     bare = index[~np.isin(index, ion.node)]
     if len(bare):
         raise InputError(f"{what} of node {bare[0]}, where there is no ion {ion.name}")
-    return Record(what, ION, index)
+    units = dict(zip(ion.variables, ("mV", "mM", "mM", "mA/cm2"), strict=True))
+    return Record(what, ION, index, unit=units[what])

@@ -19,7 +19,7 @@ _INDEX, _HEADERS = 1 << 9, 1 << 15  # bytes in an HDF5 file for each chunk, and 
 _BLOCK = 1 << 20  # bytes written at once
 
 
-class Stream:
+class RecordWriter:
     """A file, or files of one name, that rows are appended to; `paths` are those written so far.
 
     For ``NAME.npz`` there are files ``NAME-00000.npz``, ``NAME-00001.npz`` ..., each whole or not

@@ -11,6 +11,7 @@ from clhines.model.model import Model
 from clhines.model.schema import Field
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
+from clhines.network.inside import inside
 from clhines.network.network import Network
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import Wires, ring_sizes
@@ -19,9 +20,9 @@ from clhines.simulate.state.chunk import Chunk
 
 def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
     """Return copies of a network, with what a simulation has changed, in one network."""
-    copies = Network(structure_of_copies(network.structure, count), branched_from=network)
+    copies = Network(structure_of_copies(inside(network).structure, count), branched_from=network)
     copies.settings.update(network.settings)
-    groups, wiring = changes.groups(network.groups), network.wiring(changes)
+    groups, wiring = changes.groups(network.groups), inside(network).wiring.changed(changes)
     fill(copies, network, groups, wiring, model.connections.rule, [*model.streams()])
     return copies
 
@@ -32,13 +33,17 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
     `network` and `model` are of one copy; `copies` is the network of all copies, as
     `network_of_copies` gives it, and `whole` its model.
     """
-    count, cells, known = copies.num_cells // network.num_cells, network.num_cells, network.added
+    count, cells, known = (
+        copies.num_cells // network.num_cells,
+        network.num_cells,
+        inside(network).added,
+    )
     total, wires = model.sources.count, model.netcons.count
     events = total - known.num_sources  # from outside: a source and a connection each
-    begins = [(0, cells, 0), (known.num_sources, events, copies.added.num_sources)]
-    pairs = zip(known.sources, copies.added.sources, strict=True)
+    begins = [(0, cells, 0), (known.num_sources, events, inside(copies).added.num_sources)]
+    pairs = zip(known.sources, inside(copies).added.sources, strict=True)
     begins += [(old.first, len(old), new.first) for old, new in pairs]
-    of_group = {group.number: first for group, first in copies.added.emitters}
+    of_group = {group.number: first for group, first in inside(copies).added.emitters}
     begins += [(first, len(g), of_group[g.number]) for g, first in known.emitters]
     sources, turn = np.zeros((count, total), np.int64), np.arange(count)[:, None]
     for old, size, new in begins:

@@ -14,7 +14,7 @@ import pyopencl.array as cla
 
 from clhines.checks import shown
 from clhines.device import devices
-from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
+from clhines.errors import BuildError, DeviceError, DeviceMemoryError, DeviceShareError, InputError
 from clhines.forest import Forest
 from clhines.solve import accuracy
 from clhines.solve.engines.engine import BadPivots, DeviceOrder, Engine
@@ -64,7 +64,7 @@ class Several(Engine):
     ) -> PlainSolver:
         first, end = (int(c) for c in self.cells[k : k + 2])
         whole = end - first == self.forest.num_cells
-        part = self.forest if whole else self.forest.take(np.arange(first, end))
+        part = self.forest if whole else self.forest.subset(np.arange(first, end))
         try:
             return make(part, self._queues[self._place[k]])
         except BuildError as error:  # its source has numbers of its own
@@ -129,7 +129,7 @@ class Several(Engine):
     def each(
         self, work: Callable[[int], _T], threads: bool = False, solves: bool = False
     ) -> list[_T]:
-        """Do ``work(k)`` for every solver, even if others fail; `ShareError` at the end.
+        """Do ``work(k)`` for every solver, even if others fail; `DeviceShareError` at the end.
 
         With `threads` all at the same time, for work that waits; `solves` says that it is a solve.
         """
@@ -167,7 +167,7 @@ class Several(Engine):
         if solves and left:
             text += f"; the other {left} cells of {len(solved)} are solved: see .result and .solved"
             text += " of this error"
-        raise ShareError(
+        raise DeviceShareError(
             text,
             {self._place[k]: error for k, error in failed.items()},
             [None if k in failed else one for k, one in enumerate(done)],
@@ -203,7 +203,7 @@ class Several(Engine):
         """Do solves that end in a NumPy array, which gets NaN where it is not solved."""
         try:
             return self.each(work, threads=True, solves=True)
-        except ShareError as error:
+        except DeviceShareError as error:
             target[..., np.repeat(~error.solved, self.forest.sizes)] = np.nan
             error.result = target
             raise

@@ -124,7 +124,7 @@ def test_a_failing_or_wrong_peer_is_a_line(fast_queue, monkeypatch):
     """Neither ends the run, and neither is timed."""
     makers = {"broken": broken, "wrong": wrong_peer, "nan": nan, "C": host.c_serial}
     monkeypatch.setattr(peers, "PEERS", makers)
-    forest = clhines.Forest.repeated([cells_shapes.chain(9)], 3)
+    forest = clhines.Forest.repeat([cells_shapes.chain(9)], 3)
     values = systems.values(forest, "float32")
     small = systems.Case(fast_queue, forest, "chains", np.dtype("float32"), values)
     missing = []

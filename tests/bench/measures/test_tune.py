@@ -21,7 +21,7 @@ def planted_rows(costs):
     trees = [chain(50), chain(900), random_binary_tree(300, 40, 1), star(80)]
     for tree in trees:
         for count in (1, 5, 40, 300):
-            known = auto.statistics(Forest.repeated([tree], count))
+            known = auto.statistics(Forest.repeat([tree], count))
             seconds = {}
             for c in CANDIDATES["cpu"]:
                 values = auto.terms(known, CPU, "float64", c.options)

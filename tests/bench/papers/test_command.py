@@ -193,7 +193,7 @@ def test_counts_are_scaled_and_said_so():
 @pytest.mark.parametrize("levels", [2, 3, 4])
 def test_cells_of_figure_14(levels):
     """512 nodes, half of them or a few more in the first branch, then 2, 4, 8 equal branches."""
-    forest = clhines.Forest.from_cells([batch.level_tree(levels)])
+    forest = clhines.Forest.from_parents([batch.level_tree(levels)])
     trees = forest.trees
     assert forest.num_nodes == 512 and trees.num_levels[0] == levels
     assert np.bincount(trees.branch_level).tolist() == [2**k for k in range(levels)]
@@ -312,7 +312,7 @@ def test_cells_shared_out_to_queues(fast_queue, monkeypatch, row):
 
 def test_cells_of_table_1():
     for name, (nodes, branches) in batch.CELLS.items():
-        forest = clhines.Forest.from_cells([batch.cell(name)])
+        forest = clhines.Forest.from_parents([batch.cell(name)])
         assert (forest.num_nodes, forest.num_branches) == (nodes, branches)
         assert name in batch.six(name) and f"({nodes}, {branches})" in batch.six(name)
 

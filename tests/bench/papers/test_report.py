@@ -46,7 +46,7 @@ def test_layout_of_the_old_solver_by_hand():
     assert place.tolist() == [0, 32, 64, 2, 1, 33]
     assert (sizes.tolist(), length) == ([3, 2, 1], 32)
     assert old.idle(forest) == pytest.approx(1 - 6 / (3 * 32))
-    many = clhines.Forest.repeated([shapes.chain(5)], 33)
+    many = clhines.Forest.repeat([shapes.chain(5)], 33)
     place, _, length = old.layout(many)
     assert length == 32
     assert sorted(place[::5].tolist()) == [*range(32), 32 * 32]
@@ -105,7 +105,7 @@ def test_branches_of_a_block_by_hand(monkeypatch):
     """Two cells in a block, then a third: roots of 1, 2; tips of 4 and 1, 3 and 3; and again."""
     first = [-1, 0, 1, 2, 3, 0]  # a root, tips of 4 and 1
     second = [-1, 0, 1, 2, 3, 1, 5, 6]  # a root of two, tips of 3 and 3
-    forest = clhines.Forest.from_cells([first, second, first])
+    forest = clhines.Forest.from_parents([first, second, first])
     monkeypatch.setattr(report, "BLOCK", 4)
     unsorted, sorted_, start = report.both_orders(forest)
     levels = [e.tolist() for e in np.split(unsorted, start[1:])]

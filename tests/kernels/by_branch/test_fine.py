@@ -25,7 +25,7 @@ SHAPED = {
 
 
 def mixture():
-    return Forest.from_cells(
+    return Forest.from_parents(
         [*dissimilar(30), *families()["few_shapes"], star(90), chain(70), caterpillar(60)]
     )
 
@@ -60,7 +60,7 @@ BATCHES = {
 @pytest.mark.parametrize("batch", BATCHES)
 def test_kernels_written_for_their_levels(queue, monkeypatch, batch):
     """On any device as on GPUs: the solutions and bad pivots of the kernel for any number."""
-    forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
+    forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
     gpu = replace(known, is_cpu=False)  # several nodes at once
     monkeypatch.setattr(devices, "limits", lambda device: gpu)
     solvers = []

@@ -24,31 +24,31 @@ def launches(plan):
 
 def kernel_runs(solver, system):
     """Solve in device order, and count what was launched."""
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out, packed=True)
-    system.assert_solved(solver.unpack(out).get())
+    system.assert_solved(solver.from_device_order(out).get())
     return len(solver.kernel_events)
 
 
 @pytest.mark.parametrize("padding", PADDING)
 def test_a_batch_of_chains_takes_one_launch(queue, padding):
     """That is cuThomasVBatch; with equal chains the places are those of `interleaved`."""
-    forest = Forest.from_cells([chain(n) for n in (3, 17, 1, 17, 40)])
+    forest = Forest.from_parents([chain(n) for n in (3, 17, 1, 17, 40)])
     solver = Solver(forest, "levels", np.float32, queue=queue, padding=padding)
     assert launches(solver.plan) == 1
     for symmetric in (True, False):
         system = make_system(forest, np.float32, symmetric)
         system.assert_solved(solver.solve(**system.arrays))
     assert kernel_runs(solver, system) == 1
-    equal = Forest.from_cells([chain(16)] * 12)
+    equal = Forest.from_parents([chain(16)] * 12)
     gather = make_plan(equal, "levels", padding=padding).gather
     assert np.array_equal(gather, make_plan(equal, "interleaved").gather)
 
 
 @pytest.mark.parametrize("padding", PADDING)
 def test_launches_are_one_less_than_twice_the_levels(queue, padding):
-    forest = Forest.from_cells([caterpillar(65), star(9), chain(4), *dissimilar(4)])
+    forest = Forest.from_parents([caterpillar(65), star(9), chain(4), *dissimilar(4)])
     levels = int(forest.trees.num_levels.max())
     assert levels > 30
     solver = Solver(forest, "levels", np.float32, queue=queue, padding=padding)
@@ -62,7 +62,7 @@ def test_launches_are_one_less_than_twice_the_levels(queue, padding):
 def test_thousands_of_levels(fast_queue, needs, padding):
     needs(fast_queue, np.float64)
     cells = [caterpillar(5000), random_binary_tree(3000, 700, 1), chain(2000), star(500)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     solver = Solver(forest, "levels", queue=fast_queue, padding=padding)
     assert launches(solver.plan) > 4000
     system = make_system(forest)
@@ -75,7 +75,7 @@ def test_thousands_of_levels(fast_queue, needs, padding):
 @pytest.mark.parametrize("padding", PADDING)
 def test_levels_that_would_be_mostly_padding_are_cut(queue, padding, monkeypatch):
     cells = [chain(100), *[chain(3)] * 40, chain(90), star(30), random_binary_tree(300, 60, 2)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     whole = make_plan(forest, "levels", padding=padding)
     levels = int(forest.trees.num_levels.max())
     assert launches(whole) == 2 * levels - 1
@@ -96,27 +96,27 @@ def test_levels_that_would_be_mostly_padding_are_cut(queue, padding, monkeypatch
 @pytest.mark.parametrize("padding", PADDING)
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 def test_padding_may_hold_anything(queue, padding, symmetric):
-    forest = Forest.from_cells(dissimilar(9))
+    forest = Forest.from_parents(dissimilar(9))
     system = make_system(forest, np.float32, symmetric, rows=2)
     solver = Solver(forest, "levels", np.float32, queue=queue, padding=padding)
     expected = solver.solve(**system.arrays)
     arrays = {k: a for k, a in system.arrays.items() if a is not None}
     pads = solver.plan.gather < 0
     for value in (np.nan, np.inf, -1e30):
-        packed = {k: solver.pack(a).get() for k, a in arrays.items()}
+        packed = {k: solver.to_device_order(a).get() for k, a in arrays.items()}
         for array in packed.values():
             array[..., pads] = value
         packed = {k: cla.to_device(queue, a) for k, a in packed.items()}
         out = cla.empty_like(packed["b"])
         out.fill(value)
         solver.enqueue(**packed, out=out, packed=True)
-        assert np.array_equal(solver.unpack(out).get(), expected)
+        assert np.array_equal(solver.from_device_order(out).get(), expected)
         assert (solver.status() == -1).all()
 
 
 def test_both_paddings_agree(queue, needs):
     needs(queue, np.float64)
-    forest = Forest.from_cells(
+    forest = Forest.from_parents(
         [c for name in ("random", "star", "chain") for c in families()[name]]
     )
     system = make_system(forest, symmetric=False)
@@ -127,7 +127,7 @@ def test_both_paddings_agree(queue, needs):
 
 
 def test_a_matrix_factored_once(queue):
-    forest = Forest.from_cells([*dissimilar(5), caterpillar(9)])
+    forest = Forest.from_parents([*dissimilar(5), caterpillar(9)])
     system = make_system(forest, np.float32, symmetric=False, rows=6)
     solver = Solver(forest, "levels", np.float32, queue=queue)
     factors = solver.factor(system.d, system.u, l=system.l)
@@ -149,7 +149,7 @@ BATCHES = {
 @pytest.mark.parametrize("batch", BATCHES)
 def test_several_nodes_at_once(queue, monkeypatch, batch, padding):
     """On any device as on GPUs: the solutions and bad pivots of a node at a time."""
-    forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
+    forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
     solvers = []
     for is_cpu in (True, False):
         limits = replace(known, is_cpu=is_cpu)

@@ -23,7 +23,7 @@ def test_vectors_of_equal_cells(queue, width, count):
     """Chains and trees of one shape fill vector types; the last vector is part idle."""
     skip_too_wide(queue, width, np.float32)
     tree = random_binary_tree(33, 7, 1)
-    forest = Forest.from_cells([tree] * count)
+    forest = Forest.from_parents([tree] * count)
     options = {"vector_width": width, "block_size": width}
     solver = Solver(forest, "block_interleaved", np.float32, queue=queue, **options)
     idle = -count % width
@@ -33,8 +33,8 @@ def test_vectors_of_equal_cells(queue, width, count):
 
 
 def test_vectors_hold_one_shape_or_several(queue):
-    few = Forest.from_cells(families()["few_shapes"] * 8)
-    many = Forest.from_cells(dissimilar(21))
+    few = Forest.from_parents(families()["few_shapes"] * 8)
+    many = Forest.from_parents(dissimilar(21))
     for forest, same in ((few, True), (many, False)):
         solver = make_solver(queue, forest, "vector_4", np.float32)
         assert solver.plan.parts[0].spec.same_shape is same
@@ -53,7 +53,7 @@ def test_vectors_give_the_same_bits_whatever_the_batch(queue, needs, dtype):
         make_solver(queue, s.forest, "fine_vector_4", dtype).solve(**s.arrays) for s in systems
     ]
     order = rng.permutation(len(cells))
-    batch = Forest.from_cells([cells[k] for k in order])
+    batch = Forest.from_parents([cells[k] for k in order])
     d, u, b = (np.concatenate([getattr(systems[k], a) for k in order]) for a in "dub")
     for config in ("fine_vector_4", "fine_vector_16", "fine_scalar"):
         if too_wide(queue, config, dtype):
@@ -79,7 +79,7 @@ BATCHES = {
 @pytest.mark.parametrize("batch", BATCHES)
 def test_kernels_written_for_chains_and_rows(queue, monkeypatch, batch, is_cpu):
     """On any device as on both kinds: the solutions and bad pivots of the kernel for any cells."""
-    forest, known = Forest.from_cells(BATCHES[batch]), devices.limits(queue.device)
+    forest, known = Forest.from_parents(BATCHES[batch]), devices.limits(queue.device)
     as_given = replace(known, is_cpu=is_cpu)
     monkeypatch.setattr(devices, "limits", lambda device: as_given)
     solvers = []

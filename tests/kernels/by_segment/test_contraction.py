@@ -25,7 +25,7 @@ def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
     most = room // np.dtype(dtype).itemsize // 3
     cells = [random_binary_tree(most + 500, 60, 1), star(20), chain(50)]
     cells += [chain(2 * most + 1), cells[0], caterpillar(2 * most)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, segment=SHORT)
     assert {p.spec.template for p in solver.plan.parts} == {"by_segment/contraction"}
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
@@ -40,10 +40,10 @@ def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
     for part in (p for p in solver.plan.parts if not p.source):  # natural order, which NumPy has
         tables = part.natural_tables(forest, solver.plan.gather)
         assert {k: len(t) for k, t in tables.items()} == part.natural_sizes(forest)
-    packed = {k: solver.pack(a) for k, a in again.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in again.arrays.items() if a is not None}
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)
-    assert np.array_equal(solver.unpack(out).get(), x)
+    assert np.array_equal(solver.from_device_order(out).get(), x)
     given = {k: cla.to_device(fast_queue, a) for k, a in again.arrays.items() if a is not None}
     solver.solve(**given, out=given["b"], check=False)
     assert np.array_equal(given["b"].get(), x)
@@ -54,7 +54,7 @@ def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
     monkeypatch.setattr(devices, "limits", lambda device: replace(real(device), local_bytes=room))
     most = room // 4 // 3
     cells = [random_binary_tree(most + 500, 60, 1), chain(50), chain(2 * most + 1)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue, segment=SHORT)
     system = make_system(forest, np.float32)
     rng = np.random.default_rng(5)
@@ -74,7 +74,7 @@ def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_chains_one_a_warp(fast_queue, needs, dtype, sizes):
     needs(fast_queue, dtype)
-    forest = Forest.from_cells([chain(n) for n in sizes])
+    forest = Forest.from_parents([chain(n) for n in sizes])
     options = {"segment": 16, "work_group": 32, "max_cells": 1}
     for more in ({}, {"registers": True}):
         solver = Solver(forest, "contraction", dtype, queue=fast_queue, **options, **more)
@@ -108,7 +108,7 @@ def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, mon
     monkeypatch.setattr(
         devices, "limits", lambda device: replace(real(device), local_bytes=5 << 10)
     )
-    forest = Forest.from_cells([chain(60_000), random_binary_tree(3000, 300, 2), star(700)])
+    forest = Forest.from_parents([chain(60_000), random_binary_tree(3000, 300, 2), star(700)])
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
     assert {p.source for p in solver.plan.parts} >= {0, 1, 2}
     assert solver.plan.parts[-1].spec.template == "by_branch/fine"
@@ -134,7 +134,7 @@ def test_large_cells_beside_those_in_local_memory(
         devices, "limits", lambda device: replace(real(device), local_bytes=1 << 10)
     )
     cells = [*dissimilar(9), random_binary_tree(300, 40, 1), chain(400), *dissimilar(9)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     solver = Solver(forest, method, dtype, queue=queue, **options)
     local, rest = solver.plan.parts
     assert local.statistics["local_bytes"] > rest.statistics["local_bytes"] == 0
@@ -143,9 +143,9 @@ def test_large_cells_beside_those_in_local_memory(
         system.assert_solved(solver.solve(**system.arrays))
     factors = solver.factor(system.d, system.u, l=system.l)
     system.assert_solved(factors.solve(system.b))
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
-    system.assert_solved(solver.unpack(packed["b"]).get())
+    system.assert_solved(solver.from_device_order(packed["b"]).get())
     bad = [int(forest.cell_offsets[c]) + 1 for c in (4, 9, 10)]
     system.d[bad] = -1e9
     solver.solve(**system.arrays, check=False)

@@ -52,7 +52,7 @@ def test_chains_of_every_length(fast_queue, needs, method, dtype, symmetric):
     rng = np.random.default_rng(4)
     cells = [chain(n) for n in LENGTHS] + [renumbered(chain(n), rng) for n in LENGTHS]
     cells += [children_first(chain(n)) for n in LENGTHS]
-    forest = Forest.from_cells([cells[k] for k in rng.permutation(len(cells))])
+    forest = Forest.from_parents([cells[k] for k in rng.permutation(len(cells))])
     system = make_system(forest, dtype, symmetric, rows=2)
     solver = Solver(forest, method, dtype, queue=fast_queue)
     x = solver.solve(**system.arrays)
@@ -81,7 +81,7 @@ def test_around_the_limit_of_local_memory(fast_queue, needs, method, is_cpu, dty
         ([1, most + 1, 2, most, 2 * most - 1, 2 * most, 9], ["local", "global"]),
         ([2 * most + 1, 10 * most, most + 2], ["global"]),
     ):
-        forest = Forest.from_cells([chain(n) for n in lengths])
+        forest = Forest.from_parents([chain(n) for n in lengths])
         solver = Solver(forest, method, dtype, queue=fast_queue, work_group=8)
         assert storages(solver) == expected
         system = make_system(forest, dtype, symmetric=dtype == np.float32)
@@ -90,7 +90,7 @@ def test_around_the_limit_of_local_memory(fast_queue, needs, method, is_cpu, dty
 
 @pytest.mark.parametrize("switch", [1, 2, 3, 33, 100, 10**6])
 def test_every_switch(fast_queue, switch):
-    forest = Forest.from_cells([chain(n) for n in (1, 2, 3, 33, 64, 100)])
+    forest = Forest.from_parents([chain(n) for n in (1, 2, 3, 33, 64, 100)])
     system = make_system(forest, np.float32, symmetric=False)
     solver = Solver(forest, "cr_pcr", np.float32, queue=fast_queue, work_group=32, switch=switch)
     system.assert_solved(solver.solve(**system.arrays), REDUCTION_UPDATES)
@@ -102,7 +102,7 @@ def test_every_switch(fast_queue, switch):
 
 def test_a_million_nodes(fast_queue, needs):
     needs(fast_queue, np.float64)
-    forest = Forest.from_cells([chain(10**6), chain(5)])
+    forest = Forest.from_parents([chain(10**6), chain(5)])
     system = make_system(forest)
     known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
     system.b[:] = reference.multiply(forest, system.d, system.u, known)
@@ -114,15 +114,15 @@ def test_a_million_nodes(fast_queue, needs):
 def test_device_order_in_place_above_local_memory(fast_queue, method, monkeypatch):
     """`out` may be `b`, and `d` go; several rows; factors, which are worked out anew."""
     give_local_memory(monkeypatch, 2 << 10)
-    forest = Forest.from_cells([chain(5), chain(700), chain(300)])
+    forest = Forest.from_parents([chain(5), chain(700), chain(300)])
     system = make_system(forest, np.float32, rows=3)
     solver = Solver(forest, method, np.float32, queue=fast_queue, work_group=8)
     assert storages(solver) == ["local", "global"]
     x = solver.solve(**system.arrays)
     system.assert_solved(x, REDUCTION_UPDATES)
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
-    assert np.array_equal(solver.unpack(packed["b"]).get(), x)
+    assert np.array_equal(solver.from_device_order(packed["b"]).get(), x)
     assert np.array_equal(solver.factor(system.d, system.u).solve(system.b), x)
     again = Solver(forest, method, np.float32, queue=fast_queue, work_group=8)
     assert np.array_equal(again.solve(**system.arrays), x)
@@ -137,7 +137,7 @@ def test_every_bad_pivot_is_named(fast_queue, method, size, monkeypatch):
     """Whichever step eliminates it, and with its neighbours' couplings as they are."""
     if size:
         give_local_memory(monkeypatch, size)
-    forest = Forest.from_cells([chain(3), chain(297)])
+    forest = Forest.from_parents([chain(3), chain(297)])
     system = make_system(forest, np.float32)
     solver = Solver(forest, method, np.float32, queue=fast_queue, work_group=8)
     assert storages(solver) == (["local", "global"] if size else ["local"])
@@ -159,7 +159,7 @@ def test_matrices_that_are_not_positive_definite(fast_queue, needs, method):
     """No diagonal is bad by itself; the node is the one that elimination from the tip names."""
     needs(fast_queue, np.float64)
     rng = np.random.default_rng(6)
-    forest = Forest.from_cells([chain(n) for n in rng.integers(2, 90, 60)])
+    forest = Forest.from_parents([chain(n) for n in rng.integers(2, 90, 60)])
     d, u = rng.uniform(0.5, 4, forest.num_nodes), rng.uniform(-1, 1, forest.num_nodes)
     solver = Solver(forest, method, queue=fast_queue)
     solver.solve(d, u, np.ones(forest.num_nodes), check=False)
@@ -167,7 +167,7 @@ def test_matrices_that_are_not_positive_definite(fast_queue, needs, method):
     for cell, status in enumerate(solver.status()):
         here = slice(*forest.cell_offsets[cell : cell + 2])
         try:
-            reference.solve_serial(forest.take(np.array([cell])), d[here], u[here], d[here])
+            reference.solve_serial(forest.subset(np.array([cell])), d[here], u[here], d[here])
         except PivotError as error:
             assert status == error.node + here.start
             found += 1
@@ -196,7 +196,7 @@ def test_what_is_lost_is_said(fast_queue, needs, dtype, kind):
     """By NumPy's own product with the matrix, not by the code that warns."""
     needs(fast_queue, dtype)
     n, eps = 256, np.finfo(dtype).eps
-    forest = Forest.repeated([chain(n)], 4)
+    forest = Forest.repeat([chain(n)], 4)
     d, u, b = barely_dominant(forest, dtype, kind)
     dense = reference.dense(forest, d, u, cell=2)
     lost = {}

@@ -29,7 +29,7 @@ SHAPED = {
 
 
 def mixture():
-    return Forest.from_cells(
+    return Forest.from_parents(
         [*dissimilar(30), *families()["few_shapes"], star(90), chain(70), caterpillar(60)]
     )
 
@@ -67,7 +67,7 @@ def level_lengths(levels, template):
 
 
 def test_branches_above_the_mean_of_all_cells_are_split():
-    forest = Forest.from_cells(dissimilar(9) + [complete_binary(4)] * 3)
+    forest = Forest.from_parents(dissimilar(9) + [complete_binary(4)] * 3)
     split = transforms.split_branches(forest).forest
     one = packing.next_fit(split, packing.level_widths(split), 10**6, 10**6)
     levels = schedule.branch_levels(split.trees, one.slot_template, one.slot_tree)
@@ -75,7 +75,7 @@ def test_branches_above_the_mean_of_all_cells_are_split():
 
 
 def test_branches_above_the_mean_of_their_block_are_split():
-    forest = Forest.from_cells(dissimilar(9) + [complete_binary(4)] * 3)
+    forest = Forest.from_parents(dissimilar(9) + [complete_binary(4)] * 3)
     blocks = packing.next_fit(forest, packing.level_widths(forest), 64, 4)
     split = transforms.split_branches(forest, blocks).forest
     trees = split.trees
@@ -111,7 +111,7 @@ def test_splitting_keeps_the_tree_and_numbers_pivots_as_before(how):
 
 
 def test_splitting_is_quick_on_many_nodes():
-    forest = Forest.from_cells([random_binary_tree(200_000, 20_001, 1), chain(200_000)])
+    forest = Forest.from_parents([random_binary_tree(200_000, 20_001, 1), chain(200_000)])
     assert transforms.split_branches(forest).forest.num_branches > forest.num_branches
 
 
@@ -149,7 +149,7 @@ def test_best_fit_needs_fewer_blocks():
     first, second = star(6), np.array([-1, 0, 0, 1, 1, 2, 2])
     cells = [c for pair in zip([first] * 6, [second] * 6) for c in pair]
     order = [*cells[::2], *cells[1::2]]
-    forest = Forest.from_cells([*order, *([chain(2)] * 3)])
+    forest = Forest.from_parents([*order, *([chain(2)] * 3)])
     count = {
         how: packing.pack_cells(how, forest, packing.level_widths(forest), 8, 100, False).num_blocks
         for how in packing.PACKINGS
@@ -158,7 +158,7 @@ def test_best_fit_needs_fewer_blocks():
 
 
 def test_best_fit_of_very_deep_cells():
-    forest = Forest.from_cells([caterpillar(n) for n in (500, 501, 900)] + [star(70), chain(3)])
+    forest = Forest.from_parents([caterpillar(n) for n in (500, 501, 900)] + [star(70), chain(3)])
     blocks = packing.pack_cells("best_fit", forest, packing.level_widths(forest), 16, 9, False)
     assert sorted(blocks.cells) == list(range(5))
 
@@ -220,7 +220,7 @@ def test_shifting_puts_more_cells_into_a_block():
 
 
 def test_blocks_fit_local_memory():
-    forest = Forest.from_cells([*dissimilar(40), chain(900), chain(1100), *([star(30)] * 9)])
+    forest = Forest.from_parents([*dissimilar(40), chain(900), chain(1100), *([star(30)] * 9)])
     limits = Limits(local_bytes=16 << 10, compute_units=1)
     plan = make_plan(forest, "fine", limits=limits, local=True, max_cells=50)
     small, large = plan.parts
@@ -233,7 +233,7 @@ def test_blocks_fit_local_memory():
 
 
 def test_vectors_keep_values_unless_told_otherwise():
-    forest = Forest.from_cells(dissimilar(9))
+    forest = Forest.from_parents(dissimilar(9))
     for local, kept in ((None, True), (True, True), (False, False)):
         spec = make_plan(forest, "fine", limits=CPU, local=local).parts[0].spec
         assert spec.template == "by_branch/fine_vector"
@@ -244,7 +244,7 @@ def test_vectors_keep_values_unless_told_otherwise():
 
 
 def test_levels_are_shaped_by_work_groups_only():
-    forest = Forest.from_cells(dissimilar(9))
+    forest = Forest.from_parents(dissimilar(9))
     for options, template in [
         ({"split": "mean"}, "by_branch/fine"),
         ({"level_shift": True}, "by_branch/fine"),
@@ -304,7 +304,7 @@ def test_bars_are_the_work_of_a_block(options, lanes):
 
 
 def test_bars_of_cells():
-    bars = bars_of(make_plan(Forest.from_cells([chain(5), chain(3)]), "interleaved"))
+    bars = bars_of(make_plan(Forest.from_parents([chain(5), chain(3)]), "interleaved"))
     assert (bars.lane.tolist(), bars.length.tolist(), bars.edges[-1]) == ([0, 1], [5, 3], 5)
 
 
@@ -357,7 +357,7 @@ def fork(*lengths):
 
 
 def levels_of(cells, limits=GPU, **options):
-    (part,) = make_plan(Forest.from_cells(cells), "fine", "float64", limits, **options).parts
+    (part,) = make_plan(Forest.from_parents(cells), "fine", "float64", limits, **options).parts
     return part.spec.levels
 
 
@@ -378,13 +378,13 @@ def test_few_levels_have_kernels_of_their_own():
     for count in (1, 3, MOST_LEVELS):
         cells = [complete_binary(count)] * 4 if count > 1 else [chain(7)] * 4
         assert len(levels_of(cells)) == count
-        plan = make_plan(Forest.from_cells(cells), "fine", limits=GPU)
+        plan = make_plan(Forest.from_parents(cells), "fine", limits=GPU)
         assert f"kernel            fine, written for {count} level" in plan.describe()
     deep = [caterpillar(60)] * 4
     assert levels_of(deep) == levels_of(deep, work_group=8) == ()
     assert (
         "fine, written for any number of levels"
-        in make_plan(Forest.from_cells(deep), "fine", limits=GPU).describe()
+        in make_plan(Forest.from_parents(deep), "fine", limits=GPU).describe()
     )
     assert levels_of([fork(3, 3)] * 3, CPU, work_group=4) == ()  # no faster there
 
@@ -392,7 +392,7 @@ def test_few_levels_have_kernels_of_their_own():
 def test_slices_share_few_kernels():
     """More kinds of blocks than `MOST_PROGRAMS` take the kernel for any."""
     cells = [[chain(n)] * 3 for n in range(2, 7)]
-    plans = [make_plan(Forest.from_cells(c), "fine", limits=GPU, max_cells=1) for c in cells]
+    plans = [make_plan(Forest.from_parents(c), "fine", limits=GPU, max_cells=1) for c in cells]
     assert with_few_programs(plans[:MOST_PROGRAMS]) == plans[:MOST_PROGRAMS]
     (spec,) = {part.spec for plan in with_few_programs(plans) for part in plan.parts}
     assert spec.levels == ()
@@ -400,6 +400,6 @@ def test_slices_share_few_kernels():
 
 def test_many_cells_take_large_groups():
     tree = random_binary_tree(64, 15, 1)
-    few, many = (Forest.repeated([tree], n) for n in (500, 60_000))
+    few, many = (Forest.repeat([tree], n) for n in (500, 60_000))
     small, large = (make_plan(f, "fine", limits=GPU).parts[0].spec.work_group for f in (few, many))
     assert (small, large) == (64, LARGE_GROUP)

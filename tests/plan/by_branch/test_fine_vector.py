@@ -11,7 +11,7 @@ from clhines.plan.plan import Limits
 
 def test_vector_rows_example_by_hand():
     # branches 0 1 | 2 | 3 4 5 and, in the second cell, 6 7 8: two leaves and a chain of three
-    forest = Forest.from_cells([np.array([-1, 0, 1, 1, 3, 4]), chain(3)])
+    forest = Forest.from_parents([np.array([-1, 0, 1, 1, 3, 4]), chain(3)])
     plan = make_plan(forest, "fine", vector_width=2, max_cells=2)
     expected = [5, 8, 4, 7, 3, 6, 2, -1, 1, -1, 0, -1]  # from the tips; then the root's branch
     assert plan.gather[:12].tolist() == expected
@@ -26,7 +26,7 @@ def test_vector_rows_example_by_hand():
 
 
 def test_equal_cells_meet_lane_for_lane():
-    forest = Forest.from_cells([random_binary_tree(60, 9, 1)] * 8)
+    forest = Forest.from_parents([random_binary_tree(60, 9, 1)] * 8)
     tables = make_plan(forest, "fine", vector_width=4, max_cells=8).parts[0].tables
     assert (tables["vector_parent"][:-2] > 0).all()
     assert (tables["vector_parent"][-2:] == -1).all()  # of the roots
@@ -35,7 +35,7 @@ def test_equal_cells_meet_lane_for_lane():
 
 
 def test_fine_takes_vectors_on_cpus_unless_lanes_are_asked_for():
-    forest = Forest.from_cells(dissimilar(9))
+    forest = Forest.from_parents(dissimilar(9))
     for limits, options, template in [
         (CPU, {}, "by_branch/fine_vector"),
         (CPU, {"work_group": 1}, "by_branch/fine_vector"),
@@ -51,7 +51,7 @@ def test_fine_takes_vectors_on_cpus_unless_lanes_are_asked_for():
 
 def test_vectors_leave_large_cells_in_global_memory_and_stars_to_lanes():
     cells = [chain(3000), star(2000), chain(9), random_binary_tree(40, 9, 1)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     limits = Limits(is_cpu=True, vector_bytes=32, local_bytes=32 << 10)
     plan = make_plan(forest, "fine", limits=limits)
     numbers = [part.tables["cell_number"].tolist() for part in plan.parts]

@@ -28,7 +28,7 @@ def test_level_strided_example_by_hand():
 
 @pytest.mark.parametrize("max_cells", [1, 3, 100])
 def test_level_strided_formula(max_cells):
-    forest = Forest.from_cells(dissimilar(12) + [complete_binary(4)] * 5)
+    forest = Forest.from_parents(dissimilar(12) + [complete_binary(4)] * 5)
     trees = forest.trees
     blocks = next_fit(forest, 32, max_cells)
     levels = schedule.branch_levels(trees, blocks.slot_template, blocks.slot_tree)

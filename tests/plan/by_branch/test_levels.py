@@ -47,7 +47,7 @@ def test_layout_and_launches_by_hand():
 
 
 def test_a_long_chain_among_many_short_ones_takes_little_memory():
-    forest = Forest.from_cells([chain(3)] * 3000 + [chain(100_000)])
+    forest = Forest.from_parents([chain(3)] * 3000 + [chain(100_000)])
     plan = make_plan(forest, "levels")
     assert plan.packed_size <= forest.num_nodes + 32
     assert launches(plan) == 2
@@ -67,7 +67,7 @@ def test_a_long_chain_among_many_short_ones_takes_little_memory():
 )
 def test_padding_is_computed_where_that_is_faster(limits, computed):
     """Branches of different lengths, and chains of one length; what is asked for comes first."""
-    forests = Forest.from_cells([chain(3), chain(5)]), Forest.from_cells([chain(4)] * 2)
+    forests = Forest.from_parents([chain(3), chain(5)]), Forest.from_parents([chain(4)] * 2)
     for dtype, expected in computed.items():
         for forest, computes in zip(forests, expected):
             plan = make_plan(forest, "levels", dtype, limits)

@@ -11,7 +11,7 @@ from clhines.plan.by_branch import schedule
 
 
 def test_branch_levels_list_every_child_once():
-    forest = Forest.from_cells(dissimilar(12))
+    forest = Forest.from_parents(dissimilar(12))
     blocks = next_fit(forest, 64, 4)
     levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
     assert sorted(levels.child) == np.flatnonzero(levels.parent >= 0).tolist()
@@ -25,7 +25,7 @@ def test_branch_levels_list_every_child_once():
 
 
 def test_branch_vectors_hold_every_branch_once_below_its_parent():
-    forest = Forest.from_cells([*dissimilar(12), star(40), chain(9)])
+    forest = Forest.from_parents([*dissimilar(12), star(40), chain(9)])
     blocks = packing.next_fit(forest, [np.array([n]) for n in forest.sizes], 300, 5)
     for width in (1, 4, 8):
         v = schedule.branch_vectors(forest.trees, blocks.slot_template, blocks.slot_tree, width)
@@ -43,7 +43,7 @@ def test_branch_vectors_hold_every_branch_once_below_its_parent():
 
 
 def test_rounds_list_every_child_in_the_order_of_its_tree():
-    forest = Forest.from_cells([*dissimilar(12), star(40)])
+    forest = Forest.from_parents([*dissimilar(12), star(40)])
     blocks = packing.next_fit(forest, [np.array([n]) for n in forest.sizes], 10**6, 10**6)
     v = schedule.branch_vectors(forest.trees, blocks.slot_template, blocks.slot_tree, 4)
     start, child = v.rounds()

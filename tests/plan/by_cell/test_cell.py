@@ -13,7 +13,7 @@ from clhines.plan.plan import Limits
 
 def test_blocks_fit_local_memory():
     cells = [chain(n) for n in (30, 20, 100, 64, 5)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     small = Limits(local_bytes=64 * 8)  # 64 values of float64: one cell is too large
     plan = make_plan(forest, "block_local", limits=small)
     local, plain = plan.parts
@@ -45,7 +45,7 @@ def test_blocks_fit_local_memory():
     ],
 )
 def test_a_block_is_a_work_group_of_block_local(limits, options, block, max_rhs):
-    forest = Forest.from_cells([chain(20)] * 100)
+    forest = Forest.from_parents([chain(20)] * 100)
     plan = make_plan(forest, "block_local", limits=limits, **options)
     (part,) = plan.parts
     assert (part.spec.work_group, part.spec.stride, part.spec.vector_width) == (block, block, 1)
@@ -64,7 +64,7 @@ def test_default_vectors_fit_an_asked_for_block():
         assert plan.parts[0].spec.vector_width == width
     assert make_plan(forest, "block_interleaved", limits=CPU).parts[0].spec.vector_width == 4
     assert make_plan(forest, "block_interleaved", np.float32, CPU).parts[0].spec.vector_width == 4
-    many = Forest.from_cells([chain(3)] * 8)
+    many = Forest.from_parents([chain(3)] * 8)
     assert make_plan(many, "block_interleaved", np.float32, CPU).parts[0].spec.vector_width == 8
     one = make_plan(Forest(chain(3)), "block_interleaved", limits=GPU)
     assert one.packed_size == 3  # no lanes that only pad
@@ -81,7 +81,7 @@ def test_what_all_cells_share_is_in_the_kernel():
         (trees, 21, False, "cells of 21 nodes"),
         ([*trees, chain(20)], 0, False, "any cells"),
     ):
-        forest = Forest.from_cells(cells)
+        forest = Forest.from_parents(cells)
         for options in (
             {"method": "interleaved"},
             {"method": "block_interleaved", "block_size": 1},
@@ -95,13 +95,15 @@ def test_what_all_cells_share_is_in_the_kernel():
         for method, limits, ahead in (("interleaved", CPU, 1), ("flat", GPU, AHEAD)):
             (part,) = make_plan(forest, method, limits=limits).parts
             assert (part.spec.rows, part.spec.chains, part.spec.ahead) == (0, False, ahead)
-    idle = make_plan(Forest.from_cells([chain(7)] * 65), "block_interleaved", limits=GPU).parts[0]
+    idle = make_plan(Forest.from_parents([chain(7)] * 65), "block_interleaved", limits=GPU).parts[0]
     assert (idle.spec.rows, idle.spec.chains) == (0, True)
 
 
 def test_slices_share_few_kernels():
     sizes = range(2, 3 + MOST_PROGRAMS)
-    plans = [make_plan(Forest.from_cells([chain(n)] * n), "interleaved", limits=GPU) for n in sizes]
+    plans = [
+        make_plan(Forest.from_parents([chain(n)] * n), "interleaved", limits=GPU) for n in sizes
+    ]
     assert with_few_programs(plans[:MOST_PROGRAMS]) == plans[:MOST_PROGRAMS]
     (spec,) = {part.spec for plan in with_few_programs(plans) for part in plan.parts}
     assert (spec.rows, spec.chains, spec.stride) == (0, False, 0)

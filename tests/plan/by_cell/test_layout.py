@@ -18,7 +18,7 @@ def order_of(forest, cell):
 
 
 def test_flat_formula():
-    forest = Forest.from_cells(dissimilar(9))
+    forest = Forest.from_parents(dissimilar(9))
     plan = make_plan(forest, "flat")
     assert plan.packed_size == forest.num_nodes
     lanes = packing.cells_by_shape(forest)
@@ -38,7 +38,7 @@ def test_interleaved_formula():
 
 
 def test_interleaved_chains_keep_their_order():
-    forest = Forest.from_cells([chain(4)] * 3)
+    forest = Forest.from_parents([chain(4)] * 3)
     gather = make_plan(forest, "interleaved").gather
     assert gather.tolist() == [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
 
@@ -67,7 +67,7 @@ def test_blocks_are_no_larger_than_the_batch():
 
 
 def test_block_interleaved_example_by_hand():
-    forest = Forest.from_cells([chain(2), chain(3), chain(1)])  # largest first: 1, 0 and 2
+    forest = Forest.from_parents([chain(2), chain(3), chain(1)])  # largest first: 1, 0 and 2
     plan = make_plan(forest, "block_interleaved", block_size=2)
     assert plan.gather.tolist() == [2, 0, 3, 1, 4, -1, 5, -1]
     assert plan.parts[0].tables["cell_number"].tolist() == [1, 0, 2, -1]
@@ -76,18 +76,18 @@ def test_block_interleaved_example_by_hand():
 
 def test_interleaving_pads_less_than_half():
     rng = np.random.default_rng(2)
-    forest = Forest.from_cells([chain(int(n)) for n in rng.geometric(0.01, 300)])
+    forest = Forest.from_parents([chain(int(n)) for n in rng.geometric(0.01, 300)])
     plan = make_plan(forest, "interleaved")
     assert forest.sizes.max() > 4 * forest.sizes.min()
     assert forest.num_nodes < plan.packed_size < 2 * forest.num_nodes
 
 
 def test_whole_shapes_share_no_vector():
-    forest = Forest.from_cells(families()["few_shapes"] * 8)
+    forest = Forest.from_parents(families()["few_shapes"] * 8)
     plan = make_plan(forest, "block_interleaved", vector_width=4, block_size=4)
     assert plan.parts[0].spec.same_shape
     lanes = plan.parts[0].tables["cell_number"].reshape(-1, 4)
     for vector in lanes:
         assert len(set(forest.shape_of_cell[vector[vector >= 0]])) == 1
-    mixed = make_plan(Forest.from_cells(dissimilar(13)), "block_interleaved", vector_width=4)
+    mixed = make_plan(Forest.from_parents(dissimilar(13)), "block_interleaved", vector_width=4)
     assert not mixed.parts[0].spec.same_shape

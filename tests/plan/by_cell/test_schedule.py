@@ -10,7 +10,7 @@ from clhines.plan.by_cell import schedule as cell_schedule
 @pytest.mark.parametrize("name", families())
 def test_serial_steps_hand_every_sum_to_the_parent_once(name):
     """Play the codes through with one number a node: each node must collect its whole subtree."""
-    trees = Forest.from_cells(families()[name]).trees
+    trees = Forest.from_parents(families()[name]).trees
     codes = cell_schedule.serial_steps(trees)
     for s in range(trees.num_trees):
         start, stop = trees.offsets[s : s + 2]

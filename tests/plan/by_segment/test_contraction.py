@@ -15,7 +15,7 @@ PIECES = "solve", "reduce", "expand"
 
 def test_contraction_cuts_cells_above_local_memory():
     cells = [chain(400), star(30), chain(400), chain(7), star(600)]
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     small = Limits(local_bytes=8 << 10)
     plan = make_plan(forest, "contraction", limits=small)
     parts = [(part.spec.template, part.phase, part.source, part.target) for part in plan.parts]
@@ -44,7 +44,7 @@ def test_contraction_cuts_cells_above_local_memory():
     ],
 )
 def test_contraction_stays_within_local_memory(cells, dtype, limits):
-    plan = make_plan(Forest.from_cells(cells), "contraction", dtype, limits)
+    plan = make_plan(Forest.from_parents(cells), "contraction", dtype, limits)
     for part in plan.parts:
         if part.spec.template == "by_segment/contraction":
             values = 3 * part.spec.capacity + 3 * part.spec.work_group  # unsymmetric
@@ -66,7 +66,7 @@ def test_contraction_stays_within_local_memory(cells, dtype, limits):
 def test_cells_above_local_memory_in_registers(cells, direct, dtype):
     """In one launch, whose local memory fits, where the compiler is NVIDIA's."""
     limits = Limits(132, 1024, ptx=True)
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     plan = make_plan(forest, "contraction", dtype, limits)
     found = [part for part in plan.parts if part.spec.direct]
     assert len(found) == direct
@@ -108,7 +108,7 @@ def test_many_branching_children_are_planned_at_once():
 )
 def test_chains_of_which_few_are_in_flight_are_in_registers(cell, count, dtype, direct):
     limits = Limits(compute_units=132, local_bytes=48 << 10, is_cpu=False, ptx=True)
-    plan = make_plan(Forest.repeated([cell], count), "contraction", dtype, limits)
+    plan = make_plan(Forest.repeat([cell], count), "contraction", dtype, limits)
     (part,) = plan.parts
     assert (part.spec.direct, part.spec.keeps_factors) == (direct, not direct)
     if direct:

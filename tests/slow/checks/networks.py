@@ -144,7 +144,7 @@ def ours(given: SimpleNamespace) -> clhines.Network:
         net.connect(link.source, groups[link.name], link.target, link.weight, link.delay)
     for name, index, begin, interval, number, delay, weight in given.stimuli:
         times = begin + interval * np.arange(number) + delay
-        net.event(groups[name], index, times, weight)
+        net.add_event(groups[name], index, times, weight)
     net.threshold = given.threshold
     return net
 

@@ -111,7 +111,7 @@ def delays(settings: Settings) -> list[Outcome]:
             net = two_cells(grid[long])
             synapses = net.groups[-1]
             events = net.add("expsyn", np.ones(len(grid), int), tau=TAU)
-            net.event(events, np.arange(len(grid)), grid, WEIGHT)
+            net.add_event(events, np.arange(len(grid)), grid, WEIGHT)
             record = [("g", synapses), ("g", events)]
             result = simulate(net, settings, engine, duration, record, dt=dt)
             mine = arrivals(result[0], dt)

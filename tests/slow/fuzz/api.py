@@ -245,7 +245,7 @@ def _late(call: str) -> None:
     net = _network()
     sim = Simulation(net, engine="reference")
     acts: dict[str, Callable[[], Any]] = {
-        "event": lambda: net.event(net.groups[-1], time=0.05, weight=0.05),
+        "event": lambda: net.add_event(net.groups[-1], time=0.05, weight=0.05),
         "connect": lambda: net.connect(0, net.groups[-1], weight=0.1),
         "threshold": lambda: setattr(net, "threshold", -80.0),
         "insert": lambda: net.insert("hh"),
@@ -271,13 +271,13 @@ def _calls() -> dict[str, Call]:
     lawful: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         "Forest": (clhines.Forest, {"parent": np.array([-1, 0, 1, 1, -1, 4]),
                                     "cell_offsets": np.array([0, 4, 6])}),
-        "Forest.repeated": (clhines.Forest.repeated, {"parents": [np.array([-1, 0])],
+        "Forest.repeat": (clhines.Forest.repeat, {"parents": [np.array([-1, 0])],
                                                       "num_cells": 3}),
         "Solver": (_solver, {}),
         "Solver.solve": (solver.solve, row | {"l": row["u"]}),
         "Solver.solve of three": (solver.solve, row),
         "Solver.factor": (solver.factor, {"d": row["d"], "u": row["u"]}),
-        "Solver.pack": (solver.pack, {"a": row["d"]}),
+        "Solver.to_device_order": (solver.to_device_order, {"a": row["d"]}),
         "solve_tridiagonal": (clhines.solve_tridiagonal, chain),
         "again": (_again, {}),
         "late": (_late, {"call": "event"}),
@@ -288,18 +288,18 @@ def _calls() -> dict[str, Call]:
         "System.rhs": (system.rhs, {"v": np.full(nodes, -65.0), "current": 0.1}),
         "STDP": (clhines.STDP, {"a_plus": 0.1, "a_minus": 0.2, "tau_plus": 20.0}),
         "Network": (clhines.Network, {"cables": cable, "num_cells": 2}),
-        "Network.insert": (_with_network("insert"), {"mechanism": "hh", "where": "soma",
+        "Network.insert": (_with_network("insert"), {"mechanism": "hh", "at": "soma",
                                                      "gl": 3e-4}),
         "Network.add": (_with_network("add"), {"mechanism": "iclamp", "at": two,
                                                "amp": np.array([0.1, 0.2])}),
         "Network.connect": (_with_network("connect"), {"source": two, "target": _THINGS,
                             "index": two[::-1], "weight": np.array([0.1, 0.2]), "delay": 1.0}),
-        "Network.event": (_with_network("event"), {"target": _THINGS, "index": 0, "time": 1.0,
-                                                   "weight": 0.1}),
+        "Network.add_event": (_with_network("add_event"), {"target": _THINGS, "index": 0,
+                                                           "time": 1.0, "weight": 0.1}),
         "Network.threshold": (_threshold, {"threshold": np.zeros(2)}),
         "Simulation": (_simulate, {"dt": 0.025, "v_init": -65.0, "seed": 1, "chunk": 64}),
         "Simulation.run": (simulation.run, {"duration": 0.1}),
-        "Simulation.record": (_recorded, {"what": "v", "where": two}),
+        "Simulation.record": (_recorded, {"what": "v", "at": two}),
         "read_swc": (clhines.read_swc, {"path": "cell.swc", "roots": "refuse"}),
         "Mechanism": (clhines.Mechanism, {"text": "density d\ncurrent i = v\n"}),
         "make_plan": (clhines.make_plan, {"forest": _THINGS["forest"], "method": "fine"}),
@@ -340,12 +340,12 @@ def prepare(folder: Path) -> None:
 # arguments that are numbers, and others, of the functions of `_calls`
 NAMES: dict[str, tuple[str, str]] = {
     "Forest": ("parent cell_offsets", ""),
-    "Forest.repeated": ("parents num_cells", ""),
+    "Forest.repeat": ("parents num_cells", ""),
     "Solver": ("max_memory", "method dtype tune"),
     "Solver.solve": ("d u b l", "out"),
     "Solver.solve of three": ("d u b", ""),
     "Solver.factor": ("d u", "l"),
-    "Solver.pack": ("a", "of other"),
+    "Solver.to_device_order": ("a", "of other"),
     "solve_tridiagonal": ("dl d du b", "sizes dtype method"),
     "again": ("", ""),
     "late": ("", "call"),
@@ -354,19 +354,20 @@ NAMES: dict[str, tuple[str, str]] = {
     "System.rhs": ("v current", ""),
     "STDP": ("a_plus a_minus tau_plus w_max", ""),
     "Network": ("num_cells cables", ""),
-    "Network.insert": ("gl", "where mechanism"),
+    "Network.insert": ("gl", "at mechanism"),
     "Network.add": ("at amp", "mechanism"),
     "Network.connect": ("source index weight delay", "target rule"),
-    "Network.event": ("index time weight", "target"),
+    "Network.add_event": ("index time weight", "target"),
     "Network.threshold": ("threshold", ""),
     "Simulation": ("dt v_init seed chunk max_spikes", "engine dtype method"),
     "Simulation.run": ("duration", ""),
-    "Simulation.record": ("where", "what index"),
+    "Simulation.record": ("at", "what index"),
     "read_swc": ("", "path roots"),
     "Mechanism": ("", "text"),
     "make_plan": ("", "forest method dtype"),
 }
-LATER = "Solver.pack", "System.rhs"  # what is not finite is refused by who solves with it
+# what is not finite is refused by who solves with it
+LATER = "Solver.to_device_order", "System.rhs"
 LATE = ["event", "connect", "threshold", "insert", "add"]
 WORDS = [
     "None",

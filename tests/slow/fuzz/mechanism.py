@@ -356,10 +356,10 @@ def _run(m: Any, dtype: str, engine: str, v: float) -> Any:
     import clhines
 
     net = clhines.Network(_CABLE)
-    net.insert("pas", where="all")
-    group = net.insert(m, where="all") if m.kind == "density" else net.add(m, at=net.soma)
+    net.insert("pas", at="all")
+    group = net.insert(m, at="all") if m.kind == "density" else net.add(m, at=net.soma)
     if m.takes_events:
-        net.event(group, time=0.05, weight=0.01)
+        net.add_event(group, time=0.05, weight=0.01)
     where = {} if engine == "reference" else {"queue": _QUEUE, "dtype": dtype}
     sim = clhines.Simulation(net, dt=0.025, engine=engine, v_init=v, **where)
     sim.record("v", [0])

@@ -75,15 +75,15 @@ def _simulation(engine: str, dtype: str = "float64") -> Any:
     Path("cell.swc").write_text("1 1 0 0 0 8 -1\n2 3 10 0 0 1 1\n3 3 90 0 0 1 2\n")
     cable = clhines.discretise(clhines.read_swc("cell.swc"), max_length=40.0)
     net = clhines.Network(cable, num_cells=3)
-    net.insert("hh", where="soma")
+    net.insert("hh", at="soma")
     rest = (net.area > 0) & ~np.isin(np.arange(net.forest.num_nodes), net.soma)
-    net.insert("pas", where=np.flatnonzero(rest))
+    net.insert("pas", at=np.flatnonzero(rest))
     synapses = net.add("exp2syn", at=net.soma, tau1=0.5, tau2=2.0)
     net.add("inoise", at=net.soma[2], std=0.05)
     net.add("iclamp", at=net.soma[0], dur=100.0, amp=0.3)
     rule = clhines.STDP(a_plus=0.01, a_minus=0.005, w_max=0.2)
     net.connect([2, 0, 1], synapses, weight=0.05, delay=0.5, rule=rule)
-    net.event(synapses, index=[0, 1], time=[1.0, 5.5], weight=0.05)
+    net.add_event(synapses, index=[0, 1], time=[1.0, 5.5], weight=0.05)
     net.threshold = -20.0
     where = {} if engine == "reference" else {"queue": devices.make_queue(devices.choose())}
     sim = clhines.Simulation(net, dt=0.025, dtype=dtype, engine=engine, seed=7, **where)

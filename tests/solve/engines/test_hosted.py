@@ -23,7 +23,7 @@ CELLS = {"small": 2, "large": 60}
 @pytest.fixture(params=list(CELLS))
 def forest(request):
     """Few cells, whose values the host permutes on a CPU, and more."""
-    return Forest.repeated([random_binary_tree(400, 40, 1)], CELLS[request.param])
+    return Forest.repeat([random_binary_tree(400, 40, 1)], CELLS[request.param])
 
 
 def like_a_gpu(monkeypatch, least=1 << 23):
@@ -60,10 +60,10 @@ def test_all_ways_give_the_bits_of_device_order(fast_queue, monkeypatch, config,
     solver = make_solver(fast_queue, forest, config, np.float32)
     for seed in (1, 2):  # the second finds the prepared call
         given = make_system(forest, np.float32, symmetric, rows, seed).arrays
-        packed = {k: solver.pack(a) for k, a in given.items() if a is not None}
-        expected = solver.pack(given["b"])
+        packed = {k: solver.to_device_order(a) for k, a in given.items() if a is not None}
+        expected = solver.to_device_order(given["b"])
         solver.enqueue(**packed, out=expected)
-        expected = solver.unpack(expected).get()
+        expected = solver.from_device_order(expected).get()
         assert np.array_equal(solver.solve(**given), expected)
         strided = np.zeros((*expected.shape[:-1], 2 * expected.shape[-1]), np.float32)[..., ::2]
         assert np.array_equal(solver.solve(**given, out=strided), expected)
@@ -128,7 +128,7 @@ def test_kernels_in_natural_order_find_finite_values_by_themselves(fast_queue, m
     """The host then reads neither b nor x; lanes without a node count for nothing."""
     if not copies.lends_all(fast_queue.device):
         pytest.skip("no CPU that takes all arrays")
-    forest = Forest.from_cells(dissimilar(9) * 9)
+    forest = Forest.from_parents(dissimilar(9) * 9)
     monkeypatch.setattr(hosted, "SHARED_VALUES", 0)
     solver = Solver(forest, "fine", np.float32, queue=fast_queue)
     assert solver.engine.finds_finite
@@ -144,7 +144,7 @@ def test_kernels_in_natural_order_find_finite_values_by_themselves(fast_queue, m
 def test_values_come_and_go_with_one_wait(fast_queue, monkeypatch):
     """On a device with memory of its own, in natural order."""
     like_a_gpu(monkeypatch)
-    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    forest = Forest.repeat([random_binary_tree(400, 40, 1)], 9)
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
     system = make_system(forest, np.float32)
     solver.solve(**system.arrays)
@@ -174,9 +174,9 @@ def test_factors_go_from_numpy_to_the_device_and_back(fast_queue, forest, method
         assert np.allclose(factors.solve(system.b), expected, rtol=1e-5, atol=1e-6)
         x = factors.solve(system.b, transpose=True)
         assert np.allclose(x, swapped, rtol=1e-5, atol=1e-6)
-        b = solver.pack(system.b)
+        b = solver.to_device_order(system.b)
         factors.enqueue(b, out=b)
-        assert np.allclose(solver.unpack(b).get(), expected, rtol=1e-5, atol=1e-6)
+        assert np.allclose(solver.from_device_order(b).get(), expected, rtol=1e-5, atol=1e-6)
         assert (factors.status() == -1).all()
 
 
@@ -211,7 +211,7 @@ def test_threads_get_their_own_solutions(fast_queue, forest, method):
 def test_matrices_stay_on_a_device_in_natural_order(fast_queue, monkeypatch):
     """Nothing is packed, whoever lives longest, and a solver's own status is left alone."""
     like_a_gpu(monkeypatch)
-    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    forest = Forest.repeat([random_binary_tree(400, 40, 1)], 9)
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
     systems = [make_system(forest, np.float32, False, None, seed) for seed in (1, 2, 3)]
     bad = systems[0].copy()
@@ -234,15 +234,15 @@ def test_matrices_stay_on_a_device_in_natural_order(fast_queue, monkeypatch):
         unchecked = solver.factor(bad.d, bad.u, l=bad.l, check=False)
         assert unchecked.status()[1] == 500
     assert solver.status()[1] == 500
-    b = solver.pack(systems[1].b)
+    b = solver.to_device_order(systems[1].b)
     made[0].enqueue(b, out=b)
-    systems[1].assert_solved(solver.unpack(b).get())
+    systems[1].assert_solved(solver.from_device_order(b).get())
     systems[1].assert_solved(made[0].solve(systems[1].b))
 
 
 def test_a_tight_device_has_no_room_for_both(fast_queue, monkeypatch):
     like_a_gpu(monkeypatch)
-    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    forest = Forest.repeat([random_binary_tree(400, 40, 1)], 9)
     roomy = Solver(forest, "contraction", np.float32, queue=fast_queue)
     needed = memory.total(memory.most_buffers(roomy.plan, roomy.dtype, 1))
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue, max_memory=needed)
@@ -259,7 +259,7 @@ def test_solutions_in_pinned_memory_are_nobody_elses(fast_queue, monkeypatch):
     like_a_gpu(monkeypatch)
     monkeypatch.setattr(copies, "_RESULT_BYTES", (1, 1 << 20))
     monkeypatch.setattr(copies, "_SLICE_BYTES", 1000)
-    forest = Forest.repeated([random_binary_tree(400, 40, 1)], 9)
+    forest = Forest.repeat([random_binary_tree(400, 40, 1)], 9)
     solver = Solver(forest, "contraction", np.float32, queue=fast_queue)
     systems = [make_system(forest, np.float32, seed=seed) for seed in range(6)]
     factors = solver.factor(systems[0].d, systems[0].u)

@@ -10,10 +10,10 @@ from tolerances import assert_close
 from bench.made import chain, random_binary_tree
 from clhines import (
     DeviceMemoryError,
+    DeviceShareError,
     Forest,
     InputError,
     PivotError,
-    ShareError,
     Solver,
     errors,
     reference,
@@ -58,19 +58,19 @@ def unequal():
 
 
 def test_cut_by_hand():
-    forest = Forest.from_cells([chain(10)] * 12)
+    forest = Forest.from_parents([chain(10)] * 12)
     assert cut(forest, np.ones(2)).tolist() == [0, 6, 12]
     assert cut(forest, np.array([0.5, 1.0])).tolist() == [0, 4, 12]
     assert cut(forest, np.array([0.0, 1.0, 0.0])).tolist() == [0, 0, 12, 12]
     one = Forest(chain(10))
     assert cut(one, np.ones(3)).tolist()[-1] == 1
-    sizes = Forest.from_cells([chain(90), chain(10), chain(10), chain(90)])
+    sizes = Forest.from_parents([chain(90), chain(10), chain(10), chain(90)])
     assert cut(sizes, np.ones(2)).tolist() == [0, 2, 4]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_cut_balances_nodes(count):
-    forest = Forest.from_cells(dissimilar(200))
+    forest = Forest.from_parents(dissimilar(200))
     shares = np.random.default_rng(count).uniform(1, 3, count)
     edges = cut(forest, shares)
     assert edges[0] == 0 and edges[-1] == forest.num_cells
@@ -79,7 +79,7 @@ def test_cut_balances_nodes(count):
 
 
 def test_shares_are_equal(halves):
-    solver = Solver(Forest.from_cells([chain(5)] * 10), dtype=np.float32, devices=halves)
+    solver = Solver(Forest.from_parents([chain(5)] * 10), dtype=np.float32, devices=halves)
     assert solver.shares == [0.5, 0.5]
     assert solver.queues == halves
     assert solver.queue is halves[0]
@@ -88,7 +88,7 @@ def test_shares_are_equal(halves):
 
 
 def test_shares_as_asked_for(unequal):
-    forest = Forest.from_cells([chain(10)] * 40)
+    forest = Forest.from_parents([chain(10)] * 40)
     solver = Solver(forest, "flat", np.float32, devices=unequal, shares=[3, 1])
     assert solver.shares == [0.75, 0.25]
     again = Solver(forest, "flat", np.float32, devices=unequal, shares=solver.shares)
@@ -101,7 +101,7 @@ def test_shares_as_asked_for(unequal):
 
 @pytest.mark.parametrize("size", [1e308, 1e-308, 5e-324])
 def test_shares_of_any_size(halves, size):
-    forest = Forest.from_cells([chain(10)] * 40)
+    forest = Forest.from_parents([chain(10)] * 40)
     solver = Solver(forest, "flat", np.float32, devices=halves, shares=[size, size])
     assert solver.shares == [0.5, 0.5]
     solver = Solver(forest, "flat", np.float32, devices=halves, shares=[5e-324, 1e308])
@@ -126,7 +126,7 @@ def test_a_device_without_cells(halves):
     [("flat", 6, False), ("fine", None, True), ("fine", 6, False), ("contraction", None, True)],
 )
 def test_two_give_the_bits_of_one(halves, method, rows, symmetric):
-    forest = Forest.from_cells(dissimilar(60))
+    forest = Forest.from_parents(dissimilar(60))
     system = make_system(forest, np.float64, symmetric, rows)
     one = Solver(forest, method, queue=halves[0])
     two = Solver(forest, method, devices=halves)
@@ -144,7 +144,7 @@ def test_two_give_the_bits_of_one(halves, method, rows, symmetric):
 
 def test_parts_are_plain_solvers_of_their_cells(halves):
     """Arrays on the devices, in natural and in device order, and events between solves."""
-    forest = Forest.from_cells(dissimilar(60))
+    forest = Forest.from_parents(dissimilar(60))
     system = make_system(forest, rows=2, symmetric=False)
     solver = Solver(forest, "fine", devices=halves)
     truth = solver.solve(**system.arrays)
@@ -161,11 +161,11 @@ def test_parts_are_plain_solvers_of_their_cells(halves):
             for name, a in system.arrays.items()
         }
         assert np.array_equal(plain.solve(**natural).get(), truth[:, part.nodes])
-        packed = {name: plain.pack(a) for name, a in natural.items()}
+        packed = {name: plain.to_device_order(a) for name, a in natural.items()}
         x = cla.zeros_like(packed["b"])
         event = plain.enqueue(**packed, out=x)
         plain.enqueue(**packed, out=x, wait_for=event)
-        assert np.array_equal(plain.unpack(x).get(), truth[:, part.nodes])
+        assert np.array_equal(plain.from_device_order(x).get(), truth[:, part.nodes])
         assert (plain.status() == -1).all()
     assert (solver.status() == -1).all()
     assert len(solver.kernel_events) >= 2
@@ -177,7 +177,7 @@ def test_parts_are_plain_solvers_of_their_cells(halves):
 
 
 def test_factors_on_several(halves):
-    forest = Forest.from_cells(dissimilar(60))
+    forest = Forest.from_parents(dissimilar(60))
     system = make_system(forest, rows=2, symmetric=False)
     factors = Solver(forest, "fine", devices=halves).factor(system.d, system.u, l=system.l)
     assert_close(forest, factors.solve(system.b), system.truth(), np.float64)
@@ -186,7 +186,7 @@ def test_factors_on_several(halves):
 
 def test_factors_on_several_warn_as_on_one(halves):
     """Parallel cyclic reduction of chains whose couplings differ by orders of magnitude."""
-    forest = Forest.repeated([chain(256)], 4)
+    forest = Forest.repeat([chain(256)], 4)
     rng, n = np.random.default_rng(0), forest.num_nodes
     u, b = -(10.0 ** rng.uniform(-6, 6, n)) * rng.uniform(0.1, 1, n), rng.uniform(-1, 1, n)
     d = reference.multiply(forest, np.zeros(n), -u, np.ones(n)) * (1 + 4 * np.finfo(float).eps)
@@ -198,7 +198,7 @@ def test_factors_on_several_warn_as_on_one(halves):
 
 
 def test_a_bad_pivot_has_the_numbers_of_the_whole_batch(halves):
-    forest = Forest.from_cells(dissimilar(40, least=5))
+    forest = Forest.from_parents(dissimilar(40, least=5))
     system = make_system(forest)
     nodes = forest.cell_offsets[[33, 7]]
     system.d[nodes] = -1000.0
@@ -214,7 +214,7 @@ def test_a_bad_pivot_has_the_numbers_of_the_whole_batch(halves):
 
 
 def test_slices_on_each_device(halves):
-    forest = Forest.from_cells(dissimilar(80, least=5))
+    forest = Forest.from_parents(dissimilar(80, least=5))
     system = make_system(forest, np.float32)
     solver = Solver(forest, "fine", np.float32, devices=halves, max_memory=40_000)
     assert solver.num_slices > 1
@@ -226,7 +226,7 @@ def test_slices_on_each_device(halves):
 
 
 def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
-    forest = Forest.from_cells(dissimilar(40, least=5))
+    forest = Forest.from_parents(dissimilar(40, least=5))
     system = make_system(forest)
     solver = Solver(forest, "flat", devices=halves)
     truth = solver.solve(**system.arrays)
@@ -237,7 +237,7 @@ def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
 
     monkeypatch.setattr(second.engine, "solve_values", broken)
     words = r"^devices\[1\], .*, cells \d+ to 39: .*OUT_OF_RESOURCES; the other \d+ cells of 40 "
-    with pytest.raises(ShareError, match=words) as caught:
+    with pytest.raises(DeviceShareError, match=words) as caught:
         solver.solve(**system.arrays)
     error = caught.value
     assert list(error.errors) == [1]
@@ -247,7 +247,7 @@ def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
 
 
 def test_factors_keep_what_the_others_solved(halves, monkeypatch):
-    forest = Forest.from_cells(dissimilar(40, least=5))
+    forest = Forest.from_parents(dissimilar(40, least=5))
     system = make_system(forest, rows=2)
     solver = Solver(forest, "flat", devices=halves)
     factors = solver.factor(system.d, system.u)
@@ -260,7 +260,7 @@ def test_factors_keep_what_the_others_solved(halves, monkeypatch):
     for name in ("solve_values", "solve_factored"):  # by the kind of factors
         monkeypatch.setattr(solver.parts[1].solver.engine, name, broken)
     for given in (out, None):
-        with pytest.raises(ShareError, match=r"devices\[1\]") as caught:
+        with pytest.raises(DeviceShareError, match=r"devices\[1\]") as caught:
             factors.solve(system.b, out=given)
         assert given is None or caught.value.result is given
         assert np.array_equal(caught.value.result[:, :first], truth[:, :first])
@@ -268,7 +268,7 @@ def test_factors_keep_what_the_others_solved(halves, monkeypatch):
 
 
 def test_factors_check_the_numbers_of_the_whole_batch(halves):
-    forest = Forest.from_cells([chain(3)] * 10)
+    forest = Forest.from_parents([chain(3)] * 10)
     system = make_system(forest, np.float32)
     factors = Solver(forest, "flat", np.float32, devices=halves).factor(system.d, system.u)
     system.b[22] = np.nan
@@ -295,7 +295,7 @@ def test_factors_check_the_numbers_of_the_whole_batch(halves):
 
 
 def test_a_device_out_of_memory(halves, monkeypatch):
-    forest = Forest.from_cells([chain(30)] * 20)
+    forest = Forest.from_parents([chain(30)] * 20)
     system = make_system(forest)
     solver = Solver(forest, "flat", devices=halves)
 
@@ -304,7 +304,7 @@ def test_a_device_out_of_memory(halves, monkeypatch):
 
     monkeypatch.setattr(solver.parts[0].solver.engine, "solve_host", full)
     words = r"devices\[0\], .* has no memory left: the batch needs"
-    with pytest.raises(ShareError, match=words) as caught:
+    with pytest.raises(DeviceShareError, match=words) as caught:
         solver.solve(**system.arrays)
     assert not caught.value.solved[:10].any()
     assert caught.value.solved[10:].all()
@@ -312,7 +312,7 @@ def test_a_device_out_of_memory(halves, monkeypatch):
 
 
 def test_only_solves_say_what_is_solved(halves, monkeypatch):
-    forest = Forest.from_cells([chain(30)] * 20)
+    forest = Forest.from_parents([chain(30)] * 20)
     system = make_system(forest)
     solver = Solver(forest, "flat", devices=halves)
 
@@ -320,23 +320,23 @@ def test_only_solves_say_what_is_solved(halves, monkeypatch):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
     monkeypatch.setattr(solver.parts[1].solver.engine, "factor", broken)
-    with pytest.raises(ShareError, match="OUT_OF_RESOURCES$") as caught:
+    with pytest.raises(DeviceShareError, match="OUT_OF_RESOURCES$") as caught:
         solver.factor(system.d, system.u)
     assert caught.value.result[0] is not None
     assert not caught.value.solved.any()
     for part in solver.parts:
         monkeypatch.setattr(part.solver.engine, "solve_values", broken)
-    with pytest.raises(ShareError, match="OUT_OF_RESOURCES$"):
+    with pytest.raises(DeviceShareError, match="OUT_OF_RESOURCES$"):
         solver.solve(**system.arrays)
 
 
 def test_more_than_the_memory_of_each_device(halves):
-    forest = Forest.from_cells(dissimilar(80, least=5))
+    forest = Forest.from_parents(dissimilar(80, least=5))
     system = make_system(forest, np.float32)
     solver = Solver(forest, "fine", np.float32, devices=halves, max_memory=40_000)
     with pytest.raises(DeviceMemoryError, match=r"^devices\[0\].*whole batch") as caught:
         solver.factor(system.d, system.u)
-    assert not isinstance(caught.value, ShareError)
+    assert not isinstance(caught.value, DeviceShareError)
 
 
 def test_numbers_in_errors_of_a_part_are_of_the_batch(halves):
@@ -344,11 +344,11 @@ def test_numbers_in_errors_of_a_part_are_of_the_batch(halves):
     words = "^cell 15 branches: node 15[0-9] "
     for more in ({"queue": halves[0]}, {"devices": halves}):
         with pytest.raises(InputError, match=words):
-            Solver(Forest.from_cells(cells), "cr", **more)
+            Solver(Forest.from_parents(cells), "cr", **more)
 
 
 def test_a_cell_too_large_for_its_device(halves):
-    forest = Forest.from_cells([chain(3)] * 1000 + [chain(3000)])
+    forest = Forest.from_parents([chain(3)] * 1000 + [chain(3000)])
     with pytest.raises(
         errors.DeviceError, match=r"devices\[1\], .* cells 1000 to 1000: cell 1000 with"
     ):
@@ -356,7 +356,7 @@ def test_a_cell_too_large_for_its_device(halves):
 
 
 def test_wrong_arguments(halves):
-    forest = Forest.from_cells([chain(3)] * 10)
+    forest = Forest.from_parents([chain(3)] * 10)
     device = halves[0].device
     for words, options in {
         r"devices=\[\]; expected a list": {"devices": []},
@@ -385,8 +385,10 @@ def test_wrong_arguments(halves):
             a, a, a
         ),
         "d is a list of pyopencl arrays; expected a NumPy array": lambda: solver.factor([a, a], a),
-        r"pack\(\) works on one device, not on 2; use": lambda: solver.pack(a),
-        r"unpack\(\) works on one device": lambda: solver.unpack(a),
+        r"to_device_order\(\) works on one device, not on 2; use": lambda: solver.to_device_order(
+            a
+        ),
+        r"from_device_order\(\) works on one device": lambda: solver.from_device_order(a),
         r"enqueue\(\) works on one device": lambda: solver.enqueue(a, a, a, out=a),
     }.items():
         with pytest.raises(InputError, match=words):

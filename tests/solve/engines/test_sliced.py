@@ -37,14 +37,14 @@ def planned(forest, most_nodes, count=1):
     assert bounds[-1] == forest.num_cells
     assert (np.diff(bounds) > 0).all()
     for plan, lo, hi in zip(plans, bounds[:-1], bounds[1:], strict=True):
-        part = forest.take(np.arange(lo, hi))
+        part = forest.subset(np.arange(lo, hi))
         assert np.array_equal(part.parent, plan.forest.parent)
         assert fits(lo, plan)
     return plans, bounds, calls
 
 
 def test_slices_of_repeated_cells_have_one_plan():
-    forest = Forest.repeated(MIX, 103)
+    forest = Forest.repeat(MIX, 103)
     plans, bounds, calls = planned(forest, 40 * 22, 5)
     assert bounds.tolist() == [0, 20, 40, 60, 80, 100, 103]
     assert len({id(plan) for plan in plans}) == 2
@@ -52,7 +52,7 @@ def test_slices_of_repeated_cells_have_one_plan():
 
 
 def test_slices_of_repeated_cells_that_are_too_large_become_smaller_together():
-    plans, bounds, calls = planned(Forest.repeated(MIX, 100), 40 * 22, 2)
+    plans, bounds, calls = planned(Forest.repeat(MIX, 100), 40 * 22, 2)
     assert np.diff(bounds).max() == 20
     assert len({id(plan) for plan in plans}) == 1
     assert len(calls) <= 6
@@ -60,7 +60,7 @@ def test_slices_of_repeated_cells_that_are_too_large_become_smaller_together():
 
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_slices_of_cells_that_differ(count):
-    planned(Forest.from_cells(dissimilar(50)), 300, count)
+    planned(Forest.from_parents(dissimilar(50)), 300, count)
 
 
 def test_period_by_hand():
@@ -81,7 +81,7 @@ def test_period_by_hand():
 def test_pipeline_gives_the_bits_of_the_whole_batch(fast_queue, monkeypatch, method, pinned):
     monkeypatch.setattr(device_copies, "PIECE_BYTES", 256)  # many pieces an array
     monkeypatch.setattr(device_copies, "helps", lambda _: pinned)
-    forest = Forest.from_cells(dissimilar(60, least=5))
+    forest = Forest.from_parents(dissimilar(60, least=5))
     for rows, symmetric in ((None, True), (7, False)):
         system = make_system(forest, np.float32, symmetric, rows)
         whole = Solver(forest, method, np.float32, queue=fast_queue)
@@ -98,7 +98,7 @@ def test_pipeline_gives_the_bits_of_the_whole_batch(fast_queue, monkeypatch, met
 
 
 def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
-    forest = Forest.from_cells(dissimilar(60, least=5))
+    forest = Forest.from_parents(dissimilar(60, least=5))
     system = make_system(forest, np.float32)
     truth = None
     for stage in ("_bring", "_launch", "_take"):
@@ -123,7 +123,7 @@ def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
 def test_an_error_does_not_keep_the_memory_of_the_run(fast_queue, monkeypatch, pinned):
     monkeypatch.setattr(device_copies, "PIECE_BYTES", 256)
     monkeypatch.setattr(device_copies, "helps", lambda _: pinned)
-    forest = Forest.from_cells(dissimilar(60, least=5))
+    forest = Forest.from_parents(dissimilar(60, least=5))
     system = make_system(forest, np.float32)
     solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=40_000)
     runs = []
@@ -154,7 +154,7 @@ def test_an_error_does_not_keep_the_memory_of_the_run(fast_queue, monkeypatch, p
 
 def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
     """None is copied back before the third is solved, and all is well."""
-    forest = Forest.repeated([chain(50)], 400)
+    forest = Forest.repeat([chain(50)], 400)
     system = make_system(forest, np.float32)
     solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=400_000)
     assert solver.num_slices > 3
@@ -232,13 +232,13 @@ def test_slices_give_what_the_whole_batch_gives(fast_queue, config):
 
 
 def test_slices_refuse_device_arrays(queue):
-    forest = Forest.from_cells(dissimilar(60, least=5))
+    forest = Forest.from_parents(dissimilar(60, least=5))
     solver = make_solver(queue, forest, dtype=np.float32, max_memory=40_000)
     arrays = on_device(queue, make_system(forest, np.float32))
     for what, call in {
         r"solve\(\) with device arrays": lambda: solver.solve(**arrays),
-        r"pack\(\)": lambda: solver.pack(arrays["d"]),
-        r"unpack\(\)": lambda: solver.unpack(arrays["d"]),
+        r"to_device_order\(\)": lambda: solver.to_device_order(arrays["d"]),
+        r"from_device_order\(\)": lambda: solver.from_device_order(arrays["d"]),
         r"enqueue\(\)": lambda: solver.enqueue(**arrays, out=arrays["b"]),
     }.items():
         words = rf"{what} needs the whole batch .*: \d+\.\d KiB, where 39\.1 KiB .* slices"
@@ -247,7 +247,7 @@ def test_slices_refuse_device_arrays(queue):
 
 
 def test_no_memory_left_states_what_slices_take(fast_queue, monkeypatch):
-    forest = Forest.from_cells(dissimilar(60, least=5))
+    forest = Forest.from_parents(dissimilar(60, least=5))
     system = make_system(forest, np.float32)
 
     def full(*_, **__):
@@ -269,7 +269,7 @@ def test_a_cell_that_does_not_fit(queue, config, place):
     """Wherever the large cell stands: the error comes, and at once."""
     cells = [chain(1), chain(2)]
     cells.insert(place, chain(3000))
-    forest = Forest.from_cells(cells)
+    forest = Forest.from_parents(cells)
     words = rf"cell {place} with 3000 nodes needs \d+\.\d KiB, .* offers 19\.5 KiB"
     with pytest.raises(DeviceMemoryError, match=words):
         make_solver(queue, forest, config, np.float32, max_memory=20_000)
@@ -280,7 +280,7 @@ def test_a_large_cell_that_fits_only_alone(fast_queue, config):
     one = Forest(chain(3000))
     plan = make_solver(fast_queue, one, config, np.float32).plan
     limit = plan.bytes_needed(4, 8) + 64
-    forest = Forest.from_cells([chain(40)] * 90 + [chain(3000)] + [chain(40)] * 90)
+    forest = Forest.from_parents([chain(40)] * 90 + [chain(3000)] + [chain(40)] * 90)
     solver = make_solver(fast_queue, forest, config, np.float32, max_memory=limit)
     assert solver.num_slices >= 3
     system = make_system(forest, np.float32)

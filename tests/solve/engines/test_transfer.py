@@ -15,7 +15,7 @@ from clhines.solve.engines import hosted
 
 
 def test_numpy_out_and_overwrite(queue):
-    forest = Forest.from_cells(dissimilar(6))
+    forest = Forest.from_parents(dissimilar(6))
     system = make_system(forest, np.float32, rows=3)
     solver = make_solver(queue, forest, dtype=np.float32)
     expected = solver.solve(**system.arrays)
@@ -41,7 +41,7 @@ def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
 
     In natural order all operands come at once, l included.
     """
-    forest = Forest.from_cells([chain(30)] * 10)
+    forest = Forest.from_parents([chain(30)] * 10)
     solver = make_solver(fast_queue, forest, dtype=np.float32)
     rows = solver.engine.room.rows_at_once(solver.plan)
     assert rows > 1
@@ -60,7 +60,7 @@ def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
 
 @pytest.mark.parametrize("rows", [1, 8])
 def test_out_may_overlap_b(queue, rows):
-    forest = Forest.from_cells(dissimilar(20))
+    forest = Forest.from_parents(dissimilar(20))
     system = make_system(forest, np.float32, rows=rows)
     shared = np.empty((rows + 1, forest.num_nodes), np.float32)
     shared[:rows] = system.b

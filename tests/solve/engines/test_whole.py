@@ -39,7 +39,7 @@ def test_device_arrays_in_device_arrays_out(fast_queue, config, rows):
 
 
 def test_a_part_of_a_device_array(queue):
-    forest = Forest.from_cells(dissimilar(4))
+    forest = Forest.from_parents(dissimilar(4))
     n = forest.num_nodes
     system = make_system(forest, np.float32)
     solver = make_solver(queue, forest, dtype=np.float32)
@@ -60,7 +60,7 @@ def test_enqueue_in_device_order(fast_queue, config):
     for rows, symmetric in ((None, True), (2, False), (7, True)):
         system = make_system(forest, np.float32, symmetric, rows)
         expected = solver.solve(**system.arrays)
-        packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+        packed = {k: solver.to_device_order(a) for k, a in system.arrays.items() if a is not None}
         before = {k: a.get() for k, a in packed.items()}
         out = cla.empty_like(packed["b"])
         out.fill(np.nan)
@@ -68,13 +68,13 @@ def test_enqueue_in_device_order(fast_queue, config):
         assert isinstance(event, cl.Event)
         event.wait()
         assert event.command_execution_status == cl.command_execution_status.COMPLETE
-        assert np.array_equal(solver.unpack(out).get(), expected)
+        assert np.array_equal(solver.from_device_order(out).get(), expected)
         assert (solver.status() == -1).all()
         for key, array in packed.items():
             assert np.array_equal(array.get(), before[key])
         # in place: d and b may go
         solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
-        assert np.array_equal(solver.unpack(packed["b"]).get(), expected)
+        assert np.array_equal(solver.from_device_order(packed["b"]).get(), expected)
         assert_solved(config, system, expected)
 
 
@@ -82,12 +82,12 @@ def test_events_to_wait_for(fast_queue):
     forest = Forest(chain(9))
     system = make_system(forest, np.float32)
     solver = make_solver(fast_queue, forest, dtype=np.float32)
-    d, u, b, out = (solver.pack(a) for a in (system.d, system.u, system.b, system.b))
+    d, u, b, out = (solver.to_device_order(a) for a in (system.d, system.u, system.b, system.b))
     factors = solver.factor(system.d, system.u)
     event = solver.enqueue(d, u, b, out=out)
     for good in (event, [event], (event, event), []):
         solver.enqueue(d, u, b, out=out, wait_for=good)
-        system.assert_solved(solver.unpack(out).get())
+        system.assert_solved(solver.from_device_order(out).get())
         factors.enqueue(b, out=out, wait_for=good)
     for bad, got in ((1, "int"), (["now", event], "list of Event, str"), ([[event]], "list")):
         for call in (
@@ -105,24 +105,26 @@ def test_pack_and_unpack(queue, config):
     gather = solver.plan.gather
     for shape in ((forest.num_nodes,), (3, forest.num_nodes)):
         natural = np.random.default_rng(3).random(shape, np.float32)
-        packed = solver.pack(natural)
+        packed = solver.to_device_order(natural)
         assert packed.shape == (*shape[:-1], solver.plan.packed_size)
         assert np.array_equal(packed.get()[..., gather >= 0], natural[..., gather[gather >= 0]])
         assert not packed.get()[..., gather < 0].any()
-        assert np.array_equal(solver.pack(cla.to_device(queue, natural)).get(), packed.get())
-        assert np.array_equal(solver.unpack(packed).get(), natural)
+        assert np.array_equal(
+            solver.to_device_order(cla.to_device(queue, natural)).get(), packed.get()
+        )
+        assert np.array_equal(solver.from_device_order(packed).get(), natural)
         out = cla.zeros(queue, shape, np.float32)
-        assert solver.unpack(packed, out=out) is out
+        assert solver.from_device_order(packed, out=out) is out
         assert np.array_equal(out.get(), natural)
 
 
 def test_solves_wait_for_events(fast_queue):
     """The simulator runs commands in one thread and would wait for itself."""
     queue = fast_queue
-    forest = Forest.from_cells(dissimilar(6))
+    forest = Forest.from_parents(dissimilar(6))
     solver = make_solver(queue, forest, dtype=np.float32)
     system = make_system(forest, np.float32)
-    packed = [solver.pack(a) for a in (system.d, system.u, system.b)]
+    packed = [solver.to_device_order(a) for a in (system.d, system.u, system.b)]
     out = cla.empty_like(packed[2])
     queue.finish()
     complete = cl.command_execution_status.COMPLETE
@@ -133,7 +135,7 @@ def test_solves_wait_for_events(fast_queue):
     assert event.command_execution_status != complete
     gate.set_status(complete)
     event.wait()
-    system.assert_solved(solver.unpack(out).get())
+    system.assert_solved(solver.from_device_order(out).get())
 
     gate = cl.UserEvent(queue.context)
     arrays = on_device(queue, system)
@@ -145,9 +147,9 @@ def test_solves_wait_for_events(fast_queue):
 
 
 def test_many_solves_into_one_array_never_wait_for_the_host(fast_queue):
-    solver = make_solver(fast_queue, Forest.from_cells(dissimilar(6)), dtype=np.float32)
+    solver = make_solver(fast_queue, Forest.from_parents(dissimilar(6)), dtype=np.float32)
     system = make_system(solver.forest, np.float32)
-    packed = [solver.pack(a) for a in (system.d, system.u, system.b)]
+    packed = [solver.to_device_order(a) for a in (system.d, system.u, system.b)]
     out = cla.empty_like(packed[2])
     gate = cl.UserEvent(fast_queue.context)
     event = solver.enqueue(*packed, out=out, wait_for=[gate])
@@ -156,4 +158,4 @@ def test_many_solves_into_one_array_never_wait_for_the_host(fast_queue):
     assert len(out.events) == 1
     gate.set_status(cl.command_execution_status.COMPLETE)
     event.wait()
-    system.assert_solved(solver.unpack(out).get())
+    system.assert_solved(solver.from_device_order(out).get())

@@ -1,0 +1,80 @@
+"""Inside a network: what the other modules here need of it, and users do not."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.network.groups import Group, as_parameter
+from clhines.network.places import Places
+from clhines.network.structure import Structure
+from clhines.quantities import as_numbers
+
+
+class Inside:
+    """The parts of a network.
+
+    `added` is an `Added`, `wiring` a `Wiring`, and `copied` a `Copied` or None; their modules know
+    this one.
+    """
+
+    added: Any
+    wiring: Any
+    copied: Any = None
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure, self.places = structure, Places(structure)
+        self.num_cells = structure.forest.num_cells
+        self.groups, self.frozen = list[Group](), False
+        self.threshold: float | np.ndarray = 10.0
+        self.celsius: float | None = None
+
+    def check_not_frozen(self, what: str) -> None:
+        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
+        if self.frozen:
+            raise InputError(
+                f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
+                "before that, Simulation.set(), or a new Network"
+            )
+
+    def freeze(self) -> None:
+        """Refuse all changes from now on; done when a `Simulation` has been made."""
+        self.frozen = True
+        if isinstance(self.threshold, np.ndarray):
+            self.threshold.setflags(write=False)
+        for group in self.groups:
+            group.freeze()
+
+    def only_cells(self, count: int) -> bool:
+        """Whether as many values as there are cells can be of nothing but cells."""
+        forest = self.structure.forest
+        return self.num_cells not in (count, 1, forest.num_nodes, int(forest.sizes[0]))
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
+        what = f"{mechanism}: {name}"
+        value = as_numbers(what, value, unit)
+        if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
+            value = self.places.resolved(what, value, nodes, unit)
+        return as_parameter(mechanism, name, value, len(nodes))
+
+    def connect(self, source: np.ndarray, target: Group, *given: Any) -> None:
+        """Do what `Network.connect` does, with sources by their numbers."""
+        self.check_not_frozen("connect()")
+        self.wiring.check_target(target)
+        self.wiring.connect(source, target, *given)
+
+
+class Owner(Protocol):
+    """A network."""
+
+    _inside: Inside
+
+
+def inside(network: Owner) -> Inside:
+    """Return what is inside a network."""
+    return network._inside

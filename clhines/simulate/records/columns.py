@@ -1,0 +1,106 @@
+"""What users see of a record: what `Simulation.record` returns, and names of its columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.arrays import stretch_of
+from clhines.errors import InputError
+from clhines.files import PathLike
+from clhines.network.groups import Group
+from clhines.network.network import Network
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Places of a record, whose names are made when they are asked for."""
+
+    kind: str  # ``node``, ``row``, or a mechanism
+    number: np.ndarray  # of the node in its cell, of the row, or of the instance
+    cell: np.ndarray | None = None  # of nodes, where there are several cells
+    is_soma: np.ndarray | None = None  # of nodes
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def names(self) -> list[str]:
+        """Return a name for each column; see `Result.columns`."""
+        names = [f"{self.kind} {k}" for k in self.number.tolist()]
+        if self.is_soma is not None:
+            here = "" if self.cell is not None else "soma"
+            names = [here if s else n for s, n in zip(self.is_soma.tolist(), names, strict=True)]
+        if self.cell is not None:
+            cells = self.cell.tolist()
+            names = [f"cell {c} {n}".rstrip() for c, n in zip(cells, names, strict=True)]
+        return names
+
+
+def columns_of(
+    network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
+) -> Columns:
+    """Return the columns of a record of nodes, of a group's instances, or of a matrix of `rows`."""
+    if rows is not None:
+        return Columns("row", np.arange(rows))
+    if isinstance(at, Group):
+        every = np.arange(len(at))
+        return Columns(
+            at.mechanism.name, every if index is None else np.atleast_1d(every[np.asarray(index)])
+        )
+    nodes = np.atleast_1d(np.asarray(at)).astype(np.int64)
+    cell = stretch_of(network.forest.cell_offsets, nodes)
+    number = nodes - network.forest.cell_offsets[cell]
+    several = network.num_cells > 1
+    return Columns("node", number, cell if several else None, network.soma[cell] == nodes)
+
+
+class Recording(int):
+    """What `Simulation.record` returns: the number of a record, by which a result has it.
+
+    Attributes
+    ----------
+    name : str
+        ``result[name]`` is the record, too.
+    variable : str
+        What is recorded, as ``v`` or ``hh.m``.
+    unit : str
+        Empty where none is known.
+    """
+
+    name: str
+    variable: str
+    unit: str
+    _columns: Columns
+
+    def __new__(
+        cls, number: int, name: str, variable: str, unit: str, columns: Columns
+    ) -> Recording:
+        """Make the number of a record, with what users see of it."""
+        found = super().__new__(cls, number)
+        vars(found).update(name=name, variable=variable, unit=unit, _columns=columns)
+        return found
+
+    def __repr__(self) -> str:
+        unit = f" [{self.unit}]" if self.unit else ""
+        what = "" if self.name == self.variable else f", {self.variable}"
+        count = len(self._columns)
+        return (
+            f"Recording({int(self)}, {self.name!r}{what}{unit}, {count} place{'s' * (count > 1)})"
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns; see `Result.columns`."""
+        return self._columns.names()
+
+    def plot(self, result: Any, path: PathLike | None = None) -> Figure:
+        """Draw what a result has of it below the spikes; see `Result.plot`."""
+        if not hasattr(result, "traces"):
+            raise InputError(f"result is {type(result).__name__}; expected one of Simulation.run()")
+        return result.plot(self, path=path)
