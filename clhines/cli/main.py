@@ -181,10 +181,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_tune(commands: Commands) -> None:
-    tune = commands.add_parser("tune", help="time what auto may choose, and store the fastest")
+    tune = commands.add_parser("tune", help="time the methods for auto, and store the fastest")
     add_cells(tune, method=False)
     tune.add_argument("--json", action="store_true", help="print JSON instead of a table")
     instead = tune.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="only list what is stored")
-    instead.add_argument("--clear", action="store_true", help="only remove all that is stored")
+    instead.add_argument("--clear", action="store_true", help="only remove what is stored")
     tune.set_defaults(run=run_tune)
