@@ -47,6 +47,7 @@ exclude_patterns = ["_build", "_outputs"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 default_role = "code"
+highlight_language = "none"  # literal blocks of docstrings are maps and tables, not Python
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 autodoc_typehints = "none"

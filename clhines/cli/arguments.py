@@ -90,7 +90,7 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
     parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
                         help="refuse files with several roots, or one cell per root")  # fmt: skip
     parser.add_argument("--repair", choices=REPAIRS,
-                        help="interpolate radii of 0 inside neurites, and warn of each")  # fmt: skip
+                        help="interpolate radii of 0 inside neurites, and warn")  # fmt: skip
     if method:
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
