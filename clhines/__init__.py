@@ -1,4 +1,4 @@
-"""Batches of Hines matrices solved on any OpenCL device, and networks of cells simulated with them.
+"""Simulate neurons, and solve batches of Hines matrices, on any OpenCL device.
 
 The map. One half solves systems, the other describes neurons, and simulations use both::
 

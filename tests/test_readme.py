@@ -3,6 +3,7 @@
 `docs/outputs.py` runs them, and keeps what they print and draw for the site.
 """
 
+import json
 import os
 import re
 import sys
@@ -93,6 +94,69 @@ def test_code_blocks(page, folder, monkeypatch):
     if page.name == "simulating.md":
         assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
         assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms
+
+
+PAGE = """# Title
+
+Words with a [link](other.md#place).
+
+```python
+print("one")
+```
+
+    clhines --help
+
+```console
+$ clhines --help
+```
+
+```python
+print("two")
+```
+"""
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """A page of a repository of its own, and what its blocks printed and drew."""
+    monkeypatch.setattr(outputs, "ROOT", tmp_path)
+    monkeypatch.setattr(outputs, "STORE", tmp_path / "store")
+    path = tmp_path / "page.md"
+    path.write_text(PAGE, "utf-8")
+    found = []
+    outputs.run(path, {}, tmp_path, found)
+    found[3].pictures.append(("picture.png", "iVBORw0KGgo="))
+    return path, found
+
+
+def test_outputs_are_kept_until_the_page_changes(page):
+    path, found = page
+    assert [len(f.text) > 20 for f in found] == [False, True, True, False]
+    assert outputs.kept(path) is None
+    outputs.keep(path, found)
+    assert [f.text for f in outputs.kept(path)] == [f.text for f in found]
+    path.write_text(PAGE.replace("two", "three"), "utf-8")
+    assert outputs.kept(path) is None
+
+
+def test_outputs_are_below_their_blocks(page):
+    path, found = page
+    text = outputs.with_outputs(PAGE, found, "page", path.parent / "pictures", path.parent)
+    blocks = re.split(r"^`{3,}.*\n", text, flags=re.MULTILINE)
+    printed = [b.split()[-1] for b in blocks if b.startswith(":class: output")]
+    assert len(printed) == 3 and printed[0] == "one" and printed[2] == "two"
+    assert "{image} pictures/page-picture.png" in text.rpartition('print("two")')[2]
+    assert (path.parent / "pictures/page-picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_is_a_notebook(page):
+    _, found = page
+    cells = json.loads(outputs.notebook(PAGE, found))["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "markdown", "code"]
+    assert "".join(cells[0]["source"]).endswith("Words with a link.")
+    assert "".join(cells[3]["source"]) == 'print("two")'
+    assert cells[1]["outputs"][0]["text"] == ["one"]
+    assert cells[3]["outputs"][1]["data"] == {"image/png": "iVBORw0KGgo="}
 
 
 def anchors(page):
