@@ -14,6 +14,7 @@ MEASURES = {
     "solve": "measures.solve",
     "reach": "measures.reach",
     "calls": "measures.calls",
+    "share": "measures.share",
     "tridiagonal": "measures.tridiagonal",
     "turns": "measures.turns",
     "starts": "measures.starts",

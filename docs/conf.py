@@ -50,7 +50,14 @@ default_role = "code"
 highlight_language = "none"  # literal blocks of docstrings are maps and tables, not Python
 napoleon_google_docstring = False
 napoleon_use_ivar = True
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_type_aliases = {  # shown by these names, not by what they stand for
+    name: name for name in ("ArrayLike", "DTypeLike", "PathLike", "Where", "Value", "MakeRun")
+}
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"

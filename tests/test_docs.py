@@ -1,11 +1,14 @@
 """Tables of the docs that repeat what the code states."""
 
+import importlib
+import inspect
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
+import clhines
 from clhines import METHODS
 from clhines.model.needs import EXACT, phrases
 from clhines.simulate.engines.choose import described
@@ -14,6 +17,7 @@ from clhines.simulate.engines.table import ENGINES, MISSING
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SUPPORTED = "docs/supported.md"
+PAGES = "api", "mechanisms"  # of the reference
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here")
 
 
@@ -87,6 +91,37 @@ def test_the_table_of_runtimes_is_that_of_the_results():
         [row[1], *(c.split(":")[0] for c in row[3:])] for row in rows(SUPPORTED, "## Runtimes")
     ]
     assert shown == [row[1:5] for row in measured]
+
+
+def documented():
+    """Each class of the reference, with the options of its directive."""
+    text = "".join((DOCS / f"reference/{name}.md").read_text("utf-8") for name in PAGES)
+    for name, given in re.findall(r"^\.\. autoclass:: (\S+)\n((?:   :.*\n)*)", text, re.MULTILINE):
+        module, _, own = name.rpartition(".")
+        options = dict(re.findall(r"^   :([\w-]+):(.*)$", given, re.MULTILINE))
+        yield getattr(importlib.import_module(module), own), options
+
+
+def test_the_reference_has_every_public_attribute():
+    """One that is left out is named on the page; fields are in the docstring of their class."""
+    classes = dict(documented())
+    public = [c for name in clhines.__all__ if isinstance(c := getattr(clhines, name), type)]
+    assert {c for c in public if not issubclass(c, Exception)} <= classes.keys()
+    missing = []
+    for found, options in classes.items():
+        left_out = {*options.get("exclude-members", "").replace(",", " ").split()}
+        fields = {n for n in vars(found).get("__annotations__", {}) if n[0] != "_"}
+        known = {n for n in dir(found) if n[0] != "_"} - fields
+        assert left_out <= known | fields, found
+        bases = [c for c in found.__mro__ if c in classes or c.__module__ == "builtins"]
+        shown = {n for c in bases for n in vars(c)} if "members" in options else set()
+        shown |= {n for c in bases if c is not found for n in vars(c)}
+        shown |= known if "inherited-members" in options else set()
+        told = {*re.findall(r"\w+", found.__doc__)}
+        wrong = (known - shown) | (fields - told)
+        wrong |= {n for n in known if not inspect.getdoc(getattr(found, n))}
+        missing += [f"{found.__name__}.{n}" for n in sorted(wrong - left_out)]
+    assert not missing
 
 
 def test_engines_are_those_of_the_table():

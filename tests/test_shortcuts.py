@@ -220,3 +220,28 @@ def test_units_as_texts_act_or_are_refused(cable):
         with pytest.raises(InputError, match=words) as caught:
             other.add("iclamp", other.soma, dur=wrong)
         assert "\n" not in str(caught.value)
+
+
+def test_words_for_places_are_the_same_everywhere(cable):
+    net = Network(cable, 3)
+    net.insert("pas", at="all", g=1e-4, e=-65.0)
+    clamps = net.add("iclamp", at="soma.middle", dur=1.0, amp=0.1)
+    assert np.array_equal(clamps.nodes, net.soma)
+    far = net.add("expsyn", at=lambda distance: distance > 100)
+    assert np.array_equal(far.nodes, net.nodes(at=lambda distance: distance > 100))
+    sim = Simulation(net, engine="reference")
+    v = sim.record("v", at="soma.middle", name="soma v")
+    assert (v, v.name, v.variable, v.unit) == (0, "soma v", "v", "mV")
+    assert repr(v) == "Recording(0, 'soma v', v [mV], 3 places)"
+    assert v.columns == ["cell 0", "cell 1", "cell 2"]
+    tip = sim.record("v", [int(far.nodes[0])], reduce="crossings", threshold=0.0, name="tip")
+    g = sim.record("g", far, index=[0, 2])
+    assert (tip.unit, g.unit, g.columns) == ("ms", "uS", ["expsyn 0", "expsyn 2"])
+    result = sim.run(1.0)
+    assert np.array_equal(result[v], result["soma v"]) and result[v].shape[1] == 3
+    assert result.units == ("mV", "ms", "uS")
+    assert result.columns(tip) == [f"cell 0 node {far.nodes[0]}"]
+    other = Simulation(net, engine="reference")
+    wrong = other.record("i_membrane", [0])
+    with pytest.raises(InputError, match="record 0 of the run is 'soma v'; expected one of the"):
+        result[wrong]

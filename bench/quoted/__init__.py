@@ -103,6 +103,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "devices": (CONTRACTION, METHODS),
     "options": (METHODS, METHODS),
     "calls": ([*CONTRACTION, *CALLS], [*CPU, *CALLS]),
+    "share": (["bench/measures/share.py"], ["bench/measures/share.py"]),  # no kernels of ours
     "plan": (["clhines/plan", "clhines/literature"], ["clhines/plan", "clhines/literature"]),
     "ring": (GPU_EPOCHS, CPU_EPOCHS),
     "cells": ([*GPU_EPOCHS, *STEPS], [*CPU_EPOCHS, *BLOCKS]),

@@ -18,6 +18,7 @@ from clhines.cli.report import as_json, check_writable, doing, named_option
 from clhines.errors import InputError
 
 SUFFIXES = (".py", ".hoc")
+_DRAWN = 10  # cells whose voltages are drawn
 
 
 def with_model(argv: Sequence[str]) -> list[str]:
@@ -45,6 +46,8 @@ def add_model(networks: Any) -> None:
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
     add("--out", metavar="FILE.npz", help="write spikes of all sources")
+    add("--plot", metavar="FILE",
+        help="draw spikes, and the voltages of up to ten cells: .png, .svg or .pdf")  # fmt: skip
     add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
@@ -64,6 +67,11 @@ def run_model(arguments: argparse.Namespace) -> int:
             raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
+    if arguments.plot is not None:
+        from clhines import draw
+
+        check_writable(arguments.plot, "--plot", draw.FORMATS)
+        draw.check_matplotlib()
     begin = time.perf_counter()
     with doing("building the model"):
         _execute(arguments)
@@ -79,6 +87,8 @@ def run_model(arguments: argparse.Namespace) -> int:
         model = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
         sim = model.simulation
     ready = time.perf_counter()
+    if arguments.plot is not None:
+        sim.record("v", sim.network.soma[:_DRAWN])
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
     time_of, source, gid = model.spikes(result)
@@ -89,25 +99,50 @@ def run_model(arguments: argparse.Namespace) -> int:
         "connections": model.num_connections,
         "device": sim.device_label,
         "engine": sim.engine,
+        "dtype": sim.dtype.name,
         "dt_ms": sim.model.dt,
         "steps": steps,
         "script_s": built - begin,
         "import_s": ready - built,
         "run_s": result.cost["all"],
+        "sources": model.num_sources,
         "spikes": len(time_of),
+        "first_spike_ms": float(time_of[0]) if len(time_of) else None,
+        "last_spike_ms": float(time_of[-1]) if len(time_of) else None,
     }
     if arguments.out is not None:
         with named_option("--out"):
             arrays = {"spike_time": time_of, "spike_source": source, "spike_gid": gid}
             files.write_npz(arguments.out, arrays)
+    if arguments.plot is not None:
+        with named_option("--plot"):
+            result.plot(title=f"{_find(arguments).name}, {sim.t:g} ms", path=arguments.plot)
     print(as_json(report) if arguments.json else _table(report))
     return 0
 
 
 def _table(report: dict[str, Any]) -> str:
-    lines = [f"{k:<12} {v:.4g}" if isinstance(v, float) else f"{k:<12} {v}"[:100]
-             for k, v in report.items()]  # fmt: skip
-    return "\n".join(lines)
+    """Return the report of a simulation for reading."""
+    if not report["sources"]:
+        spikes = "none: no NetCon watches a voltage, so none are looked for"
+    elif not report["spikes"]:
+        spikes = "none"
+    else:
+        spikes = "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
+    rows = {
+        "sections": "{sections}",
+        "nodes": "{nodes}",
+        "mechanisms": "{mechanisms}",
+        "connections": "{connections}",
+        "device": "{device}",
+        "engine": "{engine}, {dtype}",
+        "script": "{script_s:.3f} s",
+        "reading": "{import_s:.3f} s, from NEURON's memory, and planning",
+        "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms, in {run_s:.3f} s",
+        "spikes": spikes,
+    }
+    report = {**report, "simulated_ms": report["steps"] * report["dt_ms"]}
+    return "\n".join(f"{k:<12}{v.format(**report)}"[:100] for k, v in rows.items())
 
 
 def _find(arguments: argparse.Namespace) -> Path:
@@ -120,7 +155,7 @@ def _find(arguments: argparse.Namespace) -> Path:
 
 def _run_script(arguments: argparse.Namespace) -> int:
     """Run a script whose own calls of NEURON's run procedures run here."""
-    for option in ("out", "v_init"):
+    for option in ("out", "plot", "v_init"):
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
     begin = time.perf_counter()
@@ -134,7 +169,8 @@ def _run_script(arguments: argparse.Namespace) -> int:
         "t_ms": float(clhines.neuron.interpreter().t),
         "script_s": time.perf_counter() - begin,
     }
-    print(as_json(report) if arguments.json else _table(report))
+    words = "simulated here: {steps} steps, until {t_ms:g} ms; the script took {script_s:.3f} s"
+    print(as_json(report) if arguments.json else words.format(**report))
     return 0
 
 

@@ -37,7 +37,10 @@ def run_plan(arguments: argparse.Namespace) -> int:
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))
-    limits, name = planning.Limits(), "a typical mid-size GPU (name a real device with --device)"
+    limits, name = (
+        planning.Limits(),
+        "none given: limits of an average GPU (--device takes a real one)",
+    )
     if arguments.device is not None:
         from clhines.device import devices
 

@@ -327,7 +327,7 @@ class Network:
         check_once(self.groups, found, nodes, self.forest, again)
         return self._group(found, nodes, parameters, again)
 
-    def add(self, mechanism: str | Path | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
+    def add(self, mechanism: str | Path | Mechanism, at: Where, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
@@ -335,8 +335,8 @@ class Network:
         mechanism : str, path or Mechanism
             Name of a built-in one (also NEURON's, as ``IClamp``), a mechanism, its text, or a
             ``.mod`` file; of kind ``point``.
-        at : integer or (count,) integer
-            Nodes by natural index, see `nodes`; one may come several times.
+        at : str; integer or (count,) integer; (n,) bool; callable
+            As in `insert`, but one node may come several times, and junctions are accepted.
         **parameters : float, array, callable or `per_cell`
             As in `insert`.
 
@@ -348,8 +348,7 @@ class Network:
         found = find_mechanism(mechanism)
         if found.kind != "point":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
-        nodes = as_indices("at", np.atleast_1d(as_array("at", at)), self.forest.num_nodes, "node")
-        return self._group(found, nodes, parameters)
+        return self._group(found, self._inside.places.of(at), parameters)
 
     def _group(
         self, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, object], again: int = 0

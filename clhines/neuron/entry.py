@@ -163,6 +163,11 @@ class ImportedModel:
         return len(self._imported.model.tree.sections)
 
     @property
+    def num_sources(self) -> int:
+        """Sources of NetCons of one copy."""
+        return len(self._imported.sources)
+
+    @property
     def num_connections(self) -> int:
         """Connections of all copies."""
         return len(self._imported.connections)

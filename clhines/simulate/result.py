@@ -219,9 +219,9 @@ class Result:
             name = f"{k} {name}"
         if len(set(columns)) < len(columns):
             columns = [str(c) for c in range(len(columns))]
-        if len(columns) == 1:
-            return [name]
-        return columns if short else [f"{name} {c}" for c in columns]
+        if short:
+            return columns
+        return [name] if len(columns) == 1 else [f"{name} {c}" for c in columns]
 
     def plot(
         self,

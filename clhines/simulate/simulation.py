@@ -345,9 +345,9 @@ class Simulation(Holder):
             ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
             outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
             a current; a variable of an ion, as ``cai``; a parameter that is played.
-        at : (r,) integer, or Group
-            Natural nodes for ``v``, ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``;
-            the group that has the state.
+        at : (r,) integer, str, or Group
+            Natural nodes, or a word as in `Network.insert`, for ``v``, ``i_membrane``, ions, and
+            ``MECHANISM.VARIABLE`` as ``hh.m``; the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
         every : float, optional, ms
@@ -457,13 +457,12 @@ class Simulation(Holder):
             of_all = copies_of(self.network, model, net, found.model)
             saved = of_all.state(self.runner.save())
             spikes = self._progress.under_way.copies(of_all.sources)
-            found.take_state(self.step, saved, self._runner.unit, spikes)
+            take_state(found, self.step, saved, self._runner.unit, spikes)
         return found
 
-    def take_state(
-        self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None = None
+    def _take_state(
+        self, step: int, saved: dict[str, np.ndarray], unit: float, spikes: UnderWay | None
     ) -> None:
-        """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
         self._runner.load(saved, unit)
         self._progress.go_to(step, spikes)
 
@@ -606,6 +605,17 @@ class Simulation(Holder):
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._progress.go_to(step)
+
+
+def take_state(
+    simulation: Simulation,
+    step: int,
+    saved: dict[str, np.ndarray],
+    unit: float,
+    spikes: UnderWay | None = None,
+) -> None:
+    """Go on at a step from what `Run.save` gave, its events in a unit, and these spikes."""
+    simulation._take_state(step, saved, unit, spikes)
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
 
 import numpy as np
 import pyopencl as cl
@@ -320,6 +320,32 @@ class Solver(Holder):
                 raise no_memory(self.queue, self.memory) from error
 
     # -- natural order -------------------------------------------------------------------------
+
+    @overload
+    def solve(
+        self,
+        d: np.ndarray,
+        u: np.ndarray,
+        b: np.ndarray,
+        *,
+        l: np.ndarray | None = None,  # noqa: E741
+        out: np.ndarray | None = None,
+        overwrite: bool = False,
+        check: bool = True,
+    ) -> np.ndarray: ...
+
+    @overload
+    def solve(
+        self,
+        d: cla.Array,
+        u: cla.Array,
+        b: cla.Array,
+        *,
+        l: cla.Array | None = None,  # noqa: E741
+        out: cla.Array | None = None,
+        overwrite: bool = False,
+        check: bool = True,
+    ) -> cla.Array: ...
 
     @exclusive
     @memory_errors

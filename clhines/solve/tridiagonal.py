@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 import pyopencl.array as cla
@@ -354,6 +354,17 @@ class TridiagonalFactors:
         return self.factors.status()
 
 
+@overload
+def solve_tridiagonal(
+    dl: float | Sequence[np.ndarray],
+    d: list[np.ndarray],
+    du: float | Sequence[np.ndarray],
+    b: list[np.ndarray],
+    **options: Any,
+) -> list[np.ndarray]: ...
+
+
+@overload
 def solve_tridiagonal(
     dl: ArrayLike,
     d: ArrayLike,
@@ -367,7 +378,23 @@ def solve_tridiagonal(
     check: bool = True,
     columns: bool = False,
     **options: Any,
-) -> np.ndarray:
+) -> np.ndarray: ...
+
+
+def solve_tridiagonal(
+    dl: Any,
+    d: Any,
+    du: Any,
+    b: Any,
+    *,
+    sizes: ArrayLike | None = None,
+    method: str = "auto",
+    dtype: DTypeLike | None = None,
+    out: np.ndarray | None = None,
+    check: bool = True,
+    columns: bool = False,
+    **options: Any,
+) -> np.ndarray | list[np.ndarray]:
     """Solve a batch of tridiagonal systems, of equal or of different sizes.
 
     Row i of a system is ``dl[i - 1] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]``.
@@ -379,9 +406,11 @@ def solve_tridiagonal(
         (N,) with `sizes`. `dl` and `du` have one value less per system, as in LAPACK's ``gtsv``,
         or the shape of `d`, as in cuSPARSE's ``gtsv2StridedBatch``, where the first `dl` and the
         last `du` of each system are ignored. Arrays of one dimension, and numbers as `dl` or `du`,
-        are those of all systems; see `Tridiagonal`.
+        are those of all systems; see `Tridiagonal`. Of systems of different sizes also lists of
+        arrays, one for each system.
     b : NumPy array
-        Right-hand sides: the shape of `d`, or (k, m, n), (k, n), (k, N) for k of them.
+        Right-hand sides: the shape of `d`, or (k, m, n), (k, n), (k, N) for k of them; a list where
+        `d` is one.
     sizes : (m,) integers, optional
         Rows of each system, 1 or more.
     method, **options
@@ -393,7 +422,7 @@ def solve_tridiagonal(
 
     Returns
     -------
-    x : like b, of `dtype`
+    x : like b, of `dtype`; a list where `b` is one of arrays of different sizes
 
     Raises
     ------
@@ -409,6 +438,13 @@ def solve_tridiagonal(
     call of each takes long.
     """
     given = {"dl": dl, "d": d, "du": du, "b": b}
+    own = _sizes_of_list(d)
+    if own is not None:
+        if sizes is not None or out is not None or columns:
+            raise InputError(
+                "d is a list of arrays of several sizes; expected no sizes, out, columns"
+            )
+        given, sizes = {name: _joined(name, a, own) for name, a in given.items()}, own
     arrays = {name: _real_array(name, a) for name, a in given.items()}
     if dtype is None:
         numbers = {name for name in ("dl", "du") if not arrays[name].ndim}
@@ -417,8 +453,31 @@ def solve_tridiagonal(
     real_name(dtype)
     known = _grid(arrays) if sizes is None else sizes_of(sizes)
     kept = _kept(known, method, np.dtype(dtype), options)
-    x = kept.solve(**arrays, out=out, check=check, columns=columns)
-    return cast("np.ndarray", x)
+    x = cast("np.ndarray", kept.solve(**arrays, out=out, check=check, columns=columns))
+    return x if own is None else np.split(x, np.cumsum(own)[:-1])
+
+
+def _sizes_of_list(d: object) -> list[int] | None:
+    """Return the sizes of systems that are given as a list of arrays of different sizes."""
+    if not isinstance(d, (list, tuple)):
+        return None
+    shapes = [np.shape(a) for a in d if isinstance(a, (np.ndarray, list, tuple))]
+    sizes = [shape[0] for shape in shapes if len(shape) == 1]
+    return sizes if len(sizes) == len(d) and len(set(sizes)) > 1 else None
+
+
+def _joined(name: str, given: object, sizes: list[int]) -> object:
+    """Return the arrays of a list one after another; those of `dl` and `du` may be shorter by 1."""
+    if np.isscalar(given):
+        return given
+    if not isinstance(given, (list, tuple)) or len(given) != len(sizes):
+        raise InputError(f"{name} is no list of {len(sizes)} arrays; expected one, as of d")
+    arrays = [_real_array(f"{name}[{k}]", a) for k, a in enumerate(given)]
+    less = int(name in ("dl", "du") and arrays[0].shape != (sizes[0],))
+    for k, (a, n) in enumerate(zip(arrays, sizes, strict=True)):
+        if a.shape != (n - less,):
+            raise InputError(f"{name}[{k}] has shape {a.shape}; expected ({n - less},)")
+    return np.concatenate(arrays)
 
 
 def _real_array(name: str, a: object) -> np.ndarray:

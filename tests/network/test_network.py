@@ -173,8 +173,8 @@ def test_refused_networks():
         Network(RING)
     with refused("morphology is str; expected a Morphology, of read_swc"):
         discretise("cell.swc")
-    with refused("at is 'soma'; expected whole numbers of nodes"):
-        Network(CABLES).add("expsyn", at="soma")
+    with refused("at='som'; expected soma, soma.middle, dendrites, all, axon"):
+        Network(CABLES).add("expsyn", at="som")
     with refused("cables is NoneType"):
         Network(None)
     with refused("num_cells is 0"):

@@ -1,5 +1,6 @@
 """What is rejected is listed before anything runs; where things are, `at` tells."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -181,8 +182,12 @@ def test_command_line_simulates_a_script(tmp_path):
         )  # fmt: skip
 
     assert call("--check").stdout == "all is simulated\n"  # without --stop
-    done = call("--stop", "20", "--engine", "reference", "--out", str(out))
+    plot = tmp_path / "model.svg"
+    drawn = ["--plot", str(plot)] if importlib.util.find_spec("matplotlib") else []
+    done = call("--stop", "20", "--engine", "reference", "--out", str(out), *drawn)
     assert not done.returncode, done.stderr[-2000:]
+    assert "simulated   20 ms in 800 steps of 0.025 ms, in " in done.stdout
+    assert not drawn or "</svg>" in plot.read_text("utf-8")
     truth = result_of(
         f"exec(open({str(script)!r}).read())\ntimes = h.Vector()\nnetcon.record(times)\n"
         "h.finitialize(-65)\nh.continuerun(20)\nfound = list(times)"
@@ -190,6 +195,10 @@ def test_command_line_simulates_a_script(tmp_path):
     with np.load(out) as file:
         assert file["spike_time"] == pytest.approx(truth, abs=1e-6)
         assert len(truth) >= 1
+    assert f"{len(truth)}, the first at {truth[0]:g} ms, the last at {truth[-1]:g}" in done.stdout
+    script.write_text(script.read_text("utf-8").replace("netcon =", "0 and"), "utf-8")
+    done = call("--stop", "1", "--engine", "reference")
+    assert "spikes      none: no NetCon watches a voltage" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

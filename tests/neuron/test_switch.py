@@ -89,7 +89,7 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "extracellular" in done.stderr.splitlines()[-1]
     done = run(tmp_path, "extracellular", *command, "--fallback", "neuron")
-    assert not done.returncode and "steps        0" in done.stdout
+    assert not done.returncode and "simulated here: 0 steps, until 5 ms" in done.stdout
     assert "NEURON itself runs this model" in done.stderr
     for words in (["--out", "a.npz"], ["--v-init", "-60"], ["--stop", "1", "--fallback", "neuron"]):
         done = run(tmp_path, "hh", *command, *words)

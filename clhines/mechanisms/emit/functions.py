@@ -151,7 +151,7 @@ class Functions:
     def text(self, blocks: Sequence[str] | None = None) -> str:
         """Return the functions of blocks, of all without, helpers first."""
         names = self.program.blocks if blocks is None else blocks
-        return self._with_helpers("\n".join(self.function(name) for name in names))
+        return self.with_helpers("\n".join(self.function(name) for name in names))
 
     def grouped(self) -> tuple[str, tuple[str, ...]]:
         """Return functions for groups of instances, and the names of constants; see `Mechanism`.
@@ -188,9 +188,9 @@ class Functions:
         vectors = [self.function(name) for name in blocks]
         constants = [a.name for a, _ in results]
         if self.width == 1:
-            return self._with_helpers("\n".join(parts + vectors)), constants
-        texts = [one._with_helpers("\n".join(parts))] if parts else []
-        return "\n".join([*texts, self._with_helpers("\n".join(vectors))]), constants
+            return self.with_helpers("\n".join(parts + vectors)), constants
+        texts = [one.with_helpers("\n".join(parts))] if parts else []
+        return "\n".join([*texts, self.with_helpers("\n".join(vectors))]), constants
 
     def equations(self, block: str) -> list[str]:
         """Return the statements of a block's function as lines to read."""
@@ -310,7 +310,7 @@ class Functions:
                 text += folded(f"    *{name_of(a)}_ = {shown[a]};") + "\n"
         return text + "}\n"
 
-    def _with_helpers(self, body: str) -> str:
+    def with_helpers(self, body: str) -> str:
         """Return functions with those that they call before them."""
         streams = random123.python_source if self.real == "numpy" else random123.opencl_source
         own = table_helpers(body, self.prefix, self.real, self.width) + streams(body, self.prefix)

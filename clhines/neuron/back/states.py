@@ -18,7 +18,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Hidden, Instances
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
-from clhines.simulate.simulation import Simulation
+from clhines.simulate.simulation import Simulation, take_state
 from clhines.simulate.state.start import started
 
 Arrays = dict[str, np.ndarray]
@@ -28,15 +28,11 @@ class OneCopy:
     """What a `Simulation` of copies that are alike is started from: the model of one of them."""
 
     def __init__(self, sim: Simulation) -> None:
-        self.model, self._sim = sim.model.once, sim
+        self.model, self.of_all = sim.model.once, sim
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return what `Simulation.arrays` would be of one copy at the start."""
-        return started(self.model, wires_of(self.model))[0].save(self._sim.dtype)
-
-    def take_state(self, step: int, arrays: Arrays, unit: float) -> None:
-        """Let all copies go on from these."""
-        self._sim.take_state(step, arrays, unit)
+        return started(self.model, wires_of(self.model))[0].save(self.of_all.dtype)
 
 
 def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +118,8 @@ def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
     sent = arrays["count"][own.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     _take_crossed(sim, imported, arrays)
-    sim.take_state(step_of(model.h, sim.model.dt), arrays, 1.0)
+    whole = sim.of_all if isinstance(sim, OneCopy) else sim
+    take_state(whole, step_of(model.h, sim.model.dt), arrays, 1.0)
 
 
 def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
