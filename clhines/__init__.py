@@ -1,6 +1,6 @@
-"""Batches of Hines matrices solved on any OpenCL device, and networks of cells simulated with them.
+"""Simulate neurons, and solve batches of Hines matrices, on any OpenCL device.
 
-The map, two wings and a roof::
+The map. One half solves systems, the other describes neurons, and simulations use both::
 
     forest > plan > device > solve        numbers in, numbers out
     cells, mechanisms > network > model   what a user describes, and its arrays (NumPy, no OpenCL)
@@ -30,7 +30,7 @@ The map, two wings and a roof::
 `clhines.cli`           the command line
 ======================  ==========================================================================
 
-Each package's docstring is its chapter: words, owners, an example, how to add one more.
+Each package's docstring explains its words, what each module owns, and how to add to it.
 
 The data contract. Arrays are flat over all cells, cell after cell ("natural order"):
 
@@ -67,7 +67,7 @@ _HOMES = {
     "cells.cable": "Cable discretise discretize",
     "cells.morphology": "Morphology",
     "cells.swc": "read_swc",
-    "cells.synthetic": "sample_cells",
+    "cells.synthetic": "sample_cells sample_swc",
     "errors": "AccuracyWarning BuildError CableError CacheWarning ClhinesError DeviceError"
     " DeviceMemoryError ForestError HostMemoryError InputError MorphologyError PivotError RankError"
     " RepairWarning DeviceShareError SimulationError SpikeOverflowError StoreWarning",

@@ -20,6 +20,7 @@ from clhines.cells.cable import discretize as discretize
 from clhines.cells.morphology import Morphology as Morphology
 from clhines.cells.swc import read_swc as read_swc
 from clhines.cells.synthetic import sample_cells as sample_cells
+from clhines.cells.synthetic import sample_swc as sample_swc
 from clhines.errors import AccuracyWarning as AccuracyWarning
 from clhines.errors import BuildError as BuildError
 from clhines.errors import CableError as CableError

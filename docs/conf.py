@@ -1,5 +1,6 @@
 """The site: `sphinx-build -W -b html docs _site`."""
 
+import configparser
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import clhines
@@ -19,6 +21,9 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS = ROOT / "bench/results"
 sys.path.append(str(ROOT))  # behind an installed clhines
+sys.path.append(str(HERE))
+import outputs  # noqa: E402
+
 from bench import again  # noqa: E402
 
 TEXT_OF = re.compile(r"<!-- text of (\S+) -->\n")
@@ -29,13 +34,20 @@ PAGES = {  # file of the repository -> the page that has its text
 }
 
 project = "clhines"
-author = "The clhines developers"
+author = copyright = "The clhines developers"
 version = release = clhines.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["_build", "_outputs"]
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 default_role = "code"
+highlight_language = "none"  # literal blocks of docstrings are maps and tables, not Python
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 autodoc_typehints = "signature"
@@ -49,8 +61,42 @@ python_maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_logo = html_favicon = "_static/logo.svg"
+copybutton_selector = "div:not(.output) > div.highlight > pre"  # code, not what it prints
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
 html_title = f"clhines {release}"
 html_show_sourcelink = False
+
+
+# Pages that would answer to any word.
+UNSEARCHED = ("results", "measurements/", "contributing/changelog")
+
+
+def addresses() -> dict[str, str]:
+    """Return the project's addresses by name, from `setup.cfg`; none that is not set yet."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    lines = config["metadata"]["project_urls"].strip().splitlines()
+    found = dict(re.split(r"\s*=\s*", line, maxsplit=1) for line in lines)
+    return {name: url for name, url in found.items() if ".invalid" not in url}
+
+
+URLS = addresses()
+html_baseurl = URLS.get("Documentation", "")
+html_theme_options = {
+    "footer_icons": [
+        {"name": name, "url": url, "html": name, "class": ""} for name, url in URLS.items()
+    ],
+}
+if "Source" in URLS:  # then each page has links to its text and to an editor
+    html_theme_options |= {
+        "source_repository": URLS["Source"],
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
 
 
 class CommandHelp(Directive):
@@ -146,6 +192,8 @@ def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
         path = HERE / PAGES.get(path.relative_to(ROOT).as_posix(), path)
         return f"{text}({os.path.relpath(path, base)}{anchor or ''})"
 
+    if docname.startswith(UNSEARCHED):
+        source[0] = f"---\nnosearch: true\n---\n{source[0]}"
     source[0] = re.sub(r"(\[[^\]]*\])\(([^)\s#]*)(#[^)\s]*)?\)", link, source[0])
 
 
@@ -157,10 +205,50 @@ def plain_types(*event: object) -> tuple[str | None, ...]:
     return tuple(shown)
 
 
+EXAMPLE = re.compile(r"\((\w+\.py)\)")
+
+
+def with_code_run(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put outputs below the blocks of a page, and the code below the headings of examples."""
+    page = HERE / f"{docname}.md"
+    if page.stem == "index" and page.parent.name == "examples":
+        return
+    kept, base = Path(app.doctreedir) / "pictures", page.parent
+    warn = logging.getLogger(__name__).warning
+
+    if base.name == "examples":
+        sections = re.split(r"(?m)^(?=## )", source[0])
+        for k, section in enumerate(sections):
+            for name in EXAMPLE.findall(section):
+                script = base / name
+                app.env.note_dependency(str(script))
+                section += f"\n```{{literalinclude}} {name}\n:language: python\n```\n"
+                for output in outputs.outputs_of(script, warn):
+                    output.pictures.clear()  # the page has its own
+                    section += f"\n{outputs.shown(output, '', kept, base)}\n"
+            sections[k] = section
+        source[0] = "".join(sections)
+        return
+    if not any(outputs.pieces(page)):
+        return
+    found = outputs.outputs_of(page, warn)
+    stem = docname.replace("/", "-")
+    if "```python" in source[0]:
+        file = Path(app.doctreedir) / "notebooks" / f"{page.stem}.ipynb"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(outputs.notebook(source[0], found), "utf-8")
+        link = f"{{download}}`Download as a notebook <{os.path.relpath(file, base)}>`"
+        link = f":::{{container}} notebook\n{link}\n:::"
+        head, title, rest = source[0].partition(re.search(r"^# .*$", source[0], re.M)[0])
+        source[0] = f"{head}{title}\n\n{link}\n{rest}"
+    source[0] = outputs.with_outputs(source[0], found, stem, kept, base)
+
+
 def setup(app: Sphinx) -> None:
     """Add the directives, and pages whose text is elsewhere in the repository."""
     app.connect("autodoc-process-signature", plain_types)
     app.connect("source-read", with_text_of)
+    app.connect("source-read", with_code_run)
     app.add_directive("clhines-help", CommandHelp)
     app.add_directive("program-output-layouts", Layouts)
     app.add_directive("all-results", Results)

@@ -1,6 +1,7 @@
 """One version, and requirements that are the same wherever they are stated."""
 
 import configparser
+import os
 import re
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ def setup():
     ("name", "pattern"),
     [
         ("CITATION.cff", r"^version: (.*)$"),
+        ("docs/citing.md", r"^  version = \{(.*)\},$"),
         (".ci/conda/recipe.yaml", r'^  version: "(.*)"$'),
         ("CHANGELOG.md", r"^## \[(\d.*?)\]"),  # the first, which is the newest
     ],
@@ -49,6 +51,18 @@ def test_the_matrix_of_the_forge_has_the_versions_of_the_classifiers(setup):
     tested = re.findall(r'"(3\.\d+)"', workflow)
     assert tested == re.findall(r"Python :: (3\.\d+)$", setup["metadata"]["classifiers"], re.M)
     assert ".ci/run" in workflow
+
+
+def test_the_addresses_of_the_project_are_set(setup):
+    """Until they are, this test is skipped and names them; a release needs them."""
+    lines = setup["metadata"]["project_urls"].strip().splitlines()
+    found = dict(line.replace(" ", "").split("=", 1) for line in lines)
+    assert list(found) == ["Source", "Issues", "Documentation"]
+    assert all(url.startswith("https://") for url in found.values())
+    unset = [name for name, url in found.items() if ".invalid" in url]
+    assert not (unset and os.environ.get("CLHINES_RELEASE")), f"setup.cfg: not set: {unset}"
+    if unset:
+        pytest.skip(f"setup.cfg: project_urls: not set before the release: {', '.join(unset)}")
 
 
 def test_every_package_and_its_data_are_listed(setup):

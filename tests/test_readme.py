@@ -1,34 +1,25 @@
 """The code blocks of README.md and of the site run as they stand, in order, page by page.
 
-Python blocks share the names of their page; lines of console blocks, and indented lines, that begin
-with `clhines` are run by the command line. `cell.swc` lies in the folder.
+`docs/outputs.py` runs them, and keeps what they print and draw for the site.
 """
 
+import json
 import os
 import re
-import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import pyopencl as cl
 import pytest
 
-from clhines.cli.main import main
 from clhines.device import devices
 
 ROOT = Path(__file__).parents[1]
-NEEDED = {  # text of a block -> what it imports
-    "import draw": "matplotlib",
-    "import torch": "torch",
-    "analysis.pandas": "pandas",
-    "analysis.neo": "neo",
-    "analysis.sonata": "h5py",
-    "analysis.efel": "efel",
-    "analysis.bluepyopt": "bluepyopt",
-    "analysis.sbi": "sbi",
-}
+if not (ROOT / "docs/outputs.py").is_file():
+    pytest.skip("no docs here", allow_module_level=True)
+sys.path.append(str(ROOT / "docs"))
+import outputs  # noqa: E402
+
 PAGES = [
     *(
         ROOT / name
@@ -36,98 +27,15 @@ PAGES = [
     ),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
-CELL = """\
-# a soma, an apical dendrite that branches, and a basal one
-1 1 0 0 0 8 -1
-2 4 0 10 0 1.5 1
-3 4 0 120 0 1.2 2
-4 4 60 200 0 0.8 3
-5 4 -70 210 0 0.7 3
-6 3 0 -12 0 1.1 1
-7 3 20 -150 0 0.6 6
-"""
 
 
 def python_blocks(page):
     return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-def halves():
-    """Two sub-devices of a CPU."""
-    for _, device in devices.all_devices():
-        if devices.is_cpu(device) and not devices.is_simulator(device):
-            try:
-                parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, 1])
-            except cl.Error:
-                continue
-            if len(parts) > 1:
-                return [devices.make_queue(part) for part in parts[:2]]
-    return None
-
-
-def pieces(page):
-    """Python blocks and lines of the command line, as (is Python, text), in the page's order."""
-    pattern = r"^```([^\n`]*)\n(.*?)^```$|^    (clhines [^\n]*)$"
-    for found in re.finditer(pattern, page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
-        kind, block, line = found.groups()
-        if line or kind == "console":
-            lines = [line] if line else re.findall(r"^\$ (clhines .*)$", block, re.MULTILINE)
-            yield from ((False, text) for text in lines)
-        elif kind == "python":
-            yield True, block
-
-
-def call(line, folder):
-    """Run a line of the command line; `*.swc` is expanded as a shell would."""
-    words = [
-        name
-        for word in line.partition(" #")[0].partition("    ")[0].split()[1:]
-        for name in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
-    ]
-    try:
-        code = main(words)
-    except SystemExit as stop:  # of --help
-        code = stop.code
-    assert code == 0 or words[0] == "doctor", line  # which finds what is wrong with this machine
-
-
-def run(page, names, folder):
-    """Execute the pieces of a page one after another in one namespace; returns it."""
-    for k, (python, text) in enumerate(pieces(page)):
-        if not python and "--plot" in text and find_spec("matplotlib") is None:
-            continue
-        if "import draw" in text:
-            pytest.importorskip("matplotlib")
-        if not python:
-            call(text, folder)
-            continue
-        if DEVICES in text:
-            names["the_halves"] = halves()
-            if names["the_halves"] is None:
-                continue
-            text = text.replace(DEVICES, "the_halves")
-        for needle, library in NEEDED.items():
-            if needle in text:
-                pytest.importorskip(library)
-        exec(compile(text, f"{page.name}, piece {k + 1}", "exec"), names)
-    return names
-
-
-def run_apart(page, folder):
-    """Run a page in a process of its own: NEURON keeps what a script builds."""
-    head = f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}\n"
-    program = "from pathlib import Path; from test_readme import run\n"
-    program += f"run(Path({str(page)!r}), {{}}, Path({str(folder)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", head + program], capture_output=True, text=True, cwd=folder
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    (tmp_path / "cell.swc").write_text(CELL, "utf-8")
+    outputs.fill(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -136,23 +44,29 @@ def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
-PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and any(pieces(p))]
+PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and any(outputs.pieces(p))]
 
 
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=name_of)
-def test_code_blocks(page, folder, capsys, monkeypatch):
+def test_code_blocks(page, folder, monkeypatch):
     """Each block runs, and prints what the comments after prints of shapes say, in that order."""
     monkeypatch.setattr("sys.argv", ["clhines"])
     if any("from neuron import" in block for block in python_blocks(page)):
         pytest.importorskip("neuron")
         if not any(not devices.is_simulator(device) for _, device in devices.all_devices()):
             pytest.skip("only a simulator was found; it is too slow for this page")
-        run_apart(page, folder)
+        done = outputs.run_apart(page, folder)
+        assert done.returncode == 0, done.stderr[-2000:]
         return
-    names = run(page, {}, folder)
+    names, found = {}, []
+    try:
+        outputs.run(page, names, folder, found)
+    except outputs.MissingError as missing:
+        pytest.skip(f"needs {missing}")
+    outputs.keep(page, found)
     said = re.findall(r"^print\(.*\.shape\)  # (.*)$", "\n".join(python_blocks(page)), re.MULTILINE)
-    printed = iter(capsys.readouterr().out.splitlines())
+    printed = iter("".join(output.text for output in found).splitlines())
     assert all(line in printed for line in said)
     if page.name == "solving.md":
         a, n = names["solver"].forest, 7
@@ -180,6 +94,69 @@ def test_code_blocks(page, folder, capsys, monkeypatch):
     if page.name == "simulating.md":
         assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
         assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms
+
+
+PAGE = """# Title
+
+Words with a [link](other.md#place).
+
+```python
+print("one")
+```
+
+    clhines --help
+
+```console
+$ clhines --help
+```
+
+```python
+print("two")
+```
+"""
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    """A page of a repository of its own, and what its blocks printed and drew."""
+    monkeypatch.setattr(outputs, "ROOT", tmp_path)
+    monkeypatch.setattr(outputs, "STORE", tmp_path / "store")
+    path = tmp_path / "page.md"
+    path.write_text(PAGE, "utf-8")
+    found = []
+    outputs.run(path, {}, tmp_path, found)
+    found[3].pictures.append(("picture.png", "iVBORw0KGgo="))
+    return path, found
+
+
+def test_outputs_are_kept_until_the_page_changes(page):
+    path, found = page
+    assert [len(f.text) > 20 for f in found] == [False, True, True, False]
+    assert outputs.kept(path) is None
+    outputs.keep(path, found)
+    assert [f.text for f in outputs.kept(path)] == [f.text for f in found]
+    path.write_text(PAGE.replace("two", "three"), "utf-8")
+    assert outputs.kept(path) is None
+
+
+def test_outputs_are_below_their_blocks(page):
+    path, found = page
+    text = outputs.with_outputs(PAGE, found, "page", path.parent / "pictures", path.parent)
+    blocks = re.split(r"^`{3,}.*\n", text, flags=re.MULTILINE)
+    printed = [b.split()[-1] for b in blocks if b.startswith(":class: output")]
+    assert len(printed) == 3 and printed[0] == "one" and printed[2] == "two"
+    assert "{image} pictures/page-picture.png" in text.rpartition('print("two")')[2]
+    assert (path.parent / "pictures/page-picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_page_is_a_notebook(page):
+    _, found = page
+    cells = json.loads(outputs.notebook(PAGE, found))["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "markdown", "code"]
+    assert "".join(cells[0]["source"]).endswith("Words with a link.")
+    assert "".join(cells[3]["source"]) == 'print("two")'
+    assert cells[1]["outputs"][0]["text"] == ["one"]
+    assert cells[3]["outputs"][1]["data"] == {"image/png": "iVBORw0KGgo="}
 
 
 def anchors(page):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.figures import Quote, unnamed
-from bench.quoted import models, papers, simulations, solves
-from bench.quoted.entries import NEURON, PAPERS, README, SPEED, SUPPORTED
+from bench.quoted import models, papers, simulations, sizes, solves
+from bench.quoted.entries import INDEX, NEURON, PAPERS, README, SIZE, SPEED, SUPPORTED
 
-PAGES = (README, SPEED, NEURON, SUPPORTED, PAPERS)
+PAGES = (README, INDEX, SIZE, SPEED, NEURON, SUPPORTED, PAPERS)
 QUOTES: tuple[Quote, ...] = (
     *solves.solves_on_gpu(),
     *solves.solves_on_cpus(),
@@ -23,10 +23,13 @@ QUOTES: tuple[Quote, ...] = (
     *simulations.cells(),
     *simulations.variants(),
     *models.models(),
+    *sizes.sizes(),
     *papers.papers(),
 )
 SECTIONS = {  # of a page: what has figures of results
     README: ["## How fast"],
+    INDEX: ["## How fast"],
+    SIZE: [""],
     SPEED: [""],
     NEURON: ["## Real models"],
     SUPPORTED: ["## Runtimes"],
@@ -34,6 +37,8 @@ SECTIONS = {  # of a page: what has figures of results
 }
 GIVEN = [  # what is no result: what was asked for, and sizes of devices
     r"[Ss]teps of 0\.025 ms",
+    r"pieces of 10 ms on",
+    r"systems of 64 rows",
     r"in 12 ms with a spike",
     r"equal to 1e-6 mV",
     r"three protocols of 1 s",
@@ -106,6 +111,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "variants": ([*GPU_EPOCHS, "kernels/simulate/features.mako"], CPU_EPOCHS),
     "features": (["kernels/simulate/features.mako"], ["kernels/simulate/features.mako"]),
     "models": ([*GPU_EPOCHS, *STEPS], BLOCKS),
+    "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
     "random": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
     "synapses": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),

@@ -12,7 +12,7 @@ Who owns what
     differences from NEURON's importer. `regions`: regions of SWC types, distances. `values`: one
     number, or one for each section. `cable`: areas, resistances and centres of segments; `Cable`
     (compartments) and `System` (the matrix of a backward-Euler step).
-    `synthetic`: random and sample cells with 3-D points.
+    `synthetic`: random and sample cells with 3-D points, and two sample files.
 
 From a morphology to a matrix of the passive membrane:
 

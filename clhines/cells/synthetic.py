@@ -1,9 +1,10 @@
-"""Synthetic cells in three dimensions."""
+"""Synthetic cells in three dimensions: those that are grown here, and two files."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -119,6 +120,19 @@ def sample_cells() -> list[Morphology]:
         ring_cell(levels, p, samples, seed=k, stems=stems, name=f"sample-{k}")
         for k, (levels, p, samples, stems) in enumerate(shapes)
     ]
+
+
+def sample_swc() -> list[Path]:
+    """Return the paths of two SWC files that come with the package.
+
+    Returns
+    -------
+    list of pathlib.Path
+        ``pyramidal.swc``, 519 samples with an apical dendrite and an axon, and ``basket.swc``, 178
+        samples. Both are synthetic. With ``hh`` in the soma, of ``gnabar`` 0.5 and ``gkbar`` 0.1
+        S/cm², and ``pas`` elsewhere they fire as long as a current of 0.2 to 1 nA flows.
+    """
+    return [Path(__file__).with_name(name) for name in ("pyramidal.swc", "basket.swc")]
 
 
 def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarray:

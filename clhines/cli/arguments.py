@@ -88,9 +88,9 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
     parser.add_argument("--max-length", type=positive_number, metavar="UM",
                         help="longest compartment [um]; default: the d_lambda rule")  # fmt: skip
     parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
-                        help="files with several roots: refuse, or one cell a root")  # fmt: skip
+                        help="refuse files with several roots, or one cell per root")  # fmt: skip
     parser.add_argument("--repair", choices=REPAIRS,
-                        help="interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
+                        help="interpolate radii of 0 inside neurites, and warn")  # fmt: skip
     if method:
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
@@ -100,7 +100,7 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
                         " (default: float64)")  # fmt: skip
     parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
                         help="index pair like 0:1, or part of a name"
-                        + ("; again for each of several" if several else ""))  # fmt: skip
+                        + ("; repeat it for several devices" if several else ""))  # fmt: skip
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -72,7 +72,25 @@ def versions() -> list[Finding]:
     names = ("numpy", "pyopencl", "mako", "pocl-binary-distribution")
     found = [f"{name} {v}" for name in names if (v := _version(name))]
     text = f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(found)}"
-    return [Finding(True, f"{text}, {platform.system()} {platform.machine()}")]
+    return [Finding(True, f"{text}, {platform.system()} {platform.machine()}"), *_addresses()]
+
+
+def _addresses() -> list[Finding]:
+    """Say where to ask, or which addresses the project has not set yet."""
+    from importlib import metadata
+
+    from clhines.device.health import Finding
+
+    try:
+        found = metadata.metadata("clhines").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        return []  # not installed, as on PYTHONPATH
+    urls = dict(line.split(", ", 1) for line in found)
+    unset = [name for name, url in urls.items() if ".invalid" in url]
+    said = [f"{name.lower()}: {url}" for name, url in urls.items() if name not in unset]
+    if unset:
+        said.append(f"not set before the first release: {', '.join(unset)}")
+    return [Finding(True, f"addresses of the project: {'; '.join(said)}")] if said else []
 
 
 def _version(name: str) -> str | None:

@@ -32,7 +32,7 @@ examples:
   clhines doctor                      find out whether this installation works
   clhines solve                       built-in cells, 40 steps, checked
   clhines solve *.swc --cells 10000 --out voltages.npz
-  clhines simulate ring --swc *.swc --weight 0.05 --plot ring.png
+  clhines simulate ring --swc *.swc --plot ring.png
 `clhines COMMAND --help` lists the options of a command."""
 
 
@@ -181,10 +181,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_tune(commands: Commands) -> None:
-    tune = commands.add_parser("tune", help="time what auto may choose, and store the fastest")
+    tune = commands.add_parser("tune", help="time the methods for auto, and store the fastest")
     add_cells(tune, method=False)
     tune.add_argument("--json", action="store_true", help="print JSON instead of a table")
     instead = tune.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="only list what is stored")
-    instead.add_argument("--clear", action="store_true", help="only remove all that is stored")
+    instead.add_argument("--clear", action="store_true", help="only remove what is stored")
     tune.set_defaults(run=run_tune)

@@ -33,11 +33,11 @@ def with_model(argv: Sequence[str]) -> list[str]:
 
 def add_model(networks: Any) -> None:
     """Add the command `model`, which a file's name stands for."""
-    model = networks.add_parser("model", help="a model of NEURON: a script, .py or .hoc")
+    model = networks.add_parser("model", help="a NEURON model: a script, .py or .hoc")
     add = model.add_argument
     add("script", metavar="FILE", help="builds the model; with --stop it need not run it")
     add("--stop", type=positive_number, metavar="MS",
-        help="simulate the model until then; default: run here what the script runs")  # fmt: skip
+        help="simulate the model up to this time; default: the runs of the script")  # fmt: skip
     add("--fallback", choices=("neuron",), metavar="neuron",
         help="without --stop: NEURON runs what cannot be simulated, with a warning")  # fmt: skip
     add("--check", action="store_true", help="only list what cannot be simulated")

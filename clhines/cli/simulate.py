@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from clhines.simulate.result import Result
 
 
+SWC_WEIGHT = 0.2  # µS; of 26 cells with 82 to 3,000 compartments all but two answer with a spike
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
 
 
 def add_ring(networks: Commands) -> None:
     """Add the command `ring`."""
-    ring = networks.add_parser("ring", help="cells in a ring, round which one event goes")
+    ring = networks.add_parser("ring", help="a ring of cells, round which one event travels")
     add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
     add(
@@ -56,17 +57,18 @@ def add_ring(networks: Commands) -> None:
     add("--swc", nargs="+", metavar="FILE",
         help="these cells in place of random ones")  # fmt: skip
     add("--roots", choices=("refuse", "split"), default="refuse",
-        help="of --swc, files with several roots: refuse, or one cell a root")  # fmt: skip
+        help="refuse --swc files with several roots, or make one cell per root")  # fmt: skip
     add("--repair", choices=REPAIRS,
-        help="of --swc: interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
+        help="interpolate radii of 0 inside neurites of --swc, with a warning each")  # fmt: skip
     add("--max-length", type=positive, metavar="UM",
-        help="of --swc: longest compartment [um]; default: the d_lambda rule")  # fmt: skip
+        help="longest compartment of --swc [um]; default: the d_lambda rule")  # fmt: skip
     add("--hh", choices=("soma", "all"), default="soma",
         help="HH in all of the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
-    add("--weight", type=finite, default=0.01, metavar="US",
-        help="of the connections [uS] (default: 0.01)")  # fmt: skip
+    add("--weight", type=finite, metavar="US",
+        help="weight of the connections [uS] (default: 0.01; 0.2 with --swc, whose cells are "
+        "larger)")  # fmt: skip
     add("--delay", type=positive, default=5.0, metavar="MS",
-        help="of the connections [ms] (default: 5)")  # fmt: skip
+        help="delay of the connections [ms] (default: 5)")  # fmt: skip
     add("--duration", type=positive, default=100.0, metavar="MS",
         help="simulated time (default: 100)")  # fmt: skip
     add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
@@ -75,13 +77,13 @@ def add_ring(networks: Commands) -> None:
     add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
     add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
-        help="of the solver, where the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
+        help="of the solver, if the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
     add_engine(ring)
-    add("--seed", type=seed, default=0, metavar="K", help="of the random cells (default: 0)")
+    add("--seed", type=seed, default=0, metavar="K", help="seed of the random cells (default: 0)")
     add("--mpi", action="store_true",
-        help="share the cells among the ranks of MPI, as under mpiexec; needs mpi4py")  # fmt: skip
+        help="share the cells among MPI ranks, under mpiexec; needs mpi4py")  # fmt: skip
     add("--json", action="store_true", help="print JSON instead of a table")
     ring.set_defaults(run=run_ring)
 
@@ -90,7 +92,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     """Simulate a ring network, print the report, and write and draw the requested files."""
     from clhines import draw
     from clhines.device import program
-    from clhines.network.ring import ring_network
+    from clhines.network import ring
     from clhines.simulate.ranks.mpi import Ranks
     from clhines.simulate.simulation import Simulation
 
@@ -105,8 +107,10 @@ def run_ring(arguments: argparse.Namespace) -> int:
             draw.check_matplotlib()
     begin, built = time.perf_counter(), len(program.build_seconds)
     cables, count = _ring_cells(arguments)
+    if arguments.weight is None:
+        arguments.weight = ring.WEIGHT if arguments.swc is None else SWC_WEIGHT
     with doing("connecting the cells"):
-        network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
+        network = ring.ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
     queue, where = _queue_of(arguments) if comm is None else (None, "")
     with doing("planning and building kernels"):
         simulation = Simulation(

@@ -45,8 +45,8 @@ def add_solve(commands: Commands) -> None:
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
     add_cells(solve, several=True)
     solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
-                       help="of a device to use at most [MiB]; more is solved in slices "
-                       "(default: nine tenths of what it has)")  # fmt: skip
+                       help="most memory of a device [MiB]; larger batches are solved in slices "
+                       "(default: nine tenths of it)")  # fmt: skip
     solve.add_argument(
         "--dt",
         type=positive_number,
@@ -63,7 +63,7 @@ def add_solve(commands: Commands) -> None:
         "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
     )
     solve.add_argument("--tune", choices=MODES, default="heuristic", metavar="T",
-                       help=f"of auto: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
+                       help=f"auto goes by: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
     solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
     solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
     solve.set_defaults(run=run_solve)

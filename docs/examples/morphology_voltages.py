@@ -5,11 +5,11 @@ import numpy as np
 import clhines
 from clhines import draw
 
-cable = clhines.discretise(clhines.sample_cells()[0], max_length=15)
+cable = clhines.discretise(clhines.read_swc(clhines.sample_swc()[0]), max_length=15)
 net = clhines.Network(cable)
-net.insert("hh", at="soma")
-net.insert("pas", at="dendrites", g=5e-5, e=-65.0)
-net.add("iclamp", at=net.soma, delay=1.0, dur=1.0, amp=4.0)
+net.insert("hh", at="soma", gnabar=0.5, gkbar=0.1)
+net.insert("pas", at="dendrites", g=1e-4, e=-65.0)
+net.add("iclamp", at=net.soma, delay=1.0, dur=1.0, amp=2.0)
 
 sim = clhines.Simulation(net, dt=0.025)
 everywhere = sim.record("v", np.arange(cable.num_nodes))

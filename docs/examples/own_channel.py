@@ -1,4 +1,4 @@
-"""A channel of one's own: a slow potassium current makes firing adapt."""
+"""A channel of your own: a slow potassium current makes firing adapt."""
 
 import numpy as np
 
@@ -15,17 +15,17 @@ KM = """
     dw/dt = (winf - w)/tau
     current i = gbar*w*(v - ek) [mA/cm2]
 """
-cable = clhines.discretise(clhines.sample_cells()[2], max_length=200)
+cable = clhines.discretise(clhines.read_swc(clhines.sample_swc()[0]))
 net = clhines.Network(cable, num_cells=2)  # the same cell without and with the channel
-net.insert("hh")
-membrane = int(np.count_nonzero(cable.area))
-km = net.insert(KM, gbar=np.repeat([0.0, 8e-4], membrane))
-net.add("iclamp", at=net.soma, delay=10.0, dur=200.0, amp=2.0)
+net.insert("hh", at="soma", gnabar=0.5, gkbar=0.1)
+net.insert("pas", at="dendrites", g=1e-4, e=-65.0)
+km = net.insert(KM, at="soma", gbar=net.per_cell([0.0, 0.006]))
+net.add("iclamp", at=net.soma, delay=10.0, dur=200.0, amp=0.8)
 net.threshold = -20.0
 
 sim = clhines.Simulation(net, dt=0.025)
 v = sim.record("v", net.soma)
-w = sim.record("w", km, index=[membrane])
+w = sim.record("w", km, index=[1])
 result = sim.run(220.0)
 count = np.bincount(result.spike_cell, minlength=2)
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_swc import FILES
 from trees import complete_binary
 
 from bench.made import caterpillar, chain, random_binary_tree, star
+from clhines import Network, Simulation, discretise, read_swc
 from clhines.cells.morphology import Morphology
-from clhines.cells.synthetic import ring_cell, sample_cells
+from clhines.cells.synthetic import ring_cell, sample_cells, sample_swc
 from clhines.errors import InputError
 
 
@@ -289,3 +291,28 @@ def test_sample_cells():
     for cell, again in zip(cells, sample_cells(), strict=True):
         assert np.array_equal(cell.xyz, again.xyz)
         assert np.array_equal(cell.parent, again.parent)
+
+
+@pytest.mark.parametrize("path", sample_swc(), ids=lambda path: path.stem)
+def test_sample_files(path):
+    """Each is that of its program, to a unit of the last digit, and fires as long as a current."""
+    made, kept = (
+        np.array([line.split() for line in text.splitlines()[1:]], np.float64)
+        for text in (FILES[path.name]().text(), path.read_text("utf-8"))
+    )
+    np.testing.assert_allclose(made, kept, rtol=0, atol=0.0101)
+    cell = read_swc(path)
+    assert len(cell.parent) == len(kept)
+    assert f"{len(kept)} samples" in " ".join(sample_swc.__doc__.split())
+
+    cable = discretise(cell)
+    for amp in (0.2, 1.0):
+        net = Network(cable)
+        net.insert("hh", at="soma", gnabar=0.5, gkbar=0.1)
+        net.insert("pas", at="dendrites", g=1e-4, e=-65.0)
+        net.add("iclamp", at=net.soma, delay=5.0, dur=100.0, amp=amp)
+        net.threshold = -20.0
+        times = Simulation(net, dt=0.025).run(120.0).spike_time
+        gaps = np.diff(times)
+        assert len(times) > 3 and times[-1] < 110.0  # and no longer
+        assert 105.0 - times[-1] < gaps[-1] + 5.0 and gaps.min() > 2.0

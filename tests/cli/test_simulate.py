@@ -11,6 +11,7 @@ from commands import OTHER, TWO_ROOTS, index_of
 
 from clhines.cells.cable import discretise
 from clhines.cells.swc import read_swc
+from clhines.cells.synthetic import sample_swc
 from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate.simulation import Simulation
 
@@ -101,6 +102,12 @@ def test_ring_of_a_long_soma_is_active_in_all_of_it(cli, swc):
     arguments = ["--engine", "reference", "--duration", 1, "--max-length", 10]
     result = cli("simulate", "ring", "--swc", swc(text), *arguments)
     assert result.table()["mechanisms"] == "hh x 5, pas x 5, expsyn x 1"
+
+
+def test_ring_of_the_sample_files_goes_round(cli):
+    arguments = ("--cells", 6, "--duration", 60, "--max-length", 30, "--json")
+    report = cli("simulate", "ring", "--swc", *sample_swc(), *arguments).report()
+    assert report["spikes"] > 6 and report["last_spike_ms"] > 50
 
 
 def test_ring_of_files(cli, swc):
