@@ -177,6 +177,16 @@ class Program:
         return lines
 
     @property
+    def of_ions(self) -> list[str]:
+        """Lines of its description that say what it does with ions."""
+        lines = []
+        for ion in self.ions:
+            does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
+            does += [f"writes {', '.join(ion.writes)}"] if ion.writes else []
+            lines.append(f"  ion {ion.name}: {'; '.join(does)}")
+        return lines
+
+    @property
     def fixed(self) -> dict[str, str]:
         """Parameters that stay as they are in a network, and what each is."""
         found = {CAPACITANCE: "that of the node"} if CAPACITANCE in self.built_in else {}
