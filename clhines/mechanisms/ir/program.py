@@ -48,6 +48,7 @@ from dataclasses import dataclass, field
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
+NOISE = "noise"  # RANDOM variable of a text whose rates have noise
 CAPACITANCE = "capacitance"  # parameter: nF of the node, of density mechanisms per 0.01 µm²
 
 

@@ -48,8 +48,8 @@ def checked(text: str) -> Equations:
         eq.parse(line)
     for use in eq.ion_uses:
         if not use.reads and not use.writes:
-            names = ", ".join(n.format(use.name) for n in ION_NAMES)
-            raise eq.fail(eq.ions[use.name], f"expected one of {names} in the text")
+            own = ", ".join(n.format(use.name) for n in ION_NAMES)
+            raise eq.fail(eq.ions[use.name], f"expected one of {own} in the text")
     _check_names(eq)
     _check_values(eq)
     _check_units(eq)
@@ -59,6 +59,7 @@ def checked(text: str) -> Equations:
     names = [symbol.name for symbol in fixed.values()]
     eq.uses_currents = eq.keeps_v = any(rate.uses(*names) for rate in rates.values())
     _choose_method(eq, rates)
+    _check_noise(eq, rates)
     if given := eq.settings.get("substeps"):
         got = given.source
         if not re.fullmatch(r"\d{1,9}", got) or not 1 <= int(got) <= MAX_SUBSTEPS:
@@ -115,7 +116,7 @@ def _check_values(eq: Equations) -> None:
     refused = {
         "name": (set[str](), "a current"),
         "current": ({"weight", *totals}, "a current"),
-        "rate": ({"noise", "weight"}, "a rate"),
+        "rate": ({"weight"}, "a rate"),
         "state": ({*eq.states, *totals, "t", "dt", "noise", "weight"}, "an initial value"),
         "event": ({"v", "t", "dt", "noise", *eq.outside}, "the action of an event"),
         "reset": ({"t", "dt", "noise", "weight"}, "a reset"),
@@ -203,6 +204,23 @@ def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
                 "needs; expected 'method derivimplicit'",
             )
     eq.method, eq.stepped = method, taken
+
+
+def _check_noise(eq: Equations, rates: dict[str, Node]) -> None:
+    """Refuse noise in a rate but for a term that exponential Euler takes."""
+    for name, rate in rates.items():
+        if not rate.uses("noise"):
+            continue
+        parts = linear_parts(rate, "noise")
+        if parts is None or parts[1].uses(*eq.states) or name in eq.stepped or eq.uses_currents:
+            raise eq.fail(
+                eq.rates[name],
+                f"noise in 'd{name}/dt' is no term that exponential Euler takes; expected "
+                "'... + c*noise', c without states and currents, of a state without a method",
+            )
+        if "substeps" in eq.settings:
+            raise eq.fail(eq.rates[name], "noise in a rate takes whole steps; expected no substeps")
+        eq.is_noisy = True
 
 
 def _need_method(eq: Equations, nonlinear: list[str], circles: dict[str, list[str]]) -> None:

@@ -12,7 +12,7 @@ from clhines.mechanisms.ir.compiled import Body, Compiled, Loop, ion_arguments
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import adds_multiples, linear_parts
-from clhines.mechanisms.ir.program import CAPACITANCE, HIDDEN, Argument, Net, Program
+from clhines.mechanisms.ir.program import CAPACITANCE, HIDDEN, NOISE, Argument, Net, Program
 from clhines.mechanisms.text import spikes
 from clhines.mechanisms.text.advance import advance
 from clhines.mechanisms.text.checks import IMPLICIT, checked
@@ -77,7 +77,8 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
         blocks["current"] = (*given, *states("in"), *noise, *results)
     if "advance" in bodies:
         given = v, Argument("t", "begin"), dt, *parameters, *ions("advance")
-        blocks["advance"] = (*given, *states("inout"))
+        stream = Argument("stream", NOISE), Argument("drawn", NOISE, "inout")
+        blocks["advance"] = (*given, *stream[: 2 * eq.is_noisy], *states("inout"))
     if eq.events:
         weight = Argument("weight", "weight", symbol="weight")
         blocks["receive"] = (weight, *parameters, *states("inout"))
@@ -85,6 +86,7 @@ def _program(eq: Equations, bodies: dict[str, Body]) -> Program:
     return Program(
         eq.name, eq.kind, eq.parameters, eq.kept, ions=eq.ion_uses, net=net, blocks=blocks,
         built_in=(CAPACITANCE,) if eq.spike else (), spike=eq.spike,
+        random=(NOISE,) if eq.is_noisy else (),
     )  # fmt: skip
 
 
@@ -134,7 +136,11 @@ def _body_of_current(eq: Equations) -> Body:
 
 def _body_of_advance(eq: Equations) -> Body:
     exact = eq.method == "exact"
-    values, loops = (exact_advance(eq, spikes.held_steps(eq)), []) if exact else advance(eq)
+    values, loops, drawn = dict[str, Node](), list[Loop](), eq.graph.zero
+    if exact:
+        values = exact_advance(eq, spikes.held_steps(eq))
+    else:
+        values, loops, drawn = advance(eq)
     writes = values | {q.name: eq.graph.symbol(q.name) for q in eq.kept if q.name not in values}
     writes = spikes.advanced(eq, writes)
     alone = [s for s in eq.rates if s not in eq.stepped]
@@ -142,7 +148,11 @@ def _body_of_advance(eq: Equations) -> Body:
     parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
     how = shortened("; ".join(parts) or "nothing changes", 48)
     comment = f"one step; v is its last voltage, t its begin; {how}"
-    return _with_ions(eq, writes, loops, comment)
+    body = _with_ions(eq, writes, loops, comment)
+    if drawn is not eq.graph.zero:
+        given = eq.graph.symbol(f"{NOISE}__drawn"), eq.graph.one, drawn
+        body.results.append(("drawn", NOISE, eq.graph.call("random_count", *given)))
+    return body
 
 
 def _body_of_event(eq: Equations) -> Body:

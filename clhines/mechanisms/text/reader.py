@@ -81,6 +81,7 @@ class Equations:
     stepped: tuple[str, ...] = ()  # states that it takes together, in the order of their rates
     substeps: int = 1
     uses_currents: bool = False  # whether a rate depends on a current of before
+    is_noisy: bool = False  # whether a rate has noise
     keeps_v: bool = False  # whether states take the voltage of the begin of the step
     plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
 
