@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, meant
 from clhines.mechanisms import calls
-from clhines.mechanisms.builtin import BUILT_IN, NEURON_NAMES
+from clhines.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
 from clhines.mechanisms.calls import Values
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
@@ -154,6 +154,9 @@ class Mechanism:
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
+
+    def __str__(self) -> str:
+        return self.text
 
     def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Text | Nmodl]]:
         return Mechanism, (self.text, self.language)
@@ -436,12 +439,14 @@ def _check_real(real: str) -> None:
 
 
 def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
-    """Return a mechanism from a built-in's name, NEURON's too, a ``.mod`` file, a text, or itself.
+    """Return a mechanism from its name, a ``.mod`` file, a text, or itself.
+
+    Names are those of built-in ones, NEURON's too, and of the library.
 
     Raises
     ------
     InputError
-        A single word that is no built-in's name, or a wrong text or file.
+        A single word that is no such name, or a wrong text or file.
     """
     if isinstance(which, Mechanism):
         return which
@@ -453,10 +458,13 @@ def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
     name = NEURON_NAMES.get(name, name)
     if name in BUILT_IN:
         return Mechanism(BUILT_IN[name])
+    if name in library_names():
+        return Mechanism(library_text(name))
     if len(which.split()) <= 1:
+        near = meant(which, [*BUILT_IN, *library_names()])
         raise InputError(
-            f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)}; "
-            f"anything else is given by its equations, or as a .mod file{meant(which, BUILT_IN)}"
+            f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)} and those of "
+            f"clhines.library; anything else is given by its equations, or as a .mod file{near}"
         )
     return Mechanism(which)
 

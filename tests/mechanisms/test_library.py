@@ -1,0 +1,128 @@
+"""The library: each text beside a .mod file of its name in tests/mod/library, in NEURON."""
+
+import functools
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+import clhines
+from clhines import library
+from tests.support import mod_files
+
+DT, UNTIL, CELSIUS, V_INIT = 0.025, 80.0, 34.0, -70.0
+STAGES = (20.0, -100.0), (15.0, -20.0), (25.0, -55.0)  # ms and mV of the clamp of channels
+TIMES = 5.0, 15.0, 15.0, 22.5, 60.0  # of events; two in one step
+WEIGHT = {"gaba_b": 0.5, "tsodyks_markram": 0.02}  # uS
+SYNAPSES = "ampa", "gaba_a", "gaba_b", "nmda", "tsodyks_markram"
+OF_CALCIUM = ("ca_l",), ("ca_n",), ("ca_t",), ("ca_l", "sk"), ("ca_l", "bk")  # with a pool
+POINTS = {"ou_conductance", "vclamp", *SYNAPSES}
+CHANNELS = tuple(n for n in dir(library) if not {n} & {*POINTS, *"ca_pool sk bk".split()})
+PARAMETERS = {"tsodyks_markram": {"tau_rec": 100.0, "tau_facil": 50.0, "use": 0.2}}
+GRID = [(n,) for n in CHANNELS if n[:3] != "ca_"] + [("ampa",), ("gaba_a",), ("nmda",)]
+EXACT = [("ca_pool", *names) for names in OF_CALCIUM]
+EXACT += [("gaba_b",), ("tsodyks_markram",), ("ou_conductance",)]
+STATES = {"tsodyks_markram": ["g"], "gaba_b": ["r", "s"]}  # that the files have, too
+IN_FILE = {"g_e": "ge", "g_i": "gi"}  # their names there
+
+
+def states(name):
+    return STATES.get(name, [*getattr(library, name).states])
+
+
+@functools.cache
+def theirs(cells):
+    """NEURON's voltages and states at each step, (steps + 1,) by cell and name."""
+    h = mod_files.loaded()
+    sections, kept, rows, wires = [], [], {}, []
+    for k, names in enumerate(cells):
+        section = h.Section(name=f"cell{k}")
+        section.L = section.diam = 20
+        section.insert("pas")
+        here = section(0.5)
+        sections.append(section)
+        targets = {}
+        for name in names:
+            if name in POINTS:
+                targets[name] = getattr(h, name)(here)
+            else:
+                section.insert(name)
+                targets[name] = getattr(here, name)
+            for key, value in PARAMETERS.get(name, {}).items():
+                setattr(targets[name], key.replace("_", ""), value)
+            if name in SYNAPSES:
+                for time in TIMES:
+                    wire = h.NetCon(None, targets[name])
+                    wire.weight[0] = WEIGHT.get(name, 0.002)
+                    wires.append((wire, time))
+        if names[0] not in POINTS:
+            clamp = h.SEClamp(here)
+            clamp.rs = 20
+            (clamp.dur1, clamp.amp1), (clamp.dur2, clamp.amp2), (clamp.dur3, clamp.amp3) = STAGES
+            kept.append(clamp)
+        if "ou_conductance" in targets:
+            targets["ou_conductance"].noise.set_ids(1, 2, 3)
+        kept += targets.values()
+        rows[k, "v"] = h.Vector().record(here._ref_v)
+        for name, target in targets.items():
+            for state in states(name):
+                ref = f"_ref_{IN_FILE.get(state, state)}"
+                rows[k, name, state] = h.Vector().record(getattr(target, ref))
+        if "ca_pool" in names:
+            rows[k, "cai"] = h.Vector().record(here._ref_cai)
+    area = sections[0](0.5).area()
+    h.cvode.active(0)
+    h.celsius, h.dt, h.secondorder = CELSIUS, DT, 0
+    handler = h.FInitializeHandler(lambda: [wire.event(time) for wire, time in wires])
+    h.finitialize(V_INIT)
+    for _ in range(round(UNTIL / DT)):
+        h.fadvance()
+    found = {key: np.array(row) for key, row in rows.items()}
+    del handler, kept, wires, sections
+    return area, found
+
+
+def ours(cells, area, engine):
+    n = len(cells)
+    net = clhines.Network.from_arrays(
+        [-1] * n, np.arange(n + 1), [area] * n, [0.0] * n, [1e-5 * area] * n
+    )
+    net.celsius = CELSIUS
+    net.insert("pas")
+    places = {}
+    for k, names in enumerate(cells):
+        for name in names:
+            places.setdefault(name, []).append(k)
+    groups = {}
+    for name in sorted(places, key=lambda name: name != "ca_pool"):  # as NEURON orders them
+        make = net.add if name in POINTS else net.insert
+        groups[name] = make(name, net.soma[places[name]], **PARAMETERS.get(name, {}))
+        if name in SYNAPSES:
+            net.event(groups[name], 0, TIMES, WEIGHT.get(name, 0.002))
+        if name == "ou_conductance":
+            net.random(groups[name], "noise", [[1, 2, 3]])
+    clamped = [k for k, names in enumerate(cells) if names[0] not in POINTS]
+    given = {f"{w}{j + 1}": x for j, of in enumerate(STAGES) for w, x in zip(("dur", "amp"), of)}
+    net.add("vclamp", net.soma[clamped], rs=20.0, **given)
+    sim = clhines.Simulation(net, dt=DT, v_init=V_INIT, engine=engine)
+    records = {(k, "v"): (sim.record("v", net.soma[k]), 0) for k in range(n)}
+    for name, group in groups.items():
+        for state in states(name):
+            record = sim.record(state, group)
+            records |= {(k, name, state): (record, j) for j, k in enumerate(places[name])}
+    for k in places.get("ca_pool", ()):
+        records[k, "cai"] = sim.record("cai", net.soma[k]), 0
+    result = sim.run(UNTIL)
+    return {key: result[record][:, j] for key, (record, j) in records.items()}
+
+
+@pytest.mark.neuron
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
+@pytest.mark.parametrize("cells", [tuple(GRID), tuple(EXACT)], ids=["grid", "exact"])
+def test_each_is_its_file_in_neuron(cells, engine):
+    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+    area, expected = theirs(cells)
+    found = ours(cells, area, engine)
+    assert found.keys() == expected.keys()
+    for key, rows in expected.items():
+        print(cells[key[0]], key[1:], np.abs(found[key] - rows).max(), np.ptp(rows))
