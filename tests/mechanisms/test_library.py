@@ -7,6 +7,7 @@ import pytest
 
 import clhines
 from clhines import library
+from clhines.device import devices
 from tests.support import mod_files
 
 DT, UNTIL, CELSIUS, V_INIT = 0.025, 80.0, 34.0, -70.0
@@ -81,7 +82,7 @@ def theirs(cells):
     return area, found
 
 
-def ours(cells, area, engine):
+def ours(cells, area, engine, queue):
     n = len(cells)
     net = clhines.Network.from_arrays(
         [-1] * n, np.arange(n + 1), [area] * n, [0.0] * n, [1e-5 * area] * n
@@ -103,7 +104,7 @@ def ours(cells, area, engine):
     clamped = [k for k, names in enumerate(cells) if names[0] not in POINTS]
     given = {f"{w}{j + 1}": x for j, of in enumerate(STAGES) for w, x in zip(("dur", "amp"), of)}
     net.add("vclamp", net.soma[clamped], rs=20.0, **given)
-    sim = clhines.Simulation(net, dt=DT, v_init=V_INIT, engine=engine)
+    sim = clhines.Simulation(net, dt=DT, v_init=V_INIT, queue=queue, engine=engine)
     records = {(k, "v"): (sim.record("v", net.soma[k]), 0) for k in range(n)}
     for name, group in groups.items():
         for state in states(name):
@@ -133,10 +134,13 @@ def tolerance(names, v, rows, area):
 @pytest.mark.neuron
 @pytest.mark.parametrize("engine", ["reference", "steps", "epochs-cpu", "epochs-gpu"])
 @pytest.mark.parametrize("cells", [tuple(GRID), tuple(EXACT)], ids=["grid", "exact"])
-def test_each_is_its_file_in_neuron(cells, engine):
+def test_each_is_its_file_in_neuron(fast_queue, needs, cells, engine):
+    needs(fast_queue, "float64")
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("for CPUs")
     pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
     area, expected = theirs(cells)
-    found = ours(cells, area, engine)
+    found = ours(cells, area, engine, fast_queue)
     assert found.keys() == expected.keys()
     for key, rows in expected.items():
         names = cells[key[0]]
