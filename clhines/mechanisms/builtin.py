@@ -96,11 +96,11 @@ BREAKPOINT { i = g*(v - vgap) }
 @cache
 def library_names() -> tuple[str, ...]:
     """Return the names of the texts in `clhines.library`, in order."""
-    folder = files("clhines.mechanisms").joinpath("library")
+    folder = files("clhines.mechanisms").joinpath("library_texts")
     return tuple(sorted(p.name[:-4] for p in folder.iterdir() if p.name.endswith(".txt")))
 
 
 @cache
 def library_text(name: str) -> str:
     """Return a text of the library."""
-    return files("clhines.mechanisms").joinpath("library", f"{name}.txt").read_text("utf-8")
+    return files("clhines.mechanisms").joinpath("library_texts", f"{name}.txt").read_text("utf-8")

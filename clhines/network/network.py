@@ -344,7 +344,8 @@ class Network:
         Parameters
         ----------
         mechanism : str, path or Mechanism
-            Name of a built-in one, a mechanism, its text, or a ``.mod`` file; of kind ``density``.
+            Name of a built-in one or of one of `clhines.library`, a mechanism, its text, or a
+            ``.mod`` file; of kind ``density``.
         where : str; (count,) integer; (n,) bool; callable
             ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
             NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
@@ -378,8 +379,8 @@ class Network:
         Parameters
         ----------
         mechanism : str, path or Mechanism
-            Name of a built-in one (also NEURON's, as ``IClamp``), a mechanism, its text, or a
-            ``.mod`` file; of kind ``point``.
+            Name of a built-in one (also NEURON's, as ``IClamp``) or of one of `clhines.library`, a
+            mechanism, its text, or a ``.mod`` file; of kind ``point``.
         at : integer or (count,) integer
             Nodes by natural index, see `nodes`; one may come several times.
         **parameters : float, array, callable or `per_cell`

@@ -369,7 +369,7 @@ def test_a_result_has_the_records_made_before_its_run(fast_queue):
 
 @pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
 def test_currents_of_texts_where_events_act_at_exact_times(fast_queue, needs, engine):
-    """Of instances that share vectors, and of one with a state; every row, as `reference` has it."""
+    """Of instances that share vectors, and of some that do not: rows are those of `reference`."""
     needs(fast_queue, "float64")
     if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
         pytest.skip("for CPUs")

@@ -1,6 +1,6 @@
-"""The library: channels, synapses and clamps of the literature, each a text in a file beside this.
+"""The library: channels, synapses and clamps of the literature.
 
-Its names are those of the files, here and for `Network.insert` and `Network.add`, beside those of
+Each is a text in a file of ``library_texts``. Names are those of the files, here and for `Network.insert` and `Network.add`, beside those of
 `BUILT_IN`. A text has its parameters with units and, as comments, what it is and its source.
 
 >>> from clhines import library
@@ -22,7 +22,7 @@ dm/dt = (m_inf - m)/tau_m
 current i = gbar*m*(v - ek) [mA/cm2]
 <BLANKLINE>
 
-To add one: a text here, and a .mod file of its name in ``tests/mod/library``, which is compared.
+To add one: a text there, and a .mod file of its name in ``tests/mod/library``, which is compared.
 """
 
 from clhines.errors import meant
