@@ -127,7 +127,7 @@ WRONG = {
     "ion ca\nstate m = ica\ncurrent i = m": "line 3: an initial value cannot depend on 'ica'",
     "ion ca\nion ca\ncurrent i = eca": "line 3: 'ca' is given twice, first in line 2",
     "ion ca\nstate cai = 1\non event: cai += 1": "line 4: the event changes 'cai', which is of an",
-    "ion ca\nstate m = 0\ncurrent i = m*cai\non event: m += cai": "line 5: the action of an event can",
+    "ion ca\nstate m = 0\ncurrent i = m*cai\non event: m += cai": "line 5: the action of an",
     "current ica = v - eca": "line 2: unknown symbol 'eca'",
     "ion ca, cai\ncurrent i = cai": "line 2: cannot read this statement; did you mean 'ion",
     "current i = weight": "line 2: a current cannot depend on 'weight'",
