@@ -283,7 +283,12 @@ class Equations:
         """Take ``ion NAME`` or ``ion NAME valence NUMBER``."""
         line.sort, line.name, line.source = "ion", name, valence or ""
         self._once(self.ions, line)
+        self._check_name(line, name)
         line.default = float(valence or 0)
+        names = [n.format(ion) for ion in self.ions for n in ION_NAMES]
+        if len({*names}) < len(names) or not RESERVED.isdisjoint(names):
+            shown = ", ".join(names[-len(ION_NAMES) :])
+            raise self.fail(line, f"one of {shown} has a meaning already; expected another ion")
 
     def setting(self, line: Line, key: str, value: str) -> None:
         """Take ``method NAME`` or ``substeps NUMBER``."""
