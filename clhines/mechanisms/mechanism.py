@@ -58,9 +58,9 @@ class Mechanism:
     (Gillespie 1996), as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck
     process of standard deviation s. Each such rate has numbers of its own, from a RANDOM variable
     ``noise`` of the instance: its streams differ between instances, `Network.random` gives them
-    others, and they do not depend on the seed of a `Simulation`. Functions: exp log sqrt sin cos
-    tan sinh cosh tanh abs min max where(condition, a, b); powers ``^``; comparisons (1 or 0), and,
-    or, not.
+    others, and they do not depend on the seed of a `Simulation`; copies of a network have others,
+    too. Functions: exp log sqrt sin cos tan sinh cosh tanh abs min max where(condition, a, b);
+    powers ``^``; comparisons (1 or 0), and, or, not.
 
     A number or an expression with a unit is converted to NEURON's unit of its dimension
     (`clhines.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
@@ -255,6 +255,11 @@ class Mechanism:
     def uses_noise(self) -> bool:
         """Whether the current takes a normal number."""
         return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
+
+    @property
+    def has_noisy_rates(self) -> bool:
+        """Whether rates of the text have noise, which differs in all copies of a network."""
+        return isinstance(self.language, Text) and bool(self.program.random)
 
     @property
     def constant(self) -> bool:
