@@ -20,6 +20,7 @@ The map. One half solves systems, the other describes neurons, and simulations u
 `clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `Tridiagonal`
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
+`clhines.library`       `mechanisms.library`: mechanisms of the literature
 `clhines.network`       what users describe: `Network`, `Pairs`, `Rule`, the ring network
 `clhines.model`         the arrays that a network becomes
 `clhines.simulate`      a network in time: `Simulation`, `Population`, `PassiveCells`
@@ -92,8 +93,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "analysis cells cli device draw literature mechanisms model network network.ring neuron"
-        " plan reference simulate solve solve.jax solve.torch"
+        "analysis cells cli device draw literature mechanisms mechanisms.library model network"
+        " network.ring neuron plan reference simulate solve solve.jax solve.torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

@@ -40,6 +40,7 @@ from clhines.errors import SimulationError as SimulationError
 from clhines.errors import SpikeOverflowError as SpikeOverflowError
 from clhines.errors import StoreWarning as StoreWarning
 from clhines.forest import Forest as Forest
+from clhines.mechanisms import library as library
 from clhines.mechanisms.mechanism import Mechanism as Mechanism
 from clhines.network import ring as ring
 from clhines.network.network import Network as Network

@@ -8,6 +8,7 @@ From text to kernel, each folder imports only those above it:
 - `emit` prints the functions of a `Compiled` in OpenCL, for one instance or several, or in NumPy.
 - `calls` calls the NumPy functions with values by name.
 - `builtin` has texts, `mechanism` the class that users see; it keeps what has been printed.
+- `library`: texts of the literature, the files of ``library_texts``, as mechanisms by name.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
 in a row, which no name of a text does.

@@ -1,9 +1,12 @@
-"""Texts of the built-in mechanisms.
+"""Texts of the built-in mechanisms, and those of the library, which are files.
 
 `hh` is NEURON's without its TABLE, that is with ``usetable_hh = 0``. NEURON's default interpolates
 its rates between whole mV, and its spikes are at other times: `python -m bench checks` measures by
 how much (up to 0.37 ms in 200 ms of a single compartment; see `bench/results/checks.txt`).
 """
+
+from functools import cache
+from importlib.resources import files
 
 BUILT_IN = {
     "pas": """
@@ -80,6 +83,7 @@ BUILT_IN = {
         current i = -(mean + std*noise) [nA]
     """,
 }
+
 NEURON_NAMES = {"IClamp": "iclamp", "ExpSyn": "expsyn", "Exp2Syn": "exp2syn"}  # of built-in ones
 
 HALF_GAP = """NEURON { POINT_PROCESS half_gap POINTER vgap RANGE g NONSPECIFIC_CURRENT i }
@@ -87,3 +91,16 @@ PARAMETER { g = 0 (uS) }
 ASSIGNED { v (mV) vgap (mV) i (nA) }
 BREAKPOINT { i = g*(v - vgap) }
 """  # NMODL: either half of `Network.gap`
+
+
+@cache
+def library_names() -> tuple[str, ...]:
+    """Return the names of the texts in `clhines.library`, in order."""
+    folder = files("clhines.mechanisms").joinpath("library_texts")
+    return tuple(sorted(p.name[:-4] for p in folder.iterdir() if p.name.endswith(".txt")))
+
+
+@cache
+def library_text(name: str) -> str:
+    """Return a text of the library."""
+    return files("clhines.mechanisms").joinpath("library_texts", f"{name}.txt").read_text("utf-8")

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, meant
 from clhines.mechanisms import calls
-from clhines.mechanisms.builtin import BUILT_IN, NEURON_NAMES
+from clhines.mechanisms.builtin import BUILT_IN, NEURON_NAMES, library_names, library_text
 from clhines.mechanisms.calls import Values
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
@@ -42,6 +42,7 @@ class Mechanism:
         state m = alpha/(alpha + beta)       # initial value, of v and parameters
         dm/dt = alpha*(1 - m) - beta*m       # a state without this line changes by events only
         current i = g*m^3*(v - e) [mA/cm2]   # outward; several add up
+        ion ca                               # names eca, cai, cao, ica; as below
         on event: m += weight                # also = -= *= /=; several with ;
         spike: v > v_threshold               # at a soma; a parameter or a number, as below
         reset: v = v_reset; m *= 0.5         # what a spike does
@@ -49,12 +50,17 @@ class Mechanism:
         method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4, exact
         substeps 4                           # of each time step
 
-    Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current ``noise``, in an event
-    ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a
+    Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current or a rate ``noise``, in an
+    event ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a
     normal number of variance 1, divided by ``sqrt(dt)``; so what it does to the voltage does not
-    depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). Functions: exp log sqrt sin cos tan
-    sinh cosh tanh abs min max where(condition, a, b); powers ``^``; comparisons (1 or 0), and, or,
-    not.
+    depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). In a rate it is a term
+    ``c*noise``, c without states, of a state that takes exponential Euler; then the step is exact
+    (Gillespie 1996), as for ``dx/dt = -x/tau + s*sqrt(2/tau)*noise``, an Ornstein-Uhlenbeck
+    process of standard deviation s. Each such rate has numbers of its own, from a RANDOM variable
+    ``noise`` of the instance: its streams differ between instances, `Network.random` gives them
+    others, and they do not depend on the seed of a `Simulation`; copies of a network have others,
+    too. Functions: exp log sqrt sin cos tan sinh cosh tanh abs min max where(condition, a, b);
+    powers ``^``; comparisons (1 or 0), and, or, not.
 
     A number or an expression with a unit is converted to NEURON's unit of its dimension
     (`clhines.units`), in which everything is computed: ``120 mS/cm2`` is 0.12.
@@ -73,8 +79,17 @@ class Mechanism:
     these states), ``derivimplicit`` (implicit Euler by Newton's iteration; where it does not
     converge the states become NaN, which ends a simulation with an error) or, at the values of
     the begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after it the method takes
-    all states. The right sides of an event's actions use the values before it; events of one
-    instance in the same step act once, with the sum of their weights.
+    all states. The right sides of an event's actions use the values before it. Events that do no
+    more than add multiples of their weight to states act once a step, with the sum of their
+    weights; others act one by one.
+
+    **Ions.** After ``ion ca`` the text has the names ``eca`` [mV], ``cai``, ``cao`` [mM] and
+    ``ica``, of the ion where the instance is, as in NEURON. ``current ica = ...`` adds to the
+    ion's current, and ``state cai = ...``, with ``dcai/dt = ...``, sets the concentration, which
+    moves the reversal potential. Otherwise they are read; ``ica``, in a rate alone, is then the
+    current of all mechanisms [mA/cm2], as it was before the voltage solve. An ion other than na,
+    k and ca has its valence in the statement: ``ion zn valence 2``. Where one group sets a
+    concentration that others read, insert it first: NEURON advances such mechanisms first.
 
     **Spikes.** A text with ``spike:`` and ``reset:`` stands at the soma of a cell, `Network.soma`,
     and its threshold is that of the cell in place of `Network.threshold`: the cell is a source of
@@ -94,8 +109,8 @@ class Mechanism:
     linear in v and the states, with coefficients of parameters alone. A constant current of other
     mechanisms is exact, too; their other currents, and those of neighbouring nodes, are of first
     order in ``dt``. Steps are at most some 30 of the shortest time constant; beyond, v becomes NaN,
-    which ends a simulation with an error. Events whose actions do more than add multiples of their
-    weight to states act one by one. A recorded current is the one that an implicit step needs.
+    which ends a simulation with an error. A recorded current is the one that an implicit step
+    needs.
 
     A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
 
@@ -154,6 +169,9 @@ class Mechanism:
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
+
+    def __str__(self) -> str:
+        return self.text
 
     def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Text | Nmodl]]:
         return Mechanism, (self.text, self.language)
@@ -237,6 +255,11 @@ class Mechanism:
     def uses_noise(self) -> bool:
         """Whether the current takes a normal number."""
         return any(a.role == "noise" for a in self.program.blocks.get("current", ()))
+
+    @property
+    def has_noisy_rates(self) -> bool:
+        """Whether rates of the text have noise, which differs in all copies of a network."""
+        return isinstance(self.language, Text) and bool(self.program.random)
 
     @property
     def constant(self) -> bool:
@@ -436,12 +459,14 @@ def _check_real(real: str) -> None:
 
 
 def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
-    """Return a mechanism from a built-in's name, NEURON's too, a ``.mod`` file, a text, or itself.
+    """Return a mechanism from its name, a ``.mod`` file, a text, or itself.
+
+    Names are those of built-in ones, NEURON's too, and of the library.
 
     Raises
     ------
     InputError
-        A single word that is no built-in's name, or a wrong text or file.
+        A single word that is no such name, or a wrong text or file.
     """
     if isinstance(which, Mechanism):
         return which
@@ -453,10 +478,13 @@ def mechanism(which: str | PathLike[str] | Mechanism) -> Mechanism:
     name = NEURON_NAMES.get(name, name)
     if name in BUILT_IN:
         return Mechanism(BUILT_IN[name])
+    if name in library_names():
+        return Mechanism(library_text(name))
     if len(which.split()) <= 1:
+        near = meant(which, [*BUILT_IN, *library_names()])
         raise InputError(
-            f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)}; "
-            f"anything else is given by its equations, or as a .mod file{meant(which, BUILT_IN)}"
+            f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)} and those of "
+            f"clhines.library; anything else is given by its equations, or as a .mod file{near}"
         )
     return Mechanism(which)
 

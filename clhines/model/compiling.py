@@ -303,6 +303,7 @@ def are_alike(network: Network, model: Model) -> bool:
             for given in kind.mechanism.program.blocks.values()
             for a in given
         )
+        and not any(kind.mechanism.has_noisy_rates for kind in model.kinds)
         and streams == {*model.random_ids}
         and not inside(network).wiring.outside
     )

@@ -196,7 +196,8 @@ class _Filling:
                     copies.play(put, one, play.parameter, play.t, play.y, play.continuous)
         for number, name, ids in self.streams:
             for put, some, _ in self._pieces(number, np.arange(len(ids))):
-                copies.random(put, name, np.tile(ids[some], (count, 1)), added.random_index)
+                ids_there = _streams(put.mechanism, ids[some], count)
+                copies.random(put, name, ids_there, added.random_index)
 
     def sources(self, source: np.ndarray, k: int) -> np.ndarray:
         """Return numbers of sources in copy `k`."""
@@ -329,8 +330,18 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
             for play in added.plays
             for c in range(copies)
         ],
-        streams=[(k, name, np.tile(ids, (copies, 1))) for k, name, ids in added.streams],
+        streams=[
+            (k, name, _streams(groups[k].mechanism, ids, copies)) for k, name, ids in added.streams
+        ],
     )  # fmt: skip
+
+
+def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
+    """Return the numbers of streams in all copies: the same, but where they are noise."""
+    found = np.tile(ids, (copies, 1))
+    if mechanism.has_noisy_rates:
+        found[:, 1] += np.repeat(np.arange(copies, dtype=found.dtype), len(ids))
+    return found
 
 
 def _ion(once: IonGiven, num_nodes: int, copies: int) -> IonGiven:

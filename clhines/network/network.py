@@ -300,7 +300,8 @@ class Network:
         Parameters
         ----------
         mechanism : str, path or Mechanism
-            Name of a built-in one, a mechanism, its text, or a ``.mod`` file; of kind ``density``.
+            Name of a built-in one or of one of `clhines.library`, a mechanism, its text, or a
+            ``.mod`` file; of kind ``density``.
         at : str; (count,) integer; (n,) bool; callable
             ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
             NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
@@ -334,8 +335,8 @@ class Network:
         Parameters
         ----------
         mechanism : str, path or Mechanism
-            Name of a built-in one (also NEURON's, as ``IClamp``), a mechanism, its text, or a
-            ``.mod`` file; of kind ``point``.
+            Name of a built-in one (also NEURON's, as ``IClamp``) or of one of `clhines.library`, a
+            mechanism, its text, or a ``.mod`` file; of kind ``point``.
         at : str; integer or (count,) integer; (n,) bool; callable
             As in `insert`, but one node may come several times, and junctions are accepted.
         **parameters : float, array, callable or `per_cell`

@@ -442,7 +442,7 @@ class Simulation(Holder):
         -------
         Simulation
             With no records yet. `set` takes the groups of this network; those of the copies have
-            their instances copy after copy. Noise of `inoise` differs in all copies.
+            their instances copy after copy. Noise of texts differs in all copies.
         """
         count = as_whole_number("count", count, 1)
         if self.ranks is not None:

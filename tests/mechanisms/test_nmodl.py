@@ -80,6 +80,21 @@ def _with(body, neuron="RANGE x", more=""):
 
 
 REFUSED = {  # text, what is refused, and what stands in its line
+    "return in a FUNCTION": (
+        _with("x = f(3)") + "FUNCTION f(y) { f = y\nVERBATIM\nreturn 0;\nENDVERBATIM\n}",
+        "VERBATIM: a return there",
+        "VERBATIM",
+    ),
+    "return in a loop": (
+        _with("FROM k=0 TO 2 { VERBATIM\nreturn;\nENDVERBATIM\n}"),
+        "VERBATIM: a return there",
+        "VERBATIM",
+    ),
+    "return beside a LOCAL": (
+        _with("if (v > 0) { LOCAL y y = 2\nVERBATIM\nreturn;\nENDVERBATIM\n}\nx = 1"),
+        "VERBATIM: a return beside a LOCAL",
+        "if",
+    ),
     "VERBATIM": (_with("VERBATIM\n x = 3;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
     "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is", "p = 3"),
     "BBCOREPOINTER": (

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Network, Simulation
+from clhines.device import devices
 from clhines.simulate.records import records
 
 DT, ENGINES = 0.025, ("reference", "steps", "epochs")
@@ -364,3 +365,26 @@ def test_a_result_has_the_records_made_before_its_run(fast_queue):
     assert one[-1] is one[first]
     assert [a.shape for a in one] == [(4, 1)]
     assert [a.shape for a in none] == []
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
+def test_currents_of_texts_where_events_act_at_exact_times(fast_queue, needs, engine):
+    """Of instances that share vectors, and of some that do not: rows are those of `reference`."""
+    needs(fast_queue, "float64")
+    if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+        pytest.skip("for CPUs")
+    found = []
+    for name in ("reference", engine):
+        net = Network.from_arrays([-1] * 9, range(10), [1e3] * 9, [0.0] * 9, [0.01] * 9)
+        net.insert("hh")
+        net.ion("ca")
+        slow = net.insert("km_yamada", gbar=np.linspace(1e-4, 9e-4, 9))
+        synapse = net.add("expsyn", net.soma[::2], tau=2.0)
+        net.add_event(synapse, np.arange(5), time=np.arange(5) * 0.1, weight=0.01)
+        sim = Simulation(net, DT, queue=fast_queue, engine=name)
+        numbers = [sim.record("i", group) for group in (net.groups[0], slow, synapse)]
+        result = sim.run(1.0)
+        found.append([result[k] for k in numbers])
+    for expected, rows in zip(*found, strict=True):
+        assert (np.ptp(expected[:, 0]) > 0) and np.isfinite(expected).all()
+        np.testing.assert_allclose(rows, expected, 0, 1e-11 * np.abs(expected).max())

@@ -52,7 +52,8 @@ def compiled():
     ``CLHINES_TEST_BUILDS`` names the folder that the processes of a run share (`conftest`); it may
     be kept from run to run: its folders are named by the files, NEURON and the compiler.
     """
-    paths = [p for f in (FOLDER, FOLDER / "nmodl") for p in sorted(f.iterdir()) if p.is_file()]
+    folders = FOLDER, FOLDER / "nmodl", FOLDER / "library"
+    paths = [p for f in folders for p in sorted(f.iterdir()) if p.is_file()]
     shared = Path(os.environ.get("CLHINES_TEST_BUILDS") or tempfile.mkdtemp())
     folder = shared / _digest(paths)
     folder.mkdir(parents=True, exist_ok=True)

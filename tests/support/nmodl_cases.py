@@ -60,6 +60,17 @@ CASES = [
         "records": [[0, "g"], [0, "last"], ["weight", "0[1]"], ["weight", "1[1]"]],
     },
     {
+        "name": "nmreturn",
+        "density": [PAS],
+        "points": [["nmreturn", {}], CLAMP, BACK],
+        "netcons": [[None, 0, [w, 0], 1] for w in (0.002, 0.003, -1)],
+        "events": [[k % 3, 0.4 + 0.5 * k] for k in range(22)],
+        "records": [
+            *([0, name] for name in ("g", "ignored", "taken", "class", "factor")),
+            *(["weight", f"{k}[1]"] for k in range(3)),
+        ],
+    },
+    {
         "name": "nmmixed",
         "density": [PAS],
         "points": [["nmmixed", {}], CLAMP, BACK],

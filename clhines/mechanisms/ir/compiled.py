@@ -13,7 +13,7 @@ from typing import Any
 
 from clhines.errors import InputError
 from clhines.mechanisms.ir.expressions import ExpressionError, Node
-from clhines.mechanisms.ir.program import Argument, Program
+from clhines.mechanisms.ir.program import Argument, IonUse, Program
 
 NEVER = "_never"  # symbol of the time of an event that is not sent
 # symbols of bounds at which iterations end, in float64 and in float32, where rounding keeps
@@ -181,7 +181,7 @@ def arguments_of(
     for name, symbol in pointers.items():
         if symbol in free:
             found.append(Argument("pointer", name, symbol="" if symbol == name else symbol))
-    found += _ions(body, free, program)
+    found += ion_arguments(body, free, program.ions)
     found += _weights(body, free)
     drawn = {name for role, name, _ in body.results if role == "drawn"}
     for name in program.random:
@@ -200,10 +200,11 @@ def arguments_of(
     return tuple(found)
 
 
-def _ions(body: Body, free: set[str], program: Program) -> list[Argument]:
+def ion_arguments(body: Body, free: set[str], ions: Sequence[IonUse]) -> list[Argument]:
+    """Return the arguments of a block's function that are variables of ions."""
     found = []
     given = {name for role, name, _ in body.results if role == "ion"}
-    for ion in program.ions:
+    for ion in ions:
         for name in dict.fromkeys((*ion.reads, *ion.writes)):
             current = name == f"i{ion.name}"
             read = name in free and (name in ion.reads or not current)

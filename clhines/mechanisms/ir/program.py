@@ -48,6 +48,7 @@ from dataclasses import dataclass, field
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
+NOISE = "noise"  # RANDOM variable of a text whose rates have noise
 CAPACITANCE = "capacitance"  # parameter: nF of the node, of density mechanisms per 0.01 µm²
 
 
@@ -174,6 +175,16 @@ class Program:
         for q in self.parameters:
             shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
             lines.append(shown + (", one for all" if q.is_global else ""))
+        return lines
+
+    @property
+    def of_ions(self) -> list[str]:
+        """Lines of its description that say what it does with ions."""
+        lines = []
+        for ion in self.ions:
+            does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
+            does += [f"writes {', '.join(ion.writes)}"] if ion.writes else []
+            lines.append(f"  ion {ion.name}: {'; '.join(does)}")
         return lines
 
     @property

@@ -322,10 +322,7 @@ def _about(program: Program, path: str) -> tuple[str, ...]:
     lines = program.heading(path)
     for q in program.states:
         lines.append(f"  state {q.public or q.name} {q.unit}".rstrip())
-    for ion in program.ions:
-        does = [f"reads {', '.join(ion.reads)}"] if ion.reads else []
-        does += [f"writes {', '.join(ion.writes)}"] if ion.writes else []
-        lines.append(f"  ion {ion.name}: {'; '.join(does)}")
+    lines += program.of_ions
     lines += [f"  pointer {pointer}" for pointer in program.pointers]
     for table in program.tables:
         lines.append(f"  table of {table.name}: {', '.join(table.columns)} at {table.n + 1} places")

@@ -14,7 +14,7 @@ from clhines.mechanisms.ir.expressions import ExpressionError, Node
 from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.evaluate import Evaluation
 from clhines.mechanisms.nmodl.meaning.netcons import where_true
-from clhines.mechanisms.nmodl.meaning.verbatim import ions_again, is_break, is_empty
+from clhines.mechanisms.nmodl.meaning.verbatim import ions_again, is_break, is_empty, is_return
 from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
 from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
 
@@ -103,6 +103,8 @@ class Run(Evaluation):
             self._from(s)
         elif s.kind == "while":
             self._while(s)
+        elif is_return(s):
+            raise Refused("VERBATIM: a return there", s.line, "write it in NMODL")
         elif s.kind == "verbatim":
             self._verbatim(str(s.names[0]), s.line)
         elif s.kind in self.rules:

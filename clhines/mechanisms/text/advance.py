@@ -15,7 +15,7 @@ from clhines.mechanisms.ir.compiled import Loop
 from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.forms import linear_form, linear_parts
-from clhines.mechanisms.ir.program import HIDDEN
+from clhines.mechanisms.ir.program import HIDDEN, NOISE
 from clhines.mechanisms.text.reader import Equations
 from clhines.mechanisms.text.scope import Scope
 
@@ -23,14 +23,17 @@ MAX_PASSES = 20  # of Newton's iteration
 _HALF = Fraction(1, 2)
 
 
-def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop]]:
-    """Return the states that change after a step, in terms of symbols, and loops for them."""
+def advance(eq: Equations) -> tuple[dict[str, Node], list[Loop], Node]:
+    """Return the states that change after a step, in terms of symbols, and loops for them.
+
+    Last is how many words the stream of noise has given in it.
+    """
     graph, dt = eq.graph, eq.graph.symbol("dt")
     if eq.substeps == 1:
         step = _Step(eq, dt)
-        return step.new, step.loops
+        return step.new, step.loops, step.drawn
     step = _Step(eq, graph.local("_h", dt * graph.number(Fraction(1, eq.substeps))))
-    return _repeated(eq, step)
+    return *_repeated(eq, step), step.drawn
 
 
 def _repeated(eq: Equations, step: _Step) -> tuple[dict[str, Node], list[Loop]]:
@@ -66,7 +69,7 @@ class _Step:
 
     def __init__(self, eq: Equations, h: Node) -> None:
         self.eq, self.graph, self.h, self.t = eq, eq.graph, h, eq.graph.symbol("t")
-        self.new, self.loops = dict[str, Node](), list[Loop]()
+        self.new, self.loops, self.drawn = dict[str, Node](), list[Loop](), eq.graph.zero
         before = {self._before(name): e for name, e in self._currents().items()}
         given = {"t": self.t + self.h}
         given |= {name: self._before(name) for name in eq.currents if eq.uses_currents}
@@ -112,10 +115,31 @@ class _Step:
             self.scope.values[name] = self.scope.named(f"_{name}_new", value)
 
     def _exponential(self, name: str, rate: Node) -> None:
-        parts = linear_parts(self.scope.expression(rate, keep=False), name)
+        noisy = linear_parts(self.scope.expression(rate, keep=False), "noise")
+        assert noisy is not None
+        parts = linear_parts(noisy[0], name)
         assert parts is not None
         x, named = self.graph.symbol(name), self.scope.named
-        self._set({name: exponential_euler(x, *parts, self.h, named, f"_b_{name}")})
+        new = exponential_euler(x, *parts, self.h, named, f"_b_{name}")
+        if noisy[1] is not self.graph.zero:
+            new += noisy[1] * self._noise(name, parts[1])
+        self._set({name: new})
+
+    def _noise(self, name: str, b: Node) -> Node:
+        """Return what white noise of intensity 1 has added to ``dx/dt = b*x`` at the step's end.
+
+        A normal number of the variance ``(exp(2*b*h) - 1)/(2*b)``: exact (Gillespie 1996).
+        """
+        graph, named, two = self.graph, self.scope.named, self.graph.number(2)
+        variance = self.h
+        if b is not graph.zero:
+            variance = graph.call("weight", named(f"_b2_{name}", two * b), self.h)
+        stream = (graph.symbol(f"{NOISE}__{what}") for what in ("stream", "drawn"))
+        given = *stream, graph.one, self.drawn
+        number = named(f"_noise_{name}", graph.call("random_normal", *given))
+        used = graph.call("random_used", *given)
+        self.drawn = named(f"_drawn_{name}", self.drawn + used)
+        return graph.sqrt(variance) * number
 
     # -------------------------------------------------------------------- several together
 

@@ -14,7 +14,7 @@ from clhines.mechanisms.ir.forms import linear_form, linear_parts
 from clhines.mechanisms.ir.singular import singular_point
 from clhines.mechanisms.text.parser import shortened
 from clhines.mechanisms.text.propagator import check_exact
-from clhines.mechanisms.text.reader import Equations, Line
+from clhines.mechanisms.text.reader import ION_NAMES, Equations, Line
 from clhines.mechanisms.text.scope import Scope, coupled
 from clhines.mechanisms.text.spikes import check_spike
 from clhines.units import UnitError
@@ -39,12 +39,17 @@ def checked(text: str) -> Equations:
         if line.name not in eq.states:
             raise eq.fail(line, f"the {line.sort} changes '{line.name}', which is no state")
     check_spike(eq)
-    if not eq.currents:
+    _check_ions(eq)
+    if not eq.currents and eq.states.keys().isdisjoint(eq.outside):
         raise InputError(f"mechanism {eq.name} has no current; expected a line 'current i = ...'")
     if len(eq.states) > MAX_STATES:
         raise InputError(f"mechanism {eq.name} has {len(eq.states)} states; at most {MAX_STATES}")
     for line in _expressions(eq):
         eq.parse(line)
+    for use in eq.ion_uses:
+        if not use.reads and not use.writes:
+            own = ", ".join(n.format(use.name) for n in ION_NAMES)
+            raise eq.fail(eq.ions[use.name], f"expected one of {own} in the text")
     _check_names(eq)
     _check_values(eq)
     _check_units(eq)
@@ -54,6 +59,7 @@ def checked(text: str) -> Equations:
     names = [symbol.name for symbol in fixed.values()]
     eq.uses_currents = eq.keeps_v = any(rate.uses(*names) for rate in rates.values())
     _choose_method(eq, rates)
+    _check_noise(eq, rates)
     if given := eq.settings.get("substeps"):
         got = given.source
         if not re.fullmatch(r"\d{1,9}", got) or not 1 <= int(got) <= MAX_SUBSTEPS:
@@ -61,6 +67,24 @@ def checked(text: str) -> Equations:
             raise eq.fail(given, problem)
         eq.substeps = int(got)
     return eq
+
+
+def _check_ions(eq: Equations) -> None:
+    """Check what defines and changes variables of ions."""
+    for name, sort in eq.outside.items():
+        line = eq.defined.get(name)
+        if line is not None and line.sort != sort:
+            expected = f"'{sort} {name} = ...'" if sort else "another name"
+            raise eq.fail(line, f"'{name}' is a variable of an ion; expected {expected}")
+        if line is not None and sort == "state" and line.unit:
+            if line.unit.dimension != units.parse("mM").dimension:
+                raise eq.fail(line, f"'{name}' is in '{line.unit.text}'; expected mM")
+    for line in (*eq.events.values(), *eq.resets.values()):
+        if line.name in eq.outside:
+            raise eq.fail(line, f"the {line.sort} changes '{line.name}', which is of an ion")
+    if eq.ions and eq.spiking:
+        first = next(iter(eq.ions.values()))
+        raise eq.fail(first, "a text with 'spike:' has no ions; expected them in another one")
 
 
 def _expressions(eq: Equations) -> tuple[Line, ...]:
@@ -88,12 +112,13 @@ def _check_values(eq: Equations) -> None:
     """Evaluate every expression once, as it is written, and refuse what it cannot depend on."""
     scope, seen = Scope(eq), dict[Node, np.ndarray | None]()
     defaults = {q.name: q.default for q in eq.parameters}
+    totals = {f"i{ion}" for ion in eq.ions} - {*eq.defined}  # currents of the node
     refused = {
         "name": (set[str](), "a current"),
-        "current": ({"weight"}, "a current"),
-        "rate": ({"noise", "weight"}, "a rate"),
-        "state": ({*eq.states, "t", "dt", "noise", "weight"}, "an initial value"),
-        "event": ({"v", "t", "dt", "noise"}, "the action of an event"),
+        "current": ({"weight", *totals}, "a current"),
+        "rate": ({"weight"}, "a rate"),
+        "state": ({*eq.states, *totals, "t", "dt", "noise", "weight"}, "an initial value"),
+        "event": ({"v", "t", "dt", "noise", *eq.outside}, "the action of an event"),
         "reset": ({"t", "dt", "noise", "weight"}, "a reset"),
     }
 
@@ -179,6 +204,23 @@ def _choose_method(eq: Equations, rates: dict[str, Node]) -> None:
                 "needs; expected 'method derivimplicit'",
             )
     eq.method, eq.stepped = method, taken
+
+
+def _check_noise(eq: Equations, rates: dict[str, Node]) -> None:
+    """Refuse noise in a rate but for a term that exponential Euler takes."""
+    for name, rate in rates.items():
+        if not rate.uses("noise"):
+            continue
+        parts = linear_parts(rate, "noise")
+        if parts is None or parts[1].uses(*eq.states) or name in eq.stepped or eq.uses_currents:
+            raise eq.fail(
+                eq.rates[name],
+                f"noise in 'd{name}/dt' is no term that exponential Euler takes; expected "
+                "'... + c*noise', c without states and currents, of a state without a method",
+            )
+        if "substeps" in eq.settings:
+            raise eq.fail(eq.rates[name], "noise in a rate takes whole steps; expected no substeps")
+        eq.is_noisy = True
 
 
 def _need_method(eq: Equations, nonlinear: list[str], circles: dict[str, list[str]]) -> None:

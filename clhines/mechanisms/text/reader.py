@@ -16,14 +16,16 @@ from clhines.errors import InputError
 from clhines.mechanisms.ir import exact
 from clhines.mechanisms.ir.exact import ExpressionError, NotRealError
 from clhines.mechanisms.ir.expressions import Graph, Node
-from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Quantity, Spike
+from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, IonUse, Quantity, Spike
 from clhines.mechanisms.text.parser import FUNCTIONS, Parser, shortened
 from clhines.units import Unit, UnitError
 
 NAMES = {"v", "t", "dt", "noise", "weight"}  # given to a mechanism, each where that is allowed
 RESERVED = {*NAMES, *FUNCTIONS, "pi", "and", "or", "not"}
-KEYWORDS = ("parameter", "state", "current", "method", "substeps", "density", "point")
+KEYWORDS = ("parameter", "state", "current", "ion", "method", "substeps", "density", "point")
 CURRENT_UNITS = {"density": "mA/cm2", "point": "nA"}
+# variables of an ion, and the statement by which a text writes each; none: it only reads it
+ION_NAMES = {"e{}": "", "{}i": "state", "{}o": "state", "i{}": "current"}
 _NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
@@ -72,12 +74,14 @@ class Equations:
     spiking: dict[str, Line] = field(default_factory=dict)  # spike, reset of v, refractory
     resets: dict[str, Line] = field(default_factory=dict)  # by state
     spike: Spike | None = None
+    ions: dict[str, Line] = field(default_factory=dict)  # by name
     settings: dict[str, Line] = field(default_factory=dict)  # by keyword
     graph: Graph = field(default_factory=Graph)
     method: str = ""
     stepped: tuple[str, ...] = ()  # states that it takes together, in the order of their rates
     substeps: int = 1
     uses_currents: bool = False  # whether a rate depends on a current of before
+    is_noisy: bool = False  # whether a rate has noise
     keeps_v: bool = False  # whether states take the voltage of the begin of the step
     plain: dict[Node, Node] = field(default_factory=dict)  # results of `remove_singularities`
 
@@ -100,9 +104,28 @@ class Equations:
     @property
     def kept(self) -> tuple[Quantity, ...]:
         """All states that instances have, the hidden ones last."""
-        found = [Quantity(name, _canonical(line)) for name, line in self.states.items()]
+        own = {name: line for name, line in self.states.items() if name not in self.outside}
+        found = [Quantity(name, _canonical(line)) for name, line in own.items()]
         found += [Quantity(HELD, "")] * bool(self.spiking)
         return (*found, *[Quantity(HIDDEN, "mV")] * self.keeps_v)
+
+    @cached_property
+    def outside(self) -> dict[str, str]:
+        """Names that variables of ions have, and the statement by which a text writes each."""
+        return {n.format(ion): sort for ion in self.ions for n, sort in ION_NAMES.items()}
+
+    @cached_property
+    def ion_uses(self) -> tuple[IonUse, ...]:
+        """What the text does with each ion; known once all expressions are read."""
+        lines = (*self.ordered, *self.states.values())
+        used = {name for line in lines for name in line.value.free}
+        found = []
+        for ion, line in self.ions.items():
+            names = [n.format(ion) for n in ION_NAMES]
+            reads = tuple(n for n in names if n in used and n not in self.defined)
+            writes = tuple(n for n in names if n in self.defined)
+            found.append(IonUse(ion, line.default if line.source else None, reads, writes))
+        return tuple(found)
 
     # --------------------------------------------------------------------------- statements
 
@@ -256,6 +279,17 @@ class Equations:
             source = own.source
         self._take(line, source)
 
+    def ion(self, line: Line, name: str, valence: str | None) -> None:
+        """Take ``ion NAME`` or ``ion NAME valence NUMBER``."""
+        line.sort, line.name, line.source = "ion", name, valence or ""
+        self._once(self.ions, line)
+        self._check_name(line, name)
+        line.default = float(valence or 0)
+        names = [n.format(ion) for ion in self.ions for n in ION_NAMES]
+        if len({*names}) < len(names) or not RESERVED.isdisjoint(names):
+            shown = ", ".join(names[-len(ION_NAMES) :])
+            raise self.fail(line, f"one of {shown} has a meaning already; expected another ion")
+
     def setting(self, line: Line, key: str, value: str) -> None:
         """Take ``method NAME`` or ``substeps NUMBER``."""
         line.sort, line.name, line.source = key, key, value
@@ -265,11 +299,11 @@ class Equations:
 
     def _resolve(self, name: str) -> Node:
         """Return the symbol of a name, or a constant's number."""
-        if name in self.given or name in self.defined:
+        if name in self.given or name in self.defined or name in self.outside:
             return self.graph.symbol(name)
         if name == "pi":
             return self.graph.number(exact.PI)
-        known = [*self.defined, *sorted(self.given)]
+        known = [*self.defined, *self.outside, *sorted(self.given)]
         near = get_close_matches(name[:60], known[:2000], n=1, cutoff=0.6)
         hint = f"did you mean '{near[0]}'?" if near else "known are "
         hint += "" if near else shortened(", ".join(known), 100)
@@ -331,7 +365,7 @@ def _near_keyword(word: str, keywords: tuple[str, ...] = KEYWORDS) -> str:
 
 _EXPECTED = (
     "expected 'parameter NAME = NUMBER UNIT', 'state NAME = ...', 'dNAME/dt = ...', "
-    "'current NAME = ...', 'NAME = ...', 'on event: NAME += ...', 'spike: v > ...', "
+    "'current NAME = ...', 'NAME = ...', 'ion NAME', 'on event: NAME += ...', 'spike: v > ...', "
     "'reset: v = ...', 'refractory: ...', 'method ...' or 'substeps ...'"
 )
 _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
@@ -339,6 +373,7 @@ _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
     (rf"state\s+({_NAME})\s*", Equations.no_value),
     (rf"d({_NAME})\s*/\s*dt\s*=(?!=)(.*)", Equations.rate),
     (r"on\s+event\s*:(.*)", Equations.event),
+    (rf"ion\s+({_NAME})(?:\s+valence\s+([-+]?\d{{1,2}}))?", Equations.ion),
     (r"(spike|reset|refractory)\s*:(.*)", Equations.spikes),
     (r"(method|substeps)\s+([^=]*)", Equations.setting),
 ]

@@ -9,6 +9,7 @@ from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.simulate.cpu.groups import Groups
 from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, fields_of, result_of
+from clhines.simulate.records.records import CURRENT
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class GroupedKind(KindBlocks):
                 after.append(f"{space}{where} = {local};\n")
             elif a.role in ("ion", "ion_current"):
                 after.append(f"{space}{self._keep(a, block, local, always)}\n")
+        if self.bare_current(block):
+            after.append(f"{space}{self._where(Argument('output', CURRENT))} = i_i;\n")
         return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
 
     def _where(self, a: Argument) -> str:

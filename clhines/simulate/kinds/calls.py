@@ -106,7 +106,7 @@ class KindBlocks:
         k, names = self.number, self.states if role == "state" else self.outputs
         return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
 
-    def _bare_current(self, block: str) -> str:
+    def bare_current(self, block: str) -> str:
         """Where the current goes that is recorded and none of a mechanism's variables, if any."""
         if block != "current" or CURRENT not in self.outputs:
             return ""
@@ -132,8 +132,8 @@ class KindBlocks:
             before.append(f"{space}{sort} {local}{start};\n")
             given.append(f"&{local}")
             after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
-        if self._bare_current(block):
-            after.append(f"{space}{self._bare_current(block)} = i_i;\n")
+        if self.bare_current(block):
+            after.append(f"{space}{self.bare_current(block)} = i_i;\n")
         function = next(f for name, f, _ in self.blocks if name == block)
         text = f"{space}{function}(\n{space}    "
         line = text.splitlines()[-1]
@@ -170,8 +170,8 @@ class KindBlocks:
             if not known:
                 keep = self._keep_vector(a, block, local)
             after += [f"{space}{keep}\n"] if keep else []
-        if self._bare_current(block):
-            after.append(f"{space}keep(i_i, &{self._bare_current(block)}, n);\n")
+        if self.bare_current(block):
+            after.append(f"{space}keep(i_i, &{self.bare_current(block)}, n);\n")
         return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
 
     def _keep_vector(self, a: Argument, block: str, local: str) -> str:

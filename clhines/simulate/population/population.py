@@ -262,7 +262,7 @@ class Population:
     model : Network
         One cell with everything that is the same in all sets; it stays as it is. Sources of events,
         ions, pointers, played values and streams of random numbers are those of each copy; noise
-        of `inoise` differs between them.
+        of texts differs between them.
     parameters : mapping of str to tuple
         Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, at)`` for those nodes of
         a mechanism of the membrane, as of `Network.insert`.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from clhines.mechanisms.nmodl.reading.tree import Refused, Statement, all_of
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _LINES = re.compile(
@@ -62,3 +66,36 @@ def is_empty(text: str) -> bool:
     """Whether a VERBATIM block, with its words around it, can be dropped."""
     inner = _LINES.sub("", _inner(text))
     return not _NOTHING.sub(" ", inner).strip()
+
+
+def is_return(s: Statement) -> bool:
+    """Whether a statement is a VERBATIM block that does no more than leave its function."""
+    if s.kind != "verbatim" or not is_empty(str(s.names[0])):
+        return False
+    return re.search(r"\breturn\b", _LINES.sub("", _inner(str(s.names[0])))) is not None
+
+
+def without_returns(body: Sequence[Statement]) -> list[Statement]:
+    """Return statements that do the same without a return: what follows an IF goes into it.
+
+    So ``if (a) { b return } c`` is ``if (a) { b } else { c }``. What is no statement that is
+    executed in its place stays where it is. A return in a loop stays, too, and is refused there.
+    """
+    for k, s in enumerate(body):
+        if is_return(s):
+            return [*body[:k], *_fixed(body[k:])]
+        if s.kind == "if" and any(map(is_return, all_of([s], "verbatim"))):
+            after = [one for one in body[k + 1 :] if one.kind not in _FIXED]
+            blocks = [*s.blocks, []][:2]
+            if after and all_of([s], "local"):
+                raise Refused("VERBATIM: a return beside a LOCAL", s.line, "declare it above")
+            moved = replace(s, blocks=[without_returns([*block, *after]) for block in blocks])
+            return [*body[:k], moved, *_fixed(body[k + 1 :])]
+    return [*body]
+
+
+_FIXED = ("initial", "table", "conductance")
+
+
+def _fixed(body: Sequence[Statement]) -> list[Statement]:
+    return [s for s in body if s.kind in _FIXED]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
+from clhines.mechanisms.nmodl.meaning.verbatim import without_returns
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.statements import Statements
 from clhines.mechanisms.nmodl.reading.tree import Block, File, Ion, Refused, Variable
@@ -14,6 +15,7 @@ from clhines.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
 }  # fmt: skip
+_VALUED = {"FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE"}  # C's returns
 _PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR", "TERMINAL", "EQUATION"}
 _DECLARED = {
     "PARAMETER": "parameter", "CONSTANT": "constant", "ASSIGNED": "assigned",
@@ -58,6 +60,10 @@ class Parser(Statements):
         self.result = File(path)
         while self.token.sort != "end":
             self._top()
+        main = (block for name, block in self.result.main.items() if name != "BREAKPOINT")
+        for block in (*main, *self.result.blocks.values()):
+            if block.sort not in _VALUED:
+                block.body = without_returns(block.body)
         return self.result
 
     def _top(self) -> None:
