@@ -2,10 +2,12 @@
 
     python -m bench spikes [--device SPEC] [--targets 1e5] [--max-delay 1] [--out FOLDER]
 
-100 cells that only spike, 100,000 targets that only receive, over the share of pairs that are
-connected and the mean number of spikes a step; every cell spikes in a step with the same
-probability. All algorithms take the same lists of spikes in turn, and what each one delivers is
-compared bit by bit. Needs matplotlib for the picture.
+A network of two layers, all its neurons are texts: 100 leaky ones, whose leak follows a drawn
+voltage within a step, so that they spike as by a Poisson process, and 100,000 that only receive.
+Over the share of pairs that are connected and the mean number of spikes a step; a neuron that is
+reset cannot spike in each step, so at most 45 of the 100 do. The network is simulated, and what its
+targets have received is compared with the sum over its spikes. All algorithms then take these
+spikes in turn, and what each one delivers is compared bit by bit. Needs matplotlib for the picture.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -20,24 +23,82 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
-from bench import plot, record, table
-from bench.made import random_connections
+import clhines
+from bench import MissingError, plot, record, table
+from clhines import Drawn, Pairs
+from clhines.model.connections import Connections
 from clhines.simulate.events.grid import Delivery
 
-LISTS = 4  # steps whose spikes take turns
+DT = 0.1  # ms
+SOURCE = f"""
+    point source
+    parameter mean = 0 mV
+    parameter sd = {DT**0.5} mV                 # of 1 mV in each step
+    current i = 1000*(v - mean - sd*noise) [nA] # 500 times the capacitance over the step
+    spike: v > 0 mV
+    reset: v = -10 mV
+    refractory: {DT} ms
+"""
+TARGET = """
+    point target
+    state a = 0
+    da/dt = 0*a [1/ms]
+    current i = 0*v [nA]
+    on event: a += weight
+"""
+STEPS, LISTS = 20, 4  # of a run; the last steps, whose spikes take turns
+SPIKES = (1.0, 2.0, 5.0, 10.0, 20.0, 45.0)  # a step; a neuron is reset for a step
 COLOURS = {"vpo": "#009E73", "vsn": "#F0E442", "vssn": "#CC79A7", "pull": "#56B4E9"}
 REVIEW = ("vpo", "vsn", "vssn")  # the algorithms of the figure
 
 
-def lists_of(sources: int, spikes: float, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Source and step of the spikes of some steps; never an empty list."""
-    generator = np.random.Generator(np.random.Philox(seed))
-    lists = []
-    while len(lists) < LISTS:
-        fired = np.flatnonzero(generator.random(sources) < spikes / sources)
-        if len(fired):
-            lists.append((generator.permutation(fired), np.zeros(len(fired), int)))
-    return lists
+class Layers:
+    """The network: sources that spike at random, and targets that add up what they receive."""
+
+    def __init__(self, queue: cl.CommandQueue, args: argparse.Namespace, share: float) -> None:
+        sources, targets = args.sources, int(args.targets)
+        n = sources + targets
+        points = np.full(n, -1), np.arange(n + 1)
+        net = clhines.Network.from_arrays(*points, [2e4] * n, [0.0] * n, [0.2] * n)
+        self._source = net.add(SOURCE, at=net.soma[:sources])
+        target = net.add(TARGET, at=net.soma[sources:])
+        longest = args.max_delay * DT
+        delay = DT if args.max_delay == 1 else Drawn.uniform(DT, longest)
+        drawn = {"weight": Drawn.uniform(0.5, 2.0), "delay": delay}
+        net.connect(np.arange(sources), target, Pairs.bernoulli(share, seed=record.SEED), **drawn)
+        options = {"dt": DT, "v_init": -10.0, "queue": queue, "seed": record.SEED}
+        self._simulation = clhines.Simulation(net, **options)
+        self._sources, self._silence = sources, longest + 2 * DT
+        c = self._simulation.runner.model.connections
+        self.connections = Connections(c.source, c.target, c.weight, c.delay, sources, targets)
+
+    def lists(self, spikes: float) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Simulate; source and step of the spikes of some steps, never an empty list."""
+        share = spikes / self._sources  # a neuron is ready in all steps but those after a spike
+        self._simulation.set(self._source, mean=NormalDist().inv_cdf(share / (1 - share)))
+        self._simulation.reset()
+        taken: list[np.ndarray] = []
+        found, steps = [], 0
+        while len(taken) < LISTS:
+            result = self._simulation.run(STEPS * DT)
+            found.append(result.spike_cell)
+            step = np.rint(result.spike_time / DT).astype(int)
+            taken += [result.spike_cell[step == k] for k in np.unique(step)]
+            steps += STEPS
+        self._simulation.set(self._source, mean=-1e3)  # the last ones arrive
+        found.append(self._simulation.run(self._silence).spike_cell)
+        self._check(np.bincount(np.concatenate(found), minlength=self._sources), steps)
+        return [(cells, np.zeros(len(cells), int)) for cells in taken[-LISTS:]]
+
+    def _check(self, fired: np.ndarray, steps: int) -> None:
+        """Check what targets have received of sources that spiked so often."""
+        c = self.connections
+        expected = np.bincount(c.target, c.weight * fired[c.source], c.num_targets)
+        received = self._simulation.runner.save()["state1_a"]
+        # rounded: weights, each step's sum, and its addition; and as many terms here
+        bound = (2 * steps + fired.sum()) * np.finfo(np.float64).eps
+        if not np.allclose(received, expected, rtol=bound, atol=0):
+            raise MissingError("targets have received other sums than those of the spikes")
 
 
 def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool:
@@ -66,16 +127,14 @@ def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool
 def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, Any]]:
     """One row for every share of pairs and number of spikes."""
     rows = []
-    sources, targets = args.sources, int(args.targets)
+    targets = int(args.targets)
     bar = tqdm(total=len(args.probability) * len(args.spikes), disable=None)
     for probability in args.probability:
-        connections = random_connections(
-            sources, targets, probability, record.SEED, (0.5, 2.0), (1, args.max_delay)
-        )
-        slots = args.max_delay + 1
-        delivery = Delivery(queue, connections, targets, slots, sources, "vpo")
+        layers = Layers(queue, args, probability)
+        connections, slots = layers.connections, args.max_delay + 1
+        delivery = Delivery(queue, connections, targets, slots, args.sources, "vpo")
         for spikes in args.spikes:
-            lists = lists_of(sources, spikes, record.SEED + int(spikes * 100))
+            lists = layers.lists(spikes)
             delivery.tune(expected=max(1, round(spikes)))
             chosen = best_of(delivery.seconds)
             seconds = delivery.measure(lists)
@@ -237,7 +296,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--probability", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
     )
-    parser.add_argument("--spikes", type=float, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
+    parser.add_argument("--spikes", type=float, nargs="+", default=[*SPIKES])
     args = parser.parse_args(arguments)
     queue = record.queue(args.device)
     result = {"record": record.record(queue, "spikes", arguments), "rows": rows_of(queue, args)}

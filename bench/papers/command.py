@@ -68,7 +68,7 @@ def measure_spikes(run: Run) -> dict[str, Any]:
     probability = (
         [0.001, 0.01, 0.1, 1.0] if run.is_host else [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
     )
-    number = [1, 5, 20, 100] if run.is_host else [1, 2, 5, 10, 20, 50, 100]
+    number = [1.0, 5.0, 20.0, 45.0] if run.is_host else [*spikes.SPIKES]
     targets = 1e5
     if run.quick:
         probability, number, targets = [0.01, 0.1], [1, 20], 1e3
@@ -78,8 +78,11 @@ def measure_spikes(run: Run) -> dict[str, Any]:
     rows = spikes.rows_of(run.queue, asked)
     if not all(r["good"] for r in rows):
         raise MissingError("an algorithm delivers other sums than the reference")
-    setup = {"network": f"100 sources, {targets:,.0f} targets, delays of one step"}
+    neurons = f"100 leaky ones that spike at random and {targets:,.0f} that receive, all as texts"
+    synapses = f"{100 * targets * min(probability):,.0f} to {100 * targets * max(probability):,.0f}"
+    setup = {"neurons": neurons, "synapses": f"{synapses}, delays of one step"}
     scaled = [f"{1e5:,.0f} targets scaled to {targets:,.0f}"] if run.quick else []
+    scaled.append("100 spikes a step at most: 45, as a neuron that is reset skips a step")
     return {"dtype": "int64 sums", "setup": setup, "scaled": scaled, "missing": [], "rows": rows}
 
 

@@ -1,4 +1,12 @@
 <%page args="spec"/>\
+<%!
+    from textwrap import indent
+
+    def numbers_of(k, kind):
+        """Parameters that differ between instances, and constants, of group q."""
+        given = f"given_{k} + {kind.num_given} * (long)q"
+        return given, f"numbers_{k}" if kind.num_constants else "0"
+%>\
 <%def name="voltages(k, W, name)">\
 % if W == 1:
             const real ${name} = ((__global const real *)v)[*place];\
@@ -7,6 +15,87 @@
                 ? *(__global const loose_real${W} *)((__global const real *)v + run_${k}[q])
                 : gather_${W}((__global const real *)v, place);\
 % endif
+</%def>\
+<%def name="advanced(k, kind, now, step)">\
+<% given, constants = numbers_of(k, kind) %>\
+            advance_${k}(${now}, (real)${step} * dt, dt, parameters_${k}, ${constants}, ${given}, held);
+% if spec.samples:
+            for (int e = samples_${k}[q]; e >= 0; e = sample_list[4 * e + 3]) {
+                const int what = sample_list[4 * e];
+                if (what < ${kind.num_states})
+                    sampled[(long)(row + ${step} - first_step) * sampled_width + sample_list[4 * e + 2]]
+                        = ((__global const real *)held)[what * ${kind.width} + sample_list[4 * e + 1]];
+            }
+% endif
+</%def>\
+<%def name="events(k, kind)">\
+<%
+    W, long = kind.width, f"__global loose_long{kind.width} *"
+    given, constants = numbers_of(k, kind)
+%>\
+% if W > 1:
+            const int aside = aside_${k}[q];
+            ${long}sums = (${long})(incoming + due + target_${k} + aside);   // mostly all 0
+% endif
+% if kind.takes_events_at_once:
+            if (aside >= 0 && SOME(*sums != 0)) {
+                events_${k}(convert_${spec.real}${W}(*sums) * scale_of_events, parameters_${k}, ${constants},
+                    ${given}, held);
+                *sums = 0;
+            }
+            const bool some = aside < 0;
+% else:
+            const bool some = ${"true" if W == 1 else "aside < 0 || SOME(*sums != 0)"};
+% endif
+            for (int lane = 0; some && lane < ${W}; lane++) {
+                const int j = member_${k}[${W} * (long)q + lane];
+                if (j < 0) continue;
+                __global long *weight = incoming + due + target_${k} + j;
+                if (*weight == 0) continue;
+                event_${k}((real)*weight * scale_of_events, lane, parameters_${k},
+                    (__global const real *)(${given}), (__global real *)held);
+                *weight = 0;
+            }
+</%def>\
+<%def name="acted(k, kind)">\
+<%
+    W, real = kind.width, f"real{kind.width}"
+    given, constants = numbers_of(k, kind)
+%>\
+% if W > 1 or kind.uses_noise:
+            __global const int *member = member_${k} + ${W} * (long)q;
+% endif
+            ${real} current, slope, noise = 0;
+% if kind.uses_noise:
+            for (int lane = 0; lane < ${W}; lane++)
+                if (member[lane] >= 0)
+                    ((real *)&noise)[lane] = normal(seed, (ulong)(number_${k} + member[lane]),
+                        (ulong)step);
+% endif
+            current_${k}(now, t_mid, dt, parameters_${k}, ${constants}, ${given}, held, noise,
+                &current, &slope);
+% if spec.samples:
+            for (int e = samples_${k}[q]; e >= 0; e = sample_list[4 * e + 3])
+                if (sample_list[4 * e] == ${kind.num_states})
+                    sampled[(long)(row + step - first_step) * sampled_width + sample_list[4 * e + 2]]
+                        = ((const real *)&current)[sample_list[4 * e + 1]];
+% endif
+            const ${real} factor = ${f"factor_{k}[q]" if kind.density else "1"};
+            const ${real} diagonal = factor * slope, right = -factor * current;
+</%def>\
+<%def name="groups(k, kind, end)">\
+% if spec.rows[k]:
+            {
+                const int q = table[${9 + 2 * k}] + i;
+% else:
+            for (int q = next_${k}; q < ${end}; q++) {
+% endif
+                __global real${kind.width} *held = held_${k} + ${kind.num_states} * (long)q;
+% if kind.width == 1:
+                __global const int *place = place_${k} + q;
+% endif
+${indent(capture(caller.body), "    ")}\
+            }
 </%def>\
 <%def name="after(solved)">\
             const lanes solved = ${solved};
@@ -19,7 +108,7 @@
 </%def>\
 <%
     from clhines.mechanisms.emit.exponentials import TESTS
-    w = spec.lanes
+    w, mask = spec.lanes, f"{'long' if spec.real == 'double' else 'int'}{spec.lanes}"
     lanes = "real" if w == 1 else f"{spec.real}{w}"
     columns = 9 + 2 * len(spec.kinds)
     flat = spec.flat
@@ -40,12 +129,25 @@ typedef ${lanes} lanes;
 % if max([w, *widths]) > 1:
 ${TESTS}\
 % endif
+% if spec.rows and spec.alone:
+#if defined(__has_builtin) && !defined(__SPIR__) && !defined(__SPIR64__)
+#if __has_builtin(__builtin_prefetch)
+#define FETCH(p) __builtin_prefetch(p)
+#endif
+#endif
+#ifndef FETCH
+#define FETCH(p)
+#endif
+
+% endif
 % for width in widths:
 % if width == 1:
 typedef real real1;
 % else:
 typedef ${spec.real}${width} real${width};
 typedef real${width} __attribute__((aligned(sizeof(real)))) loose_real${width};
+typedef long${width} __attribute__((aligned(sizeof(long)))) loose_long${width};
+typedef int${width} __attribute__((aligned(sizeof(int)))) loose_int${width};
 
 static real${width} gather_${width}(__global const real *a, __global const int *place)
 {
@@ -83,15 +185,15 @@ static void end_step(const int n, __global const real *constant_g,
 
 % endif
 // What crosses the threshold, and where a voltage is no number, of the cells of a row: rarely any.
+% if w > 1:
+__attribute__((noinline))
+% endif
 static void spikes(
     const lanes before, const lanes after, __global const int *cell, const int step,
     const lanes threshold, __global int *failed, const int capacity,
     __global int *spike_source, __global int *spike_step,
     __global int *spike_count)
 {
-% if w > 1:
-    if (EVERY(((before > threshold) | (after <= threshold)) & (after - after == 0))) return;
-% endif
     for (int lane = 0; lane < ${w}; lane++) {
         const int c = cell[lane];
         if (c < 0) continue;
@@ -126,7 +228,12 @@ ${kind.wrappers(k)}
 // record_slot: slot and lane in the block, of each column of record_column
 // Of each kind, by group and lane: `member`, the instance, or ~instance of one whose numbers fill a
 //     lane that has none of its own, and its place in the block; by group: `run`, the first place of
-//     consecutive ones, else -1, and `aside`, the first of consecutive instances, else -1
+//     consecutive ones, else -1, and `aside`, the first of consecutive instances, else -1; by
+//     instance: `position`, group * width + lane
+% if spec.rows and spec.alone:
+// touched: by slot, how many targets have events, if fewer than `most`, and these; what was sent
+//     before the launch is not listed
+% endif
 % if spec.alone:
 // first_of: by source, its first connection; offset, weight_of: by connection, see delivery.mako
 % endif
@@ -155,6 +262,10 @@ __kernel void epoch(${signature(spec, "epoch")})
     __global const lanes *restrict threshold = thresholds + table[7];
 % if spec.alone:
     int delivered = min(*spike_count, capacity);
+% if spec.rows:
+    const int most = num_targets / ${spec.share_of_lists}, stride = most + 2;
+    for (int s = 0; s < slots; s++) touched[stride * s] = 0;
+% endif
 % endif
 
 % for k, kind in enumerate(spec.kinds):
@@ -174,72 +285,137 @@ __kernel void epoch(${signature(spec, "epoch")})
 % endif
 % endfor
 
+% if spec.rows:
+    bool alike = true;
+    for (int i = 1; i < n; i++)
+        alike = alike && EVERY((constant_g[i] == *constant_g) & (constant_b[i] == *constant_b)
+            & (base_d[i] == *base_d) & (threshold[i] == *threshold));
+    const int each = alike ? 0 : 1;   // numbers of all rows are those of the first, in the nearest cache
+% else:
     for (int i = 0; i < n; i++) b[i] = constant_b[i] - constant_g[i] * v[i];
     for (int i = num_constant; i < n; i++) d[i] = base_d[i];
+% endif
     for (int step = first_step;; step++) {
         const bool begun = step > first_step, closes = step == first_step + steps;
         const real t_mid = ((real)step + (real)0.5) * dt;
         const long due = (long)(step % slots) * num_targets;
 
+% if spec.rows:
+        if (closes) break;
+% if any(kind.takes_events for kind in spec.kinds):
+
+        // events
+% if spec.alone:
+        __global int *list = touched + stride * (step % slots);
+        const int listed = step < first_step + slots ? most : *list;
+        *list = 0;
+        for (int e = 1; e <= listed && listed < most; e++) {
+            __global long *sum = incoming + due + list[e];
+            const real weight = (real)*sum * scale_of_events;
+            if (*sum == 0) continue;
+            *sum = 0;
+% for k, kind in enumerate(spec.kinds):
+% if kind.takes_events:
+            if (list[e] >= target_${k} && list[e] < target_${k} + count_${k}) {
+                const int j = list[e] - target_${k};
+                const uint at = ${"j" if spec.rows[k] else f"position_{k}[j]"}, q = at / ${kind.width};
+                event_${k}(weight, at % ${kind.width}, parameters_${k},
+                    (__global const real *)(${numbers_of(k, kind)[0]}),
+                    (__global real *)(held_${k} + ${kind.num_states} * (long)q));
+            }
+% endif
+% endfor
+        }
+% endif
+% for k, kind in enumerate(spec.kinds):
+% if kind.takes_events:
+        for (int q = table[${9 + 2 * k}]; q < table[${10 + 2 * k}]; q++) {
+% if spec.alone:
+            if (listed < most) break;
+% endif
+            __global real${kind.width} *held = held_${k} + ${kind.num_states} * (long)q;
+${events(k, kind)}\
+        }
+% endif
+% endfor
+% endif
+
+        // row by row: currents, the change of v, and states after the step
+% for k, one in enumerate(spec.rows):
+% if not one:
+        int next_${k} = table[${9 + 2 * k}];
+% endif
+% endfor
+        for (int i = 0; i < n; i++) {
+            const lanes before = v[i];
+            lanes left = base_d[i * each], rest = constant_b[i * each] - constant_g[i * each] * before;
+% for k, kind in enumerate(spec.kinds):
+% if not spec.rows[k]:
+            int end_${k} = next_${k};
+            while (end_${k} < table[${10 + 2 * k}]
+                && ${"place" if kind.width == 1 else "run"}_${k}[end_${k}] < ${w} * (i + 1)) end_${k}++;
+% endif
+<%call expr="groups(k, kind, f'end_{k}')">\
+            const real${kind.width} now = ${"((__global const real *)v)[*place]" if kind.width == 1 else "before"};
+${acted(k, kind)}\
+% if kind.width == 1:
+            ((real *)&left)[*place - ${w} * i] += diagonal;
+            ((real *)&rest)[*place - ${w} * i] += right;
+% elif spec.rows[k]:
+            left += diagonal;
+            rest += right;
+% else:
+            const ${mask} own = convert_${mask}(*(__global const loose_int${w} *)member) >= 0;
+            left += own ? diagonal : (lanes)0;
+            rest += own ? right : (lanes)0;
+% endif
+</%call>\
+% endfor
+            const lanes next = before + ${"2 * " if spec.secondorder else ""}(rest / left);
+            v[i] = next;
+            if (!EVERY((next <= threshold[i * each]) & (next > -INFINITY)))
+            {
+                const int known = *spike_count;
+                spikes(before, next, cell + ${w} * i, step, threshold[i * each],
+                    failed, capacity, spike_source, spike_step, spike_count);
+% if spec.alone:
+                for (int k = known; k < *spike_count && k < capacity; k++)
+                    for (int c = first_of[spike_source[k]]; c < first_of[spike_source[k] + 1]; c += 8) {
+                        FETCH(weight_of + c);   // for the delivery at the end of the step
+                        FETCH(offset + c);
+                    }
+% endif
+            }
+% for k, kind in enumerate(spec.kinds):
+% if kind.num_states:
+<%call expr="groups(k, kind, f'end_{k}')">\
+${advanced(k, kind, "((__global const real *)v)[*place]" if kind.width == 1 else "next", "step")}\
+</%call>\
+% endif
+% if not spec.rows[k]:
+            next_${k} = end_${k};
+% endif
+% endfor
+        }
+
+% else:
         // instances: states after the last step, events, currents
 % for k, kind in enumerate(spec.kinds):
-<%
-    W, real = kind.width, f"real{kind.width}"
-    given = f"given_{k} + {kind.num_given} * (long)q"
-    constants = f"numbers_{k}" if kind.num_constants else "0"
-%>\
+<% W, real = kind.width, f"real{kind.width}" %>\
         for (int q = table[${9 + 2 * k}]; q < table[${10 + 2 * k}]; q++) {
             __global ${real} *held = held_${k} + ${kind.num_states} * (long)q;
             __global const int *place = place_${k} + ${W} * (long)q;
 ${voltages(k, W, "now")}
 % if kind.num_states:
-            if (begun)
-                advance_${k}(now, (real)(step - 1) * dt, dt, parameters_${k}, ${constants},
-                    ${given}, held);
-% if spec.samples:
-            if (begun)
-                for (int e = samples_${k}[q]; e >= 0; e = sample_list[4 * e + 3]) {
-                    const int what = sample_list[4 * e];
-                    if (what < ${kind.num_states})
-                        sampled[(long)(row + step - 1 - first_step) * sampled_width + sample_list[4 * e + 2]]
-                            = ((__global const real *)held)[what * ${W} + sample_list[4 * e + 1]];
-                }
-% endif
-% endif
-            if (closes) continue;
-% if W > 1 or kind.takes_events or kind.uses_noise:
-            __global const int *member = member_${k} + ${W} * (long)q;
-% endif
-% if kind.takes_events:
-            const int aside = aside_${k}[q];
-            __global const long *sums = incoming + due + target_${k} + aside;   // mostly all 0
-            const bool some = aside < 0 || ${"*sums" if W == 1 else f"SOME(vload{W}(0, sums) != 0)"};
-            for (int lane = 0; some && lane < ${W}; lane++) {
-                if (member[lane] < 0) continue;
-                __global long *weight = incoming + due + target_${k} + member[lane];
-                if (*weight == 0) continue;
-                event_${k}((real)*weight * scale_of_events, lane, parameters_${k},
-                    (__global const real *)(${given}), (__global real *)held);
-                *weight = 0;
+            if (begun) {
+${indent(capture(advanced, k, kind, "now", "(step - 1)"), "    ")}\
             }
 % endif
-            ${real} current, slope, noise = 0;
-% if kind.uses_noise:
-            for (int lane = 0; lane < ${W}; lane++)
-                if (member[lane] >= 0)
-                    ((real *)&noise)[lane] = normal(seed, (ulong)(number_${k} + member[lane]),
-                        (ulong)step);
+            if (closes) continue;
+% if kind.takes_events:
+${events(k, kind)}\
 % endif
-            current_${k}(now, t_mid, dt, parameters_${k}, ${constants}, ${given}, held, noise,
-                &current, &slope);
-% if spec.samples:
-            for (int e = samples_${k}[q]; e >= 0; e = sample_list[4 * e + 3])
-                if (sample_list[4 * e] == ${kind.num_states})
-                    sampled[(long)(row + step - first_step) * sampled_width + sample_list[4 * e + 2]]
-                        = ((const real *)&current)[sample_list[4 * e + 1]];
-% endif
-            const ${real} factor = ${f"factor_{k}[q]" if kind.density else "1"};
-            const ${real} diagonal = factor * slope, right = -factor * current;
+${acted(k, kind)}\
 % if W == 1:
             ((__global real *)d)[*place] += diagonal;
             ((__global real *)b)[*place] += right;
@@ -283,6 +459,10 @@ ${after("b[i] / d[i]")}\
 % else:
             d[i] = base_d[i];
 % endif
+% if w > 1:
+            if (!EVERY(((before > threshold[i - first_root]) | (next <= threshold[i - first_root]))
+                & (next - next == 0)))
+% endif
             spikes(before, next, cell + ${w} * (i - first_root), step, threshold[i - first_root],
                 failed, capacity, spike_source, spike_step, spike_count);
         }
@@ -301,6 +481,7 @@ ${after(f"inverse[i] * (b[i] - u[i] * x[parent[i] & {spec.window - 1}])")}\
         for (int i = num_constant; i < n; i++) d[i] = base_d[i];
 % endif
 
+% endif
         // recording
         for (int k = table[5]; k < table[6]; k++) {
 % if spec.detects:
@@ -324,13 +505,27 @@ ${after(f"inverse[i] * (b[i] - u[i] * x[parent[i] & {spec.window - 1}])")}\
 % if spec.alone:
 
         // delivery of what has spiked in this step; there is no other work-item
-        const int found = min(*spike_count, capacity);
-        const uint size = (uint)slots * num_targets, start = (uint)((step + 1) % slots) * num_targets;
+        const int found = *spike_count < capacity ? *spike_count : capacity;
         for (; delivered < found; delivered++) {
-            const int from = spike_source[delivered];
-            for (int c = first_of[from]; c < first_of[from + 1]; c++) {
-                const uint place = start + offset[c];
-                incoming[place < size ? place : place - size] += weight_of[c];
+            const int from = spike_source[delivered], end = first_of[from + 1];
+            for (int c = first_of[from]; c < end;) {   // run by run of one delay
+                const uint delay = offset[c] / num_targets, base = delay * num_targets;
+                const int slot = (step + 1 + delay) % slots;
+                __global long *sums = incoming + (long)slot * num_targets;
+% if spec.rows:
+                __global int *list = touched + stride * slot;
+                int count = *list;
+% endif
+                for (uint at; c < end && (at = offset[c] - base) < (uint)num_targets; c++) {
+% if spec.rows:
+                    list[1 + count] = at;
+                    count += sums[at] == 0 && count < most;
+% endif
+                    sums[at] += weight_of[c];
+                }
+% if spec.rows:
+                *list = count;
+% endif
             }
         }
 % endif

@@ -140,7 +140,9 @@ def network_specs(dtype, limits):
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
             for samples in (False, True):
                 spec = epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source, 8, samples)
+                rows = tuple(k % 2 == 0 for k in range(len(grouped)))
                 yield from (spec, replace(spec, alone=True))
+                yield from (replace(spec, rows=rows), replace(spec, rows=rows, alone=True))
             continue
         for plan in epoch_plan.plan_epochs(network, dtype, limits):
             yield from (plan.spec, replace(plan.spec, samples=True))

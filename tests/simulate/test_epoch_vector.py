@@ -122,6 +122,45 @@ def point_network(count=70):
     return net
 
 
+def irregular_points():
+    """Points with kinds on all of them, on some, on few, twice on one, and in another order."""
+    net, rng = point_network(), np.random.default_rng(3)
+    net.add("iclamp", net.soma[[3, 40]], delay=1.0, dur=30.0, amp=0.05)
+    net.insert("hh", where=np.arange(70) % 2 == 0, gnabar=rng.uniform(0.0, 1e-4, 35))
+    order = rng.permutation(140) % 70
+    synapses = net.add("expsyn", net.soma[order], tau=rng.uniform(1, 3, 140), e=0.0)
+    net.connect(np.arange(70), synapses, np.arange(70) * 2, weight=0.02, delay=0.3)
+    net.add("inoise", net.soma, std=0.02)
+    return net, synapses
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_points_in_registers_change_no_bit(fast_queue, needs, monkeypatch, alone, dtype):
+    """Rows of cells of one node take all kinds at once; their spikes are the reference's."""
+    needs(fast_queue, dtype)
+    if not is_cpu(fast_queue.device):
+        pytest.skip("epochs-cpu is asked for by name")
+    monkeypatch.setattr(epoch_vector, "is_faster_alone", lambda run: alone)
+    (net, synapses), v_init = irregular_points(), np.random.default_rng(0).uniform(-60, -50, 70)
+    options = {"v_init": v_init, "seed": 7, "chunk": 37}
+    reference = Simulation(net, 0.1, engine="reference", **options).run(20.0)
+    found = []
+    for rows in (False, True):
+        monkeypatch.setattr(epoch_vector, "has_points_alone", lambda model, rows=rows: rows)
+        engine = {"queue": fast_queue, "engine": "epochs-cpu", "dtype": dtype}
+        sim = Simulation(net, 0.1, **engine, **options)
+        assert sum(sim.runner.cells.plan.spec.rows) == (2 if rows else 0)  # lif, inoise
+        kept = sim.record("v", net.soma), sim.record("g", synapses)
+        result = sim.run(20.0)
+        np.testing.assert_array_equal(result.spike_cell, reference.spike_cell)
+        np.testing.assert_array_equal(result.spike_time, reference.spike_time)
+        found.append([result[kept[0]], result[kept[1]], *sim.runner.save().values()])
+    assert len(reference.spike_time) > 20
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("make", [point_network, crowded_network])
 def test_one_core_alone_changes_no_bit(fast_queue, needs, monkeypatch, make, dtype):

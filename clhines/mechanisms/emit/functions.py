@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from clhines.errors import InputError
 from clhines.mechanisms.emit import random123
@@ -11,7 +12,7 @@ from clhines.mechanisms.emit.helpers import helpers
 from clhines.mechanisms.emit.printer import Printer, folded, safe, vector, wrapped
 from clhines.mechanisms.ir.blocks import make_block
 from clhines.mechanisms.ir.compiled import BOUNDS, NEVER, Body, Compiled, Loop
-from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.ir.expressions import Graph, Node, postorder
 from clhines.mechanisms.ir.program import Argument
 from clhines.mechanisms.ir.simplify import Constants, constant_symbols
 
@@ -78,9 +79,10 @@ _COMMENTS = {
 }
 # roles that functions of several instances take, and those that are one number for all of these
 _IN_VECTORS = frozenset(
-    "v t dt parameter constant state ion output ion_current i g noise table".split()
+    "v t dt parameter constant state ion output ion_current i g noise table weight".split()
 )
-_ALIKE = frozenset("t dt weight constant".split())
+_ALIKE = frozenset("t dt constant".split())
+_ROUNDED = frozenset("symbol number local add mul pow where less lessequal both".split())
 _UNRESERVED = frozenset("i g constant".split())  # roles whose results' names locals may have
 _GENERATED = {
     "x": "_x",
@@ -140,11 +142,26 @@ class Functions:
         """Whether the function of a block can take several instances at once."""
         return all(a.role in _IN_VECTORS for a in self.calls(block))
 
+    @cached_property
+    def takes_events(self) -> bool:
+        """Whether several instances may take their events at once: as each would, to the last bit.
+
+        So nothing but operations that are rounded alike for one number and for vectors.
+        """
+        if self.width == 1 or "receive" not in self.program.blocks:
+            return False
+        body = self.compiled.bodies["receive"]
+        nodes = list(postorder(body.every()))
+        exponents = [e.args[1] for e in nodes if e.op == "pow"]
+        plain = all(e.is_number and e.value.denominator == 1 for e in exponents)
+        plain &= all(e.op in _ROUNDED for e in nodes)
+        return plain and not body.loops and self.takes_vectors("receive")
+
     def calls(self, block: str) -> tuple[Argument, ...]:
         """Return the arguments of a block's function."""
         arguments = self.compiled.calls(block, self.outputs)
         constants = [Argument("constant", name) for name, _ in self._worked_out()]
-        known = ("v", "t", "dt", "parameter")
+        known = ("v", "t", "dt", "parameter", "weight")
         at = max((k + 1 for k, a in enumerate(arguments) if a.role in known), default=0)
         return (*arguments[:at], *constants, *arguments[at:])
 
@@ -165,7 +182,7 @@ class Functions:
                 what = f"{name} takes, or gives, {roles[0]}"
                 raise InputError(f"mechanism {self.program.name} has no groups: its {what}")
         more = ["receive"] if "receive" in self.program.blocks else []
-        text, constants = self.lifted(blocks, more)
+        text, constants = self.lifted(blocks + more * self.takes_events, more)
         return text, tuple(safe(name) for name in constants)
 
     def lifted(self, blocks: Sequence[str], scalar: Sequence[str] = ()) -> tuple[str, list[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from clhines import units
+from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.exact import ExpressionError
 from clhines.mechanisms.ir.expressions import Node
 from clhines.mechanisms.ir.program import CAPACITANCE, HELD, HIDDEN, Spike
@@ -90,14 +91,14 @@ def advanced(eq: Equations, values: dict[str, Node]) -> dict[str, Node]:
     """Return states after a step, of which `values` are those without a spike.
 
     HELD counts the steps that follow a spike, 1 in the first, until v is free, 0. A spike before
-    that makes it -1, which makes the current of the next step no number, and ends the run.
+    that makes it infinite, and v of the next step no number, which ends the run.
     """
     if eq.spike is None:
         return values
     graph, one, zero = eq.graph, eq.graph.one, eq.graph.zero
     held = graph.symbol(HELD)
     fired, after = _fired(eq, values)
-    first = graph.where(graph.less(zero, held), -one, one)
+    first = graph.where(graph.less(zero, held), graph.symbol(NEVER), one)
     more = graph.both(graph.less(zero, held), graph.less(held, held_steps(eq)))
     return after | {HELD: graph.where(fired, first, graph.where(more, held + one, zero))}
 
@@ -127,12 +128,13 @@ def current(eq: Equations, i: Node) -> tuple[Node, Node]:
         i, g = exact_current(eq)
     else:
         g = graph.where(graph.less(g, graph.zero), graph.zero, g)
-    share = graph.symbol(CAPACITANCE) / graph.symbol("dt") * graph.sqrt(held)  # of -1 no number
-    at_reset = graph.replaced([i, g], {v: reset})
-    moved = share * (v - reset) + at_reset[0] + at_reset[1] * (v - reset), at_reset[1]
-    stiff = graph.number(_STIFF) * share
+    share = graph.symbol(CAPACITANCE) / graph.symbol("dt")
+    stiff, at_reset = graph.number(_STIFF) * share, graph.replaced([i, g], {v: reset})
     holds = graph.less(graph.one, held_steps(eq), or_equal=True)
-    busy = graph.less(graph.zero, held * held)
-    pairs = zip((stiff * (v - reset), stiff), moved, (i, g), strict=True)
-    found = [graph.where(busy, graph.where(holds, a, b), c) for a, b, c in pairs]
-    return found[0], found[1]
+    # v moves to the reset by the first current, and is kept there by the second, which are sums of
+    # few terms that change; where HELD is infinite, v is no number
+    moving = graph.where(holds, stiff, share + at_reset[1]) * held
+    found = moving * (v - reset) + graph.where(holds, graph.zero, at_reset[0])
+    slope = graph.where(holds, moving, at_reset[1])
+    busy = graph.less(graph.zero, held)
+    return graph.where(busy, found, i), graph.where(busy, slope, g)

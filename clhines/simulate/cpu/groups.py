@@ -97,8 +97,9 @@ class SlotNodes:
         most: int,
         twice: bool = False,
         several: bool | None = None,
+        rows: bool = False,
     ) -> Groups:
-        """Group the instances of a kind; see `make_groups`."""
+        """Group the instances of a kind; see `make_groups`, or `groups_of_rows` for `rows`."""
         # A lane without a cell computes what the first does, so that consecutive places stay so.
         cuts = np.searchsorted(kind.node, forest.cell_offsets)
         row, lane = np.nonzero(blocks.cells < 0)
@@ -109,7 +110,15 @@ class SlotNodes:
             self.place[kind.node], self.place[kind.node[idle]] + np.repeat(lane, counts)
         )
         instance = np.append(np.arange(kind.count), ~idle)
+        if rows and several:
+            return groups_of_rows(instance, place, self.block_place, blocks.lanes)
         return make_groups(instance, place, self.block_place, most, twice, several)
+
+    def in_order(self, groups: Groups, forest: Forest) -> bool:
+        """Whether each row has one group, of an instance for each cell in the order of cells."""
+        places = np.arange(self.node.size).reshape(self.node.shape)
+        ordered = np.array_equal(groups.position, np.arange(forest.num_cells))
+        return bool(ordered and np.array_equal(groups.place, places))
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
@@ -302,6 +311,27 @@ def make_groups(
     member = np.where((within >= counts[block]) & (member >= 0), ~member, member)
     num = int((instance >= 0).sum())
     return Groups(num, member.reshape(shape), place[at].reshape(shape), offsets(groups))
+
+
+def groups_of_rows(
+    instance: np.ndarray, place: np.ndarray, block_place: np.ndarray, lanes: int
+) -> Groups:
+    """Group the instances of a kind by rows, the second ones of a place in another group.
+
+    Arguments are those of `make_groups`. A lane has the instance at its own place of the row.
+    """
+    order = np.argsort(place, kind="stable")
+    own, at = instance[order], place[order]
+    rank = np.arange(len(at)) - np.searchsorted(at, at)
+    most = int(rank.max(initial=0)) + 1
+    number, group = np.unique(at // lanes * most + rank, return_inverse=True)
+    spare = np.empty(len(number), np.int64)
+    spare[group] = np.where(own < 0, own, ~own)
+    member = np.repeat(spare[:, None], lanes, axis=1)
+    member[group, at % lanes] = own
+    row = number // most * lanes
+    found = row[:, None] + np.arange(lanes), np.searchsorted(row, block_place)
+    return Groups(int((instance >= 0).sum()), member, *found)
 
 
 def in_groups(

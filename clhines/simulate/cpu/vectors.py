@@ -72,7 +72,7 @@ class CellEpochSpec(TemplateSpec):
             "const real *restrict detector_threshold if detects",
             "const int *restrict detector_source if detects",
             "const int *restrict first_of if alone, const int *restrict offset if alone",
-            "const long *restrict weight_of if alone",
+            "const long *restrict weight_of if alone, int *restrict touched if alone",
         )
     }
     of_kind: ClassVar[tuple[str, ...]] = (
@@ -80,7 +80,7 @@ class CellEpochSpec(TemplateSpec):
         "const int *restrict place_{k}, const int *restrict run_{k}, const int *restrict aside_{k}",
         "const real *restrict parameters_{k}, const real{width} *restrict given_{k}",
         "const real{width} *restrict factor_{k}, real *restrict states_{k}",
-        "real{width} *restrict held_{k}",
+        "real{width} *restrict held_{k}, const int *restrict position_{k}",
     )
     real: str
     lanes: int
@@ -92,6 +92,8 @@ class CellEpochSpec(TemplateSpec):
     detects: bool = False  # there are detectors besides those of the somas
     alone: bool = False  # one work-item has all cells, and delivers their spikes
     flat: int = 0  # numbers of a vector at the end of a step, where cells share none
+    rows: tuple[bool, ...] = ()  # of cells of one node: the kinds with one instance each, in order
+    share_of_lists: int = 16  # targets, over those of a step that are listed
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel, last those of each kind and of samples."""
@@ -119,6 +121,11 @@ def is_faster_alone(run: CellsRun) -> bool:
         return False
     work = float(work_of(run.model).sum())
     return work < work / units + 2 * LAUNCH / run.decisions.epoch
+
+
+def has_points_alone(model: Model) -> bool:
+    """Whether all cells are of one node."""
+    return model.forest.num_nodes == model.forest.num_cells
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,14 +165,15 @@ def plan_vectors(
     count = 1 if alone else choose_count(model.forest, units, lanes, widest, of_all)
     blocks = make_blocks(model.forest, variable, lanes, classes[own], count)
     several = dict[Mechanism, bool]()
-    if decisions.split or alone:  # by the same functions as all cores together
+    rows = lanes > 1 and has_points_alone(model)
+    if decisions.split or alone or rows:  # by the same functions as all cores together
         units = devices.limits(devices.whole_device(device)).compute_units
         lanes_of_all = chosen or choose_lanes(whole.forest, widest, units)
         count = choose_count(whole.forest, units, lanes_of_all, widest, of_all)
         several = in_groups(whole, of_all, lanes_of_all, most, count)
     nodes, twice = SlotNodes(blocks, model.forest), takes_twice(most, size)
     groups = [
-        nodes.groups(blocks, model.forest, k, most, twice, several.get(k.mechanism))
+        nodes.groups(blocks, model.forest, k, most, twice, several.get(k.mechanism), rows)
         for k in model.kinds
     ]
     kinds = tuple(
@@ -184,6 +192,7 @@ def plan_vectors(
         detects=model.num_extra > 0,
         alone=alone,
         flat=flat,
+        rows=tuple(nodes.in_order(g, model.forest) for g in groups) if rows else (),
     )
     return VectorPlan(blocks, nodes, variable, groups, spec)
 
@@ -238,6 +247,8 @@ class CellEpochs(Cells):
         """Return arguments of time, cells and events."""
         run, model, num, real = self._run, self._run.model, np.int32, self._run.dtype.type
         spikes, grid = run.grid.spikes, run.grid
+        listed = grid.slots * (model.num_targets // self._spec.share_of_lists + 2)
+        touched = cla.zeros(run.queue, listed, np.int32)
         return {
             "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
             "cells": self._put(self.plan.blocks.cells),
@@ -247,7 +258,7 @@ class CellEpochs(Cells):
             "num_targets": num(model.num_targets), "slots": num(grid.slots),
             "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
             "incoming": grid.incoming, **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
-            **(run.grid.tables if run.alone else {}),
+            **(run.grid.tables | {"touched": touched} if run.alone else {}),
         }  # fmt: skip
 
     def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
@@ -275,7 +286,7 @@ class CellEpochs(Cells):
             "parameters": ones, "given": others,
             "factor": put(kind.factor[instance], dtype),
             "states": self._run.states.of_kinds[k],
-            "held": cla.zeros(self._run.queue, length, dtype),
+            "held": cla.zeros(self._run.queue, length, dtype), "position": put(groups.position),
         }  # fmt: skip
 
     def _put(self, a: np.ndarray, dtype: DTypeLike = np.int32) -> cla.Array:

@@ -55,6 +55,11 @@ class MechanismSpec:
         """Parameters that are not single."""
         return len(self.single) - sum(self.single)
 
+    @property
+    def takes_events_at_once(self) -> bool:
+        """Whether there is a function for events of all lanes of a group."""
+        return self.width > 1 and f" {self.name}__v{self.width}_event(" in self.source
+
     def wrappers(self, k: int) -> str:
         """Return functions of one group of kind `k`, with its numbers in global memory."""
         return _of_groups(self, k)
@@ -111,7 +116,17 @@ def _of_groups(kind: MechanismSpec, k: int) -> str:
             f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
             f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
         )
-    return text + (_event_of_lane(kind, k) if kind.takes_events else "")
+    if kind.takes_events:
+        text += _event_of_lane(kind, k)
+    if kind.takes_events_at_once:
+        given = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
+        where = f"const {vector} weight, {where} {vector} *s"
+        chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
+        text += (
+            f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
+            f"{folded(f'    {prefix}_event({given});')}\n{chosen}}}\n"
+        )
+    return text
 
 
 def _event_of_lane(kind: MechanismSpec, k: int) -> str:
