@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from clhines.simulate.result import Result
 
 
-SWC_WEIGHT = 0.2  # µS; of 26 cells with 82 to 3,000 compartments all but two answer with a spike
+SWC_WEIGHT = 0.2  # µS: dendrites of reconstructed cells draw more current from a soma
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
 
 

@@ -52,7 +52,7 @@ class Cell:
 
     def text(self):
         """The file."""
-        lines = [f"# {self.name}: synthetic, made by tests/support/sample_swc.py of clhines; CC0"]
+        lines = [f"# {self.name}: synthetic, made by tests/support/sample_swc.py of clhines"]
         for k, (kind, x, y, z, radius, parent) in enumerate(self.rows):
             lines.append(f"{k + 1} {kind} {x:.2f} {y:.2f} {z:.2f} {radius:.2f} {parent}")
         return "\n".join([*lines, ""])
