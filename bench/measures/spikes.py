@@ -13,6 +13,7 @@ spikes in turn, and what each one delivers is compared bit by bit. Needs matplot
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -47,6 +48,7 @@ TARGET = """
     on event: a += weight
 """
 STEPS, LISTS = 20, 4  # of a run; the last steps, whose spikes take turns
+ROUNDS, ENOUGH = 9, 3.0  # s; at most so many rounds for a case, and none begins after so long
 SPIKES = (1.0, 2.0, 5.0, 10.0, 20.0, 45.0)  # a step; a neuron is reset for a step
 COLOURS = {"vpo": "#009E73", "vsn": "#F0E442", "vssn": "#CC79A7", "pull": "#56B4E9"}
 REVIEW = ("vpo", "vsn", "vssn")  # the algorithms of the figure
@@ -137,7 +139,7 @@ def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, 
             lists = layers.lists(spikes)
             delivery.tune(expected=max(1, round(spikes)))
             chosen = best_of(delivery.seconds)
-            seconds = delivery.measure(lists)
+            seconds = least(delivery, lists)
             best = min(seconds.values())
             rows.append(
                 {
@@ -155,6 +157,16 @@ def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, 
             bar.update()
     bar.close()
     return rows
+
+
+def least(delivery: Delivery, lists: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
+    """Measure in rounds, as other programs come in between; the least median of each algorithm."""
+    begin, found = time.perf_counter(), delivery.measure(lists)
+    for _ in range(ROUNDS - 1):
+        if time.perf_counter() - begin > ENOUGH:
+            break
+        found = {name: min(t, found[name]) for name, t in delivery.measure(lists).items()}
+    return found
 
 
 def best_of(seconds: dict[str, float]) -> str:

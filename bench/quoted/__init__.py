@@ -22,6 +22,7 @@ QUOTES: tuple[Quote, ...] = (
     *simulations.rings(),
     *simulations.cells(),
     *simulations.variants(),
+    *simulations.points(),
     *models.models(),
     *sizes.sizes(),
     *papers.papers(),

@@ -31,6 +31,15 @@ def papers() -> Iterator[Quote]:
     )
     most = said(review, r"slowest over fastest of the review's three: up to ([\d.]+)")
     yield prose(PAPERS, REVIEW, "takes up to {} of the fastest", most)
+    cores = "papers-pocl-intel-r-xeon-r-processor/review-4"
+    yield prose(
+        PAPERS,
+        REVIEW,
+        "VPO is best in {} of {} cases, and the slowest takes up to {} times",
+        said(cores, r"vpo is best in (\d+) of"),
+        said(cores, r"vpo is best in \d+ of (\d+)"),
+        said(cores, r"slowest over fastest of the review's three: up to ([\d.]+)"),
+    )
 
 
 def found(name: str, begins: str, near: bool = False) -> Figure:

@@ -85,6 +85,17 @@ def rings() -> Iterator[Quote]:
     yield prose(SPEED, here, "in float32 {} and {}.", figures[2], figures[3])
 
 
+def points() -> Iterator[Quote]:
+    """Yield how point neurons compare with Brian's."""
+    file = "points-pocl-intel-r-xeon-r-processor"
+    each = [
+        Figure(file, field("x_brian", "{:.2f}"), {"name": f"clhines {t}"})
+        for t in ("float64", "float32")
+    ]
+    words = "is {} times as fast as Brian's C++ program in float64, and {} times in float32"
+    yield prose(SPEED, "", words, *each)
+
+
 def start(r: Row) -> tuple[float, float]:
     """Return the seconds of Arbor's first steps, and what part of a piece that is."""
     if not r["name"].startswith("Arbor"):

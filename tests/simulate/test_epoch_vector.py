@@ -126,7 +126,7 @@ def irregular_points():
     """Points with kinds on all of them, on some, on few, twice on one, and in another order."""
     net, rng = point_network(), np.random.default_rng(3)
     net.add("iclamp", net.soma[[3, 40]], delay=1.0, dur=30.0, amp=0.05)
-    net.insert("hh", where=np.arange(70) % 2 == 0, gnabar=rng.uniform(0.0, 1e-4, 35))
+    net.insert("hh", at=np.arange(70) % 2 == 0, gnabar=rng.uniform(0.0, 1e-4, 35))
     order = rng.permutation(140) % 70
     synapses = net.add("expsyn", net.soma[order], tau=rng.uniform(1, 3, 140), e=0.0)
     net.connect(np.arange(70), synapses, np.arange(70) * 2, weight=0.02, delay=0.3)
