@@ -23,6 +23,7 @@ from clhines.network.groups import Group, Parameters
 from clhines.network.inside import inside
 from clhines.network.network import Copied, Network
 from clhines.network.plasticity import Rule
+from clhines.network.stored import put_group
 from clhines.network.structure import Structure
 from clhines.network.wiring import Columns, Wiring
 
@@ -149,12 +150,9 @@ class _Filling:
         for name in ("celsius", "area"):  # these are given by the network
             if name in mechanism.program.built_in:
                 values.pop(name, None)
-        if mechanism.kind == "artificial":
-            put = copies.add_artificial(mechanism, len(group) * self.count, **values)
-        elif mechanism.kind == "density":
-            put = copies.insert(mechanism, self._nodes(group.nodes), **values)
-        else:
-            put = copies.add(mechanism, self._nodes(group.nodes), **values)
+        alone = mechanism.kind == "artificial"
+        nodes = np.full(len(group) * self.count, -1) if alone else self._nodes(group.nodes)
+        put = put_group(copies, mechanism, nodes, values)
         self.found.append(put)
         if first is not None:
             here = int(copies.source_numbers(put)[0]) if len(put) else 0

@@ -207,10 +207,20 @@ def _add_groups(
 
 
 def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, Any]) -> Group:
-    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many."""
+    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many.
+
+    A parameter that has the name of an argument is set afterwards.
+    """
+    taken = "count" if mechanism.kind == "artificial" else "at"
+    rest = {name: v for name, v in given.items() if name != taken}
     if mechanism.kind == "artificial":
-        return net.add_artificial(mechanism, len(nodes), **given)
-    return (net.insert if mechanism.kind == "density" else net.add)(mechanism, nodes, **given)
+        group = net.add_artificial(mechanism, len(nodes), **rest)
+    else:
+        add = net.insert if mechanism.kind == "density" else net.add
+        group = add(mechanism, nodes, **rest)
+    if taken in given:
+        group.parameters[taken] = given[taken]
+    return group
 
 
 def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:

@@ -10,7 +10,7 @@ import pytest
 from exact_cells import network
 from networks import DT, mixed_network
 
-from clhines import STDP, InputError, Network, Simulation
+from clhines import STDP, InputError, Mechanism, Network, Simulation
 from clhines.files import write_npz
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
@@ -210,3 +210,35 @@ def test_random_damage(tmp_path):
             refused += 1
             assert "\n" not in str(error)
     assert 30 < refused < 150
+
+
+NAMED = """
+NEURON {{ {kind} named NONSPECIFIC_CURRENT i RANGE at, count, mechanism, g }}
+PARAMETER {{ at = 1 (mV) count = 2 mechanism = 3 g = 1e-4 (S/cm2) }}
+ASSIGNED {{ v (mV) i (mA/cm2) }}
+BREAKPOINT {{ i = g*count*(v - at*mechanism) }}
+"""
+
+
+@pytest.mark.parametrize("kind", ["SUFFIX", "POINT_PROCESS"])
+def test_parameters_may_have_the_names_of_arguments(kind, tmp_path):
+    net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [1e-3])
+    put = net.insert if kind == "SUFFIX" else net.add
+    made = Mechanism.from_nmodl(NAMED.format(kind=kind))
+    group = put(made, net.soma, mechanism=4.0, count=5.0)
+    group.parameters["at"] = 6.0
+    net.save(tmp_path / "net.npz")
+    given = [Network.load(tmp_path / "net.npz"), net]
+    found = []
+    for one in given:
+        for copies in (1, 2):
+            sim = Simulation(one, 0.1, engine="reference")
+            sim = sim.replicate(copies) if copies > 1 else sim
+            v = sim.record("v", [0])
+            found.append(sim.run(1.0)[v][-1, 0])
+            (own,) = sim.network.groups
+            assert {k: np.ravel(own.parameters[k])[0] for k in ("at", "count", "mechanism")} == {
+                "at": 6.0, "count": 5.0, "mechanism": 4.0,
+            }  # fmt: skip
+    assert len(set(found)) == 1
+    assert found[0] != -65.0
