@@ -129,17 +129,6 @@ typedef ${lanes} lanes;
 % if max([w, *widths]) > 1:
 ${TESTS}\
 % endif
-% if spec.rows and spec.alone:
-#if defined(__has_builtin) && !defined(__SPIR__) && !defined(__SPIR64__)
-#if __has_builtin(__builtin_prefetch)
-#define FETCH(p) __builtin_prefetch(p)
-#endif
-#endif
-#ifndef FETCH
-#define FETCH(p)
-#endif
-
-% endif
 % for width in widths:
 % if width == 1:
 typedef real real1;
@@ -373,16 +362,17 @@ ${acted(k, kind)}\
 % endfor
             const lanes next = before + ${"2 * " if spec.secondorder else ""}(rest / left);
             v[i] = next;
-            if (!EVERY((next <= threshold[i * each]) & (next > -INFINITY)))
-            {
+            if (!EVERY((next <= threshold[i * each]) & (next > -INFINITY))) {
+% if spec.prefetch:
                 const int known = *spike_count;
+% endif
                 spikes(before, next, cell + ${w} * i, step, threshold[i * each],
                     failed, capacity, spike_source, spike_step, spike_count);
-% if spec.alone:
-                for (int k = known; k < *spike_count && k < capacity; k++)
+% if spec.prefetch:
+                for (int k = known; k < *spike_count && k < capacity; k++)   // for their delivery
                     for (int c = first_of[spike_source[k]]; c < first_of[spike_source[k] + 1]; c += 8) {
-                        FETCH(weight_of + c);   // for the delivery at the end of the step
-                        FETCH(offset + c);
+                        __builtin_prefetch((const void *)(size_t)(weight_of + c));
+                        __builtin_prefetch((const void *)(size_t)(offset + c));
                     }
 % endif
             }

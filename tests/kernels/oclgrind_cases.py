@@ -15,7 +15,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))  # 
 
 import exact_cells
 import mod_files
-from networks import blocks
+from networks import blocks, point_neurons
 from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
@@ -308,6 +308,20 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     assert len(sim.run(0.3).t) == 4
 
 
+def points_case(queue, dtype):
+    """Neurons of one node in rows; the work-item that has them all delivers their spikes."""
+    net = point_neurons(5, refractory=0.2)
+    syn = net.add("expsyn", at=net.soma[[4, 2, 0, 0, 1, 3]], tau=2.0, e=0.0)
+    net.add("iclamp", at=net.soma[:2], dur=1.0, amp=5.0)
+    net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
+    net.event(syn, [0, 5, 0], [0.0, 0.1, 0.3], 0.05)
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine=partial(vectors.make, lanes=2))
+    assert sim.runner.alone and sim.runner.cells.plan.spec.rows == (True, False, False)
+    sim.record("g", syn, [2])
+    assert len(sim.run(1.5).spike_time)
+    assert np.isfinite(sim.voltages()).all()
+
+
 def exact_case(queue, dtype):
     """Some steps with ions, a table, pointers, random numbers, trains and artificial cells.
 
@@ -428,6 +442,7 @@ def clean_cases():
             yield label, lambda queue, a=arguments: network_case(queue, *a)
     arguments = "blocks", "float64", 2, True
     yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
+    yield "network: points", lambda queue: points_case(queue, "float64")
     yield "network: exact steps", lambda queue: exact_case(queue, "float64")
     yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
     yield "network: cell blocks", lambda queue: blocks_case(queue, "float64")

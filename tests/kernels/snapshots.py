@@ -142,7 +142,9 @@ def network_specs(dtype, limits):
                 spec = epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source, 8, samples)
                 rows = tuple(k % 2 == 0 for k in range(len(grouped)))
                 yield from (spec, replace(spec, alone=True))
-                yield from (replace(spec, rows=rows), replace(spec, rows=rows, alone=True))
+                points = replace(spec, rows=rows)
+                fetch = "builtin" if limits.clang else ""
+                yield from (points, replace(points, alone=True, prefetch=fetch))
             continue
         for plan in epoch_plan.plan_epochs(network, dtype, limits):
             yield from (plan.spec, replace(plan.spec, samples=True))

@@ -94,6 +94,7 @@ class CellEpochSpec(TemplateSpec):
     flat: int = 0  # numbers of a vector at the end of a step, where cells share none
     rows: tuple[bool, ...] = ()  # of cells of one node: the kinds with one instance each, in order
     share_of_lists: int = 16  # targets, over those of a step that are listed
+    prefetch: str = ""  # ``builtin``: rows that are alone fetch connections by Clang's function
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel, last those of each kind and of samples."""
@@ -192,6 +193,7 @@ def plan_vectors(
         detects=model.num_extra > 0,
         alone=alone,
         flat=flat,
+        prefetch="builtin" if rows and alone and limits.clang else "",
         rows=tuple(nodes.in_order(g, model.forest) for g in groups) if rows else (),
     )
     return VectorPlan(blocks, nodes, variable, groups, spec)
