@@ -314,7 +314,7 @@ def points_case(queue, dtype):
     syn = net.add("expsyn", at=net.soma[[4, 2, 0, 0, 1, 3]], tau=2.0, e=0.0)
     net.add("iclamp", at=net.soma[:2], dur=1.0, amp=5.0)
     net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
-    net.event(syn, [0, 5, 0], [0.0, 0.1, 0.3], 0.05)
+    net.add_event(syn, [0, 5, 0], [0.0, 0.1, 0.3], 0.05)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine=partial(vectors.make, lanes=2))
     assert sim.runner.alone and sim.runner.cells.plan.spec.rows == (True, False, False)
     sim.record("g", syn, [2])
