@@ -239,7 +239,7 @@ def plot_traces(
         `names` are not as many as lines.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
-        left_out = _traces(axes, result, record, names)
+        left_out = _traces(axes, result, record, names, is_beside=ax is None)
         axes.set_title("; ".join(filter(None, (title, left_out))), loc="left")
     return figure
 
@@ -293,8 +293,14 @@ def _raster(axes: Any, result: Any) -> int:
     return len(when)
 
 
-def _traces(axes: Axes, result: Any, record: int | str | None, names: Sequence[str] | None) -> str:
-    """Draw what was recorded; return what is said of lines that are left out."""
+def _traces(
+    axes: Axes,
+    result: Any,
+    record: int | str | None,
+    names: Sequence[str] | None,
+    is_beside: bool = True,
+) -> str:
+    """Draw what was recorded, with the legend beside; return what is said of lines left out."""
     t, rows, own, label = result.traces(record)
     names = own if names is None else list(names)
     if len(names) != len(own):
@@ -305,8 +311,10 @@ def _traces(axes: Axes, result: Any, record: int | str | None, names: Sequence[s
     axes.ticklabel_format(axis="y", useOffset=False)
     if len(t) > 1:
         axes.set_xlim(float(t[0]), float(t[-1]))
-    if names:
+    if names and is_beside:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    elif names:
+        axes.legend()
     return f"{_DRAWN} of {len(names)} traces" if len(names) > _DRAWN else ""
 
 

@@ -162,6 +162,7 @@ def _run_script(arguments: argparse.Namespace) -> int:
     names = "device", "dtype", "engine", "fallback", "fixed_step"
     with clhines.neuron.enable(**{n: getattr(arguments, n) for n in names}) as enabled:
         _execute(arguments)
+        reasons = enabled.reasons
     if not enabled.steps and arguments.fallback is None:
         raise InputError(f"{arguments.script} has run nothing here; expected --stop, or a run")
     report = {
@@ -170,6 +171,8 @@ def _run_script(arguments: argparse.Namespace) -> int:
         "script_s": time.perf_counter() - begin,
     }
     words = "simulated here: {steps} steps, until {t_ms:g} ms; the script took {script_s:.3f} s"
+    for reason in reasons:  # again: frameworks turn warnings off
+        print(f"clhines: NEURON itself has run this model, as {reason}", file=sys.stderr)
     print(as_json(report) if arguments.json else words.format(**report))
     return 0
 
@@ -216,6 +219,7 @@ def _failed(script: Path, error: Exception) -> str:
     lines = [frame.lineno for frame in frames if frame.filename == str(script)]
     where = f", line {lines[-1]}" if lines else ""
     text = " ".join(str(error).split()) or "no message"
-    if "mechanism" in text or "not a template" in text or "no attribute" in text:
+    unknown = "HocObject' object has no attribute" in text
+    if "mechanism" in text or "not a template" in text or unknown:
         text += "; compiled mechanisms are found in the working folder, or with --mechanisms"
     return f"{script}{where}: {type(error).__name__}: {text}"

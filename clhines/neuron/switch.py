@@ -53,7 +53,7 @@ class Switch:
         self._options: Options | None = None
         self._library = Objects(h)
         self._error: BaseException | None = None
-        self._is_running, self._warned = False, set[str]()
+        self._is_running, self.reasons = False, list[str]()
         self._method = self._library.method("ParallelContext", "psolve")
         self._own_method = self._method.value
         kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_void_p)
@@ -75,7 +75,7 @@ class Switch:
         if (options is None) != (self._options is None):
             self._turn_off() if options is None else self._turn_on()
         self._options = options
-        self._warned.clear()
+        self.reasons.clear()
 
     def _turn_on(self) -> None:
         h = self._h
@@ -180,9 +180,9 @@ class Switch:
             self._is_running = False
 
     def _warn(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            message = " ".join(message.split())
+        message = " ".join(message.split())
+        if message not in self.reasons:
+            self.reasons.append(message)
             warn_caller(f"NEURON itself runs this model, as {message}", UserWarning)
 
 
@@ -200,6 +200,11 @@ class Enabled(AbstractContextManager["Enabled"]):
     def steps(self) -> int:
         """How many steps have been run here, and not by NEURON, since it was turned on."""
         return self._switch.steps - self._first
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why NEURON has run what it ran itself, since it was turned on."""
+        return tuple(self._switch.reasons)
 
     def __exit__(self, *_: object) -> None:
         self._switch.set(self._before)
@@ -231,7 +236,8 @@ def enable(
     Returns
     -------
     Enabled
-        A context manager; its `steps` counts those that were run here.
+        A context manager; its `steps` counts those that were run here, `reasons` says why NEURON
+        has run others.
 
     Raises
     ------

@@ -20,6 +20,7 @@ from clhines.summary import as_html
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -228,10 +229,16 @@ class Result:
         record: int | str | None = None,
         title: str | None = None,
         path: PathLike | None = None,
+        ax: Axes | None = None,
     ) -> Figure:
-        """Draw the spikes of cells above what was recorded; see `clhines.draw.plot_result`."""
+        """Draw the spikes of cells above what was recorded; see `clhines.draw.plot_result`.
+
+        With `ax`, what was recorded alone, into these axes; see `clhines.draw.plot_traces`.
+        """
         from clhines import draw
 
+        if ax is not None:
+            return draw.plot_traces(self, record, title=title or "", ax=ax, path=path)
         return draw.plot_result(self, record, title=title, path=path)
 
     def _with_rows(self) -> list[int]:

@@ -91,6 +91,8 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
     done = run(tmp_path, "extracellular", *command, "--fallback", "neuron")
     assert not done.returncode and "simulated here: 0 steps, until 5 ms" in done.stdout
     assert "NEURON itself runs this model" in done.stderr
+    done = run(tmp_path, "extracellular", "-W", "ignore", *command, "--fallback", "neuron")
+    assert "NEURON itself has run this model, as" in done.stderr
     for words in (["--out", "a.npz"], ["--v-init", "-60"], ["--stop", "1", "--fallback", "neuron"]):
         done = run(tmp_path, "hh", *command, *words)
         assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
@@ -117,7 +119,7 @@ def test_command_line_runs_a_script_of_hoc(tmp_path):
         done = run(tmp_path, "hh", *command)
         if name == "hh":
             assert not done.returncode and "solved to 3" in done.stdout
-            assert "run to 5" in done.stdout and "steps        320" in done.stdout
+            assert "run to 5" in done.stdout and "simulated here: 320 steps" in done.stdout
         else:
             assert done.returncode == 2 and "solved to" not in done.stdout
             assert "extracellular" in done.stderr.splitlines()[-1]

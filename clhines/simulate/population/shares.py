@@ -83,7 +83,8 @@ def by_workers(
         while waiting or here:
             for first in here:
                 warnings.warn(
-                    f"the executor is broken: sets from {first} on are simulated in this process",
+                    f"the executor is broken: sets from {first} on are simulated in this process; "
+                    'a script that spawns workers needs if __name__ == "__main__":',
                     RuntimeWarning,
                     stacklevel=2,
                 )

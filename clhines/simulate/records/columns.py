@@ -15,6 +15,7 @@ from clhines.network.groups import Group
 from clhines.network.network import Network
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -99,8 +100,11 @@ class Recording(int):
         """Names of the columns; see `Result.columns`."""
         return self._columns.names()
 
-    def plot(self, result: Any, path: PathLike | None = None) -> Figure:
-        """Draw what a result has of it below the spikes; see `Result.plot`."""
+    def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
+        """Draw what a result has of it below the spikes, or alone into `ax`.
+
+        See `Result.plot` and `clhines.draw.plot_traces`.
+        """
         if not hasattr(result, "traces"):
             raise InputError(f"result is {type(result).__name__}; expected one of Simulation.run()")
-        return result.plot(self, path=path)
+        return result.plot(self, path=path, ax=ax)

@@ -248,7 +248,8 @@ def find_record(
         public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
         what = public.get(str(what), what)
     if what not in names:
-        told = ", ".join(dict.fromkeys(("v", *names))) + meant(what, names)
+        current = (CURRENT,) if has_bare_current(at.mechanism) else ()
+        told = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(what, names)
         name, text = at.mechanism.name, shown(what)
         if isinstance(what, str) and what in at.mechanism.parameters:
             raise InputError(f"{text} of {name} is the same in all of a run; expected {told}")
