@@ -1,5 +1,8 @@
 """The short ways: results by name and as tables, files and NEURON's names, numbers with units."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -259,3 +262,20 @@ def test_words_for_places_are_the_same_everywhere(cable):
     wrong = other.record("i_membrane", [0])
     with pytest.raises(InputError, match="record 0 of the run is 'soma v'; expected one of the"):
         result[wrong]
+
+
+def test_a_recording_is_pickled_and_copied(cable):
+    net = spiking(cable, 2)
+    sim = Simulation(net, 0.025)
+    v = sim.record("v", net.soma, name="soma")
+    result = sim.run(1.0)
+    for again in (pickle.loads(pickle.dumps(v)), copy.deepcopy(v)):
+        assert (again, again.name, again.unit, again.columns) == (v, "soma", "mV", v.columns)
+        assert np.array_equal(result[again], result[v])
+    assert v in result and "soma" in result and 1 not in result and "v" not in result
+
+
+@pytest.mark.parametrize("times", [None, 3.0, "a"])
+def test_times_that_are_no_list_are_refused(cable, times):
+    with pytest.raises(InputError, match="^times is .*; expected a list"):
+        spiking(cable, 1).spike_source(times)

@@ -188,11 +188,20 @@ class Reads:
         return found[1]
 
 
+NOT_WRITABLE = (
+    "out is read-only, has several values at one place, or is a part of a device array; expected "
+    "an array of its own"
+)
+
+
 def writable(a: object) -> TypeGuard[Array]:
     """Whether a solution can be written there."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
-    return isinstance(a, np.ndarray) and a.flags.writeable
+    if not isinstance(a, np.ndarray) or not a.flags.writeable:
+        return False
+    pairs = zip(a.shape, a.strides, strict=True)
+    return all(step or size < 2 for size, step in pairs)  # no two values at one place
 
 
 def target_of(
@@ -222,7 +231,7 @@ def target_of(
     if isinstance(b, cla.Array) and isinstance(out, cla.Array) and out.context != b.context:
         raise InputError("out lives in another OpenCL context than the solver")
     if not writable(out):
-        raise InputError("out is read-only or a strided view; expected a whole array")
+        raise InputError(NOT_WRITABLE)
     return out
 
 

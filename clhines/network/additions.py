@@ -109,6 +109,8 @@ class Added:
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
         """Add trains; see `Network.spike_source`."""
         inside(self.network).check_not_frozen("spike_source()")
+        if isinstance(times, str) or not np.iterable(times):
+            raise InputError(f"times is {shown(times)}; expected a list, the times of each")
         given = [as_array(f"times[{k}]", t, unit="ms") for k, t in enumerate(times)]
         for k, t in enumerate(given):
             if t.ndim != 1:

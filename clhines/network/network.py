@@ -640,7 +640,8 @@ class Network:
         delay : float array, ms, or Drawn
             One step or more, which `clhines.model.compile` checks. It acts after the nearest whole
             number of steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. Where
-            events act at exact times, as with detectors or ions, any delay from 0 on.
+            events act at exact times, as with detectors or ions, any delay above 0, and 0 itself
+            where the source is no cell.
         rule : Rule, optional
             Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.

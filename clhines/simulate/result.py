@@ -101,6 +101,11 @@ class Result:
             raise InputError(f"record {k} has features; expected result.features[{k}]")
         return self.values[k]
 
+    def __contains__(self, record: object) -> bool:
+        if isinstance(record, str):
+            return record in self.names
+        return isinstance(record, (int, np.integer)) and int(record) in range(len(self.values))
+
     def number(self, record: int | str) -> int:
         """Return the number of the record with a name, or of what `Simulation.record` returned.
 

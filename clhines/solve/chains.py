@@ -20,7 +20,7 @@ import pyopencl.array as cla
 from clhines.arrays import offsets
 from clhines.checks import check_room, real_numbers
 from clhines.device import program
-from clhines.device.arrays import Array, Given, writable
+from clhines.device.arrays import NOT_WRITABLE, Array, Given, writable
 from clhines.device.devices import wide_groups
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
@@ -30,7 +30,7 @@ from clhines.quantities import as_numbers
 from clhines.solve.engines.loaded import only_event
 
 _ROW_BYTES = 8  # at least, for each row of a batch
-MIXED = "dl, d, du and b mix NumPy and pyopencl arrays; expected one kind"
+MIXED = "dl, d, du and b mix NumPy, or numbers, and pyopencl arrays; expected one kind"
 Shape: TypeAlias = tuple[int, ...]
 
 
@@ -69,6 +69,8 @@ def sizes_of(sizes: object) -> np.ndarray:
     if isinstance(sizes, cla.Array):
         raise InputError("sizes is a pyopencl array; expected NumPy")
     rows = np.asarray(as_numbers("sizes", sizes))
+    if np.ma.is_masked(sizes):
+        raise InputError("sizes has masked values; expected none")
     if rows.ndim != 1 or not rows.size or rows.dtype.kind not in "iu" or (rows < 1).any():
         text = np.array2string(rows, threshold=8, edgeitems=3, max_line_width=10_000)
         text = " ".join(text.split())
@@ -161,7 +163,8 @@ class Chains:
         """Return real numbers of the dtype; device arrays are rejected."""
         if isinstance(a, cla.Array):
             raise InputError(MIXED)
-        return real_numbers(name, a).astype(self.dtype, copy=False)
+        with np.errstate(over="ignore"):  # what becomes infinite is told of as such
+            return real_numbers(name, a).astype(self.dtype, copy=False)
 
     def matrix(self, dl: object, d: object, du: object) -> Matrix:
         """Return the Hines matrix of NumPy arrays, or of what NumPy takes as such."""
@@ -290,4 +293,4 @@ def check_out(out: object, shape: Shape, dtype: np.dtype, kind: type) -> None:
             f"{kind.__name__} of {dtype} with shape {shape}"
         )
     if not writable(out):
-        raise InputError("out is read-only or a strided view; expected a whole array")
+        raise InputError(NOT_WRITABLE)

@@ -161,6 +161,26 @@ def test_points_in_registers_change_no_bit(fast_queue, needs, monkeypatch, alone
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("engine", ["auto", "reference", "steps"])
+def test_weights_of_zero_may_be_set_later(fast_queue, needs, engine):
+    needs(fast_queue, "float64")
+    found = {}
+    for first in (0.0, 0.03):
+        net = Network.from_arrays([-1] * 2, [0, 1, 2], [1000.0] * 2, [0.0] * 2, [0.01] * 2)
+        net.insert("hh")
+        net.add("iclamp", at=[0], amp=0.5, dur=50.0)
+        net.connect(0, net.add("expsyn", at=net.soma), [0, 1], first, [1.0, 1.5])
+        sim = Simulation(net, DT, engine=engine, queue=fast_queue)
+        v = sim.record("v", [0, 1])
+        for weight in (first, 0.03, 0.0):
+            sim.set(weight=[0.0, weight])
+            sim.reset()
+            found[first, weight] = sim.run(10.0)[v]
+    np.testing.assert_array_equal(found[0.0, 0.03], found[0.03, 0.03])
+    np.testing.assert_array_equal(found[0.0, 0.0], found[0.03, 0.0])
+    assert np.abs(found[0.0, 0.03] - found[0.0, 0.0]).max() > 1.0
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("make", [point_network, crowded_network])
 def test_one_core_alone_changes_no_bit(fast_queue, needs, monkeypatch, make, dtype):

@@ -334,8 +334,8 @@ def test_what_a_kept_solver_refuses(queue):
     gpu = cla.to_device(queue, ones)
     wide = cla.to_device(queue, ones.astype(np.int32))
     for arguments, more, words in [
-        ((ones, ones, ones, gpu), {}, "mix NumPy and pyopencl arrays"),
-        ((gpu, gpu, ones, gpu), {}, "mix NumPy and pyopencl arrays"),
+        ((ones, ones, ones, gpu), {}, "mix NumPy, or numbers, and pyopencl arrays"),
+        ((gpu, gpu, ones, gpu), {}, "mix NumPy, or numbers, and pyopencl arrays"),
         ((gpu, wide, gpu, gpu), {}, "d has dtype int32; expected float32"),
         (
             (ones, ones, ones, ones),
@@ -357,6 +357,7 @@ def test_what_a_kept_solver_refuses(queue):
         many.solve(ones, 4 * ones, ones, ones, out=read_only)
     for sizes, words in [
         ([], r"sizes is \[\] of float64; expected whole numbers"),
+        (np.ma.array([3, 1], mask=[0, 1]), "sizes has masked values"),
         ([4, -1], r"sizes is \[ 4 -1\] of int64"),
         ([[4]], r"sizes is \[\[4\]\]"),
         ([10**17], "1 systems take .* or more of the host's memory"),
@@ -388,3 +389,16 @@ def test_lists_of_systems_of_different_sizes(short):
     ):
         with pytest.raises(InputError, match=words):
             solve_tridiagonal(**{"dl": lower, "d": main, "du": upper, "b": rhs, **change})
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_beyond_float32_and_arrays_that_hold_one_value():
+    one, d = np.ones(7), np.full(8, 4.0)
+    with pytest.raises(PivotError, match="infinite"):
+        solve_tridiagonal(one, 1e300 * d, one, d, dtype="float32")
+    with pytest.raises(InputError, match="several values at one place"):
+        solve_tridiagonal(one, d, one, d, out=np.lib.stride_tricks.as_strided(d, (8,), (0,)))
+    every_other = np.zeros(16)[::2]
+    x = solve_tridiagonal(one, d, one, d, out=every_other)
+    assert x is every_other
+    np.testing.assert_array_equal(x, solve_tridiagonal(one, d, one, d))

@@ -88,7 +88,7 @@ class Grid:
         self.weight = model.connections.weight
         self._received = Received(queue, spikes) if decisions.split else None
         largest = model.connections.largest
-        if largest.any():
+        if largest.any() or inside:  # kernels that deliver take the tables, whatever the weights
             self._begin_delivery(largest)
 
     def _begin_delivery(self, largest: np.ndarray) -> None:

@@ -87,6 +87,9 @@ class Recording(int):
         vars(found).update(name=name, variable=variable, unit=unit, _columns=columns)
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recording, (int(self), self.name, self.variable, self.unit, self._columns)
+
     def __repr__(self) -> str:
         unit = f" [{self.unit}]" if self.unit else ""
         what = "" if self.name == self.variable else f", {self.variable}"

@@ -47,7 +47,7 @@ def test_a_part_of_a_device_array(queue):
     both = cla.to_device(queue, np.concatenate((system.b * 0 + 7, system.b)))
     x = solver.solve(arrays["d"], arrays["u"], both[n:])
     system.assert_solved(x.get())
-    with pytest.raises(InputError, match="out is read-only or a strided view"):
+    with pytest.raises(InputError, match="out is read-only"):
         solver.solve(**arrays, out=both[n:])
     with pytest.raises(InputError, match="b is a strided view; expected a C-contiguous array"):
         solver.solve(arrays["d"], arrays["u"], both[::2])
