@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import clhines
-from clhines import METHODS
+from clhines import METHODS, analysis
 from clhines.model.needs import EXACT, phrases
 from clhines.simulate.engines.choose import described
 from clhines.simulate.engines.table import ENGINES, MISSING
@@ -39,6 +39,12 @@ def test_every_method_is_listed_with_all_its_options():
     assert listed.keys() == METHODS.keys()
     for method, options in listed.items():
         assert sorted(options) == sorted(METHODS[method].options), method
+
+
+def test_every_feature_is_listed_once():
+    text = (DOCS / "analysing.md").read_text("utf-8")
+    listed = re.search(r"^These are in `analysis.FEATURES`:\n\n((?:- .*\n|  .*\n)+)", text, re.M)
+    assert sorted(names(listed[1])) == sorted(analysis.FEATURES)
 
 
 def test_every_option_is_explained():
@@ -132,8 +138,9 @@ def test_engines_are_those_of_the_table():
         for name, on, about, lacks, limits in described()
     ]
     assert rows(page, "### Execution engines") == expected
-    text = " ".join(page.read_text("utf-8").split())
     (kernels,) = (some for some in ENGINES[0].kernels if "exact_times" in some.takes)
-    taken = kernels.takes & EXACT
-    assert f"where a network has {phrases(taken - {'exact_times', 'bins'})}, its" in text
+    taken = (kernels.takes & EXACT) - {"exact_times", "bins"}
+    listed = re.search(r"^  it has any of:\n((?:  - .*\n)+)", page.read_text("utf-8"), re.MULTILINE)
+    assert {line[4:] for line in listed[1].splitlines()} == {phrases([need]) for need in taken}
+    text = " ".join(page.read_text("utf-8").split())
     assert all(f"- {what}: {why}." in text for what, why in MISSING.items())

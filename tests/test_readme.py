@@ -59,7 +59,7 @@ def test_code_blocks(page, folder, monkeypatch):
         done = outputs.run_apart(page, folder)
         assert done.returncode == 0, done.stderr[-2000:]
         return
-    names, found = {}, []
+    names, found = {"__name__": "__main__"}, []  # for blocks below a guard of that name
     try:
         outputs.run(page, names, folder, found)
     except outputs.MissingError as missing:

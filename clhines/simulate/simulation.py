@@ -345,8 +345,9 @@ class Simulation(Holder):
             ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
             of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
             ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
-            outward, mA/cm² in membranes and nA of points; of a ``.mod`` file instead an output, as
-            a current; a variable of an ion, as ``cai``; a parameter that is played.
+            outward (of ``iclamp`` and ``vclamp``, too: minus NEURON's), mA/cm² in membranes and nA
+            of points; of a ``.mod`` file instead an output, as a current; a variable of an ion, as
+            ``cai``; a parameter that is played.
         at : (r,) integer, str, or Group
             Natural nodes, or a word as in `Network.insert`, for ``v``, ``i_membrane``, ions, and
             ``MECHANISM.VARIABLE`` as ``hh.m``; the group that has the state.
