@@ -82,7 +82,7 @@ class Simulation(Holder):
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
     seed : int
-        Of noise.
+        Of noise; not of RANDOM variables, see `Network.random`.
     chunk : int
         Steps between two reads of the device, rounded down to a whole number of epochs.
     max_spikes : int, optional
