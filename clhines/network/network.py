@@ -293,7 +293,7 @@ class Network:
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Path | Mechanism, /, at: Where = "all", **parameters: Value
+        self, mechanism: str | Path | Mechanism, at: Where = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -315,7 +315,7 @@ class Network:
             one for each node of a cell (where all cells are of one cable) or one for each node of
             the network. A callable is given the distance of each node from its soma along the
             path, (count,) float64, µm. Those not given have the mechanism's defaults. One whose
-            name is ``at`` is set afterwards: ``group.parameters["at"] = 1``.
+            name is ``at`` or ``mechanism`` is set afterwards: ``group.parameters["at"] = 1``.
 
         Returns
         -------
@@ -330,7 +330,7 @@ class Network:
         check_once(self.groups, found, nodes, self.forest, again)
         return self._group(found, nodes, parameters, again)
 
-    def add(self, mechanism: str | Path | Mechanism, /, at: Where, **parameters: Value) -> Group:
+    def add(self, mechanism: str | Path | Mechanism, at: Where, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
@@ -452,7 +452,7 @@ class Network:
         return self._inside.added.source_numbers(source, index)
 
     def add_artificial(
-        self, mechanism: str | Mechanism, /, count: int = 1, **parameters: ArrayLike
+        self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
     ) -> Group:
         """Add artificial cells: instances without a node, that take and send events.
 

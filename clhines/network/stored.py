@@ -30,6 +30,7 @@ from clhines.network.structure import Structure, of_arrays
 FORMAT = 1
 _WHAT = "a file that Network.save() has written"
 _NODES = "area", "g_axial", "capacitance", "g_total", "in_soma"
+_ARGUMENTS = "self", "mechanism", "at", "count"  # of insert, add and add_artificial
 _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file, by their order
 
 
@@ -211,15 +212,14 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
 
     A parameter that has the name of an argument is set afterwards.
     """
-    taken = "count" if mechanism.kind == "artificial" else "at"
-    rest = {name: v for name, v in given.items() if name != taken}
+    rest = {name: v for name, v in given.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":
         group = net.add_artificial(mechanism, len(nodes), **rest)
     else:
         add = net.insert if mechanism.kind == "density" else net.add
         group = add(mechanism, nodes, **rest)
-    if taken in given:
-        group.parameters[taken] = given[taken]
+    for name in given.keys() - rest.keys():
+        group.parameters[name] = given[name]
     return group
 
 

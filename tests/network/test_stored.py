@@ -225,8 +225,8 @@ def test_parameters_may_have_the_names_of_arguments(kind, tmp_path):
     net = Network.from_arrays([-1], [0, 1], [300.0], [0.0], [1e-3])
     put = net.insert if kind == "SUFFIX" else net.add
     made = Mechanism.from_nmodl(NAMED.format(kind=kind))
-    group = put(made, net.soma, mechanism=4.0, count=5.0)
-    group.parameters["at"] = 6.0
+    group = put(made, net.soma, count=5.0)
+    group.parameters.update(at=6.0, mechanism=4.0)
     net.save(tmp_path / "net.npz")
     given = [Network.load(tmp_path / "net.npz"), net]
     found = []

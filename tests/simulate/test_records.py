@@ -295,7 +295,7 @@ def test_expressions_and_constant_parameters_are_rejected():
     for what, where in (("ina = gnabar*m^3*h*(v - 50)", hh), ("x = v", net.soma), ("=", leak)):
         with pytest.raises(InputError, match="is an expression; expected a name: record its var"):
             sim.record(what, where)
-    said = "'gnabar' of hh is the same in all of a run; expected v, m, h, n"
+    said = "'gnabar' of hh is the same in all of a run; expected v, i, m, h, n"
     with pytest.raises(InputError, match=said):
         sim.record("gnabar", hh)
     with pytest.raises(InputError, match="'g' of pas is the same in all of a run; expected v$"):

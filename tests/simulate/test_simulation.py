@@ -250,7 +250,7 @@ def test_refused(fast_queue, needs, tmp_path):
             sim.run(duration)
     with pytest.raises(InputError, match="there is no node 100000"):
         sim.record("v", 100000)
-    with pytest.raises(InputError, match="expsyn has no state 'm'; expected v, g"):
+    with pytest.raises(InputError, match="expsyn has no state 'm'; expected v, i, g"):
         sim.record("m", syn)
     with pytest.raises(InputError, match="'g' of nodes; expected 'v', or for a state the Group"):
         sim.record("g", [0])

@@ -248,7 +248,7 @@ def find_record(
         public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
         what = public.get(str(what), what)
     if what not in names:
-        current = (CURRENT,) if has_bare_current(at.mechanism) else ()
+        current = (CURRENT,) if kind >= 0 and has_bare_current(at.mechanism) else ()
         told = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(what, names)
         name, text = at.mechanism.name, shown(what)
         if isinstance(what, str) and what in at.mechanism.parameters:
