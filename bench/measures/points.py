@@ -130,7 +130,8 @@ def text(result: dict[str, Any]) -> str:
     )
     lines = [
         f"{r['name']:<16} {r['threads']:>7} {r['engine']:<10} {r['hz']:>5.2f} {r['build_s']:>8.2f} "
-        f"{in_us(r['processor_step'])} {in_us(r['step'])} {r.get('x_brian', np.nan):>7.2f}"
+        f"{in_us(r['processor_step'])} {in_us(r['step'])} "
+        f"{format(r['x_brian'], '.2f') if 'x_brian' in r else '-':>7}"
         for r in result["rows"]
     ]
     missing = table.missing((r["name"], r["reason"], "CUBA") for r in result["missing"])
