@@ -31,10 +31,11 @@ TIMEOUT = 900.0  # s
 COUNTS = "neuron_spikes", "spikes", "same_step"
 TUTORIALS = "netpyne/doc/source/code"
 SCRIPTS = {  # name -> (folder, script, folder of .mod files)
+    "netpyne HHTut": ("netpyne/examples/HHTut/src", "init.py", ""),
     **{
         f"netpyne {name}": (TUTORIALS, f"{name}.py", "mod")
         for name in (
-            "tut1", "tut2", "tut3", "tut4", "tut5", "tut6", "tut7", "tut_gap", "tut_graded",
+            "tut2", "tut3", "tut4", "tut5", "tut6", "tut7", "tut_gap", "tut_graded",
             "tut_artif",
         )
     },
