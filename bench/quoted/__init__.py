@@ -113,6 +113,7 @@ MEASURED = {  # what a measure runs on GPUs, and on CPUs
     "features": (["kernels/simulate/features.mako"], ["kernels/simulate/features.mako"]),
     "models": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "pieces": ([*GPU_EPOCHS, *STEPS, "clhines/neuron"], [*BLOCKS, "clhines/neuron"]),
+    "frameworks": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "random": ([*GPU_EPOCHS, *STEPS], BLOCKS),
     "spikes": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
     "synapses": (["kernels/simulate/delivery.mako"], ["kernels/simulate/delivery.mako"]),
