@@ -82,10 +82,8 @@ class FailedError(Exception):
 def run(name: str, copy: Path, is_on: bool, device: str, python: str) -> dict[str, Any]:
     """Run a script in its folder; return what was found. FailedError."""
     out = copy / f"found-{int(is_on)}.npz"
-    env = {**os.environ, "MPLBACKEND": "agg", "CLHINES_DEVICE": device, "CLHINES_NEURON": "0"}
-    env |= {"NEURON_MODULE_OPTIONS": "-nogui"}
-    if is_on:
-        env["CLHINES_NEURON"] = "1"
+    env = {**os.environ, "MPLBACKEND": "agg", "NEURON_MODULE_OPTIONS": "-nogui"}
+    env |= {"CLHINES_DEVICE": device, "CLHINES_NEURON": str(int(is_on))}
     command = [python, "-c", CHILD, SCRIPTS[name][1], str(out)]
     try:
         done = subprocess.run(

@@ -37,10 +37,8 @@ def run_plan(arguments: argparse.Namespace) -> int:
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))
-    limits, name = (
-        planning.Limits(),
-        "none given: limits of an average GPU (--device takes a real one)",
-    )
+    limits = planning.Limits()
+    name = "none given: limits of an average GPU (--device takes a real one)"
     if arguments.device is not None:
         from clhines.device import devices
 

@@ -180,8 +180,7 @@ class _Filling:
         """Put in ions, pointers, played values and streams of random numbers."""
         added, copies, count = inside(self.network).added, self.copies, self.count
         inside(copies).added.exact = added.exact
-        if added.bins:
-            inside(copies).added.bins = True
+        inside(copies).added.bins = added.bins
         for ion in added.ions:
             values = {k: np.tile(v, count) for k, v in ion.values.items()}
             copies.ion(ion.name, self._nodes(ion.nodes), ion.valence, **values)
@@ -285,10 +284,8 @@ def copies_of(once: Network, count: int) -> Network:
     groups = [_group(network, copied, group) for group in once.groups]
     made = inside(network)
     made.copied, made.groups = copied, groups
-    made.added, made.wiring = (
-        _additions(network, copied, groups),
-        _wires(network, copied, wiring),
-    )
+    made.added = _additions(network, copied, groups)
+    made.wiring = _wires(network, copied, wiring)
     return network
 
 

@@ -121,11 +121,8 @@ class Network:
     ) -> None:
         structure = cables if isinstance(cables, Structure) else of_cables(cables, num_cells)
         self._inside = Inside(structure)
-        self.cables, self.forest, self.branched_from = (
-            structure.cables,
-            structure.forest,
-            branched_from,
-        )
+        self.cables, self.forest = structure.cables, structure.forest
+        self.branched_from = branched_from
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
         self.settings = dict[str, float]()
         self.soma.setflags(write=False)

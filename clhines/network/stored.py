@@ -138,8 +138,7 @@ def _made(
         net.celsius = told["celsius"]
     net.threshold = value(told["threshold"])
     net.settings.update({str(k): float(v) for k, v in told["settings"].items()})
-    if told["bins"]:
-        inside(net).added.bins = True
+    inside(net).added.bins = bool(told["bins"])
     inside(net).added.exact = bool(told["exact"])
     mechanisms = [_mechanism(each) for each in told["mechanisms"]]
     _add_groups(net, told, mechanisms, value)

@@ -59,8 +59,7 @@ def network_of(model: Model) -> Imported:
     network = Network.from_arrays(tree.parent, tree.cell_offsets, *columns)
     network.celsius = float(model.h.celsius)
     inside(network).added.exact = True
-    if model.bins is not None:
-        inside(network).added.bins = True
+    inside(network).added.bins = model.bins is not None
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)

@@ -16,7 +16,7 @@ from clhines.simulate.records.features import FeatureValues
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import packed_columns
 from clhines.simulate.state.chunk import Chunk
-from clhines.summary import as_html
+from clhines.summary import as_html, counted
 
 if TYPE_CHECKING:
     import pandas
@@ -128,8 +128,8 @@ class Result:
         if not -count <= record < count:
             there = f"0 to {count - 1}" if count else "a call of record() before the run"
             raise InputError(
-                f"result[{int(record)}]: the run has {count} record{'' if count == 1 else 's'}; "
-                f"expected {there}: record() acts on the runs that follow"
+                f"result[{int(record)}]: the run has {counted(count, 'record')}; expected {there}: "
+                "record() acts on the runs that follow"
             )
         k = int(record) % count
         if isinstance(record, Recording) and record.name != self.names[k]:

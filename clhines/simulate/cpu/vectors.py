@@ -249,8 +249,10 @@ class CellEpochs(Cells):
         """Return arguments of time, cells and events."""
         run, model, num, real = self._run, self._run.model, np.int32, self._run.dtype.type
         spikes, grid = run.grid.spikes, run.grid
-        listed = grid.slots * (model.num_targets // self._spec.share_of_lists + 2)
-        touched = cla.zeros(run.queue, listed, np.int32)
+        alone: dict[str, cla.Array] = {}
+        if run.alone:
+            listed = grid.slots * (model.num_targets // self._spec.share_of_lists + 2)
+            alone = grid.tables | {"touched": cla.zeros(run.queue, listed, np.int32)}
         return {
             "first_step": num(0), "steps": num(0), "row": num(0), "dt": real(model.dt),
             "cells": self._put(self.plan.blocks.cells),
@@ -260,7 +262,7 @@ class CellEpochs(Cells):
             "num_targets": num(model.num_targets), "slots": num(grid.slots),
             "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
             "incoming": grid.incoming, **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
-            **(run.grid.tables | {"touched": touched} if run.alone else {}),
+            **alone,
         }  # fmt: skip
 
     def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:

@@ -453,7 +453,7 @@ class Population:
         self, values: np.ndarray, progress: bool
     ) -> Iterator[tuple[np.ndarray, PopulationResult]]:
         for part in self._parts(values, 0, len(values), progress):
-            begin, number = part[0].first, sum(len(one.v) for one in part) // len(self._columns)
+            begin, number = part[0].first, self._number(part)
             yield np.arange(begin, begin + number), self._joined(part, begin, number)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -560,8 +560,12 @@ class Population:
         with shown or nullcontext():
             for part in found:
                 if shown is not None:
-                    shown.update(sum(len(one.v) for one in part) // len(self._columns))
+                    shown.update(self._number(part))
                 yield part
+
+    def _number(self, part: list[Found]) -> int:
+        """How many sets a part has, each in all groups of protocols."""
+        return sum(len(one.v) for one in part) // len(self._columns)
 
     def place(self, choose: Callable[[Any, Any], cl.Device]) -> None:
         """Simulate on the device that `choose` gives for the one asked for, if any, and dtype."""

@@ -73,7 +73,7 @@ def by_workers(
         given[first] += 1
         try:
             future = executor.submit(simulate, told, name, values[first : first + size], first)
-        except (BrokenExecutor, RuntimeError):  # it takes no more
+        except RuntimeError:  # it is broken, or shut down
             return False
         waiting[future] = first
         return True

@@ -13,6 +13,7 @@ from clhines.errors import InputError
 from clhines.files import PathLike
 from clhines.network.groups import Group
 from clhines.network.network import Network
+from clhines.summary import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,10 +94,8 @@ class Recording(int):
     def __repr__(self) -> str:
         unit = f" [{self.unit}]" if self.unit else ""
         what = "" if self.name == self.variable else f", {self.variable}"
-        count = len(self._columns)
-        return (
-            f"Recording({int(self)}, {self.name!r}{what}{unit}, {count} place{'s' * (count > 1)})"
-        )
+        places = counted(len(self._columns), "place")
+        return f"Recording({int(self)}, {self.name!r}{what}{unit}, {places})"
 
     @property
     def columns(self) -> list[str]:

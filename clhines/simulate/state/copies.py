@@ -33,11 +33,8 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
     `network` and `model` are of one copy; `copies` is the network of all copies, as
     `network_of_copies` gives it, and `whole` its model.
     """
-    count, cells, known = (
-        copies.num_cells // network.num_cells,
-        network.num_cells,
-        inside(network).added,
-    )
+    cells, known = network.num_cells, inside(network).added
+    count = copies.num_cells // cells
     total, wires = model.sources.count, model.netcons.count
     events = total - known.num_sources  # from outside: a source and a connection each
     begins = [(0, cells, 0), (known.num_sources, events, inside(copies).added.num_sources)]
