@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
 _SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
+_SLOT_BYTES, _SLOTS = 512, 8  # of the buffer of small arrays of `Reads`
 _HOST = "clhines_host"  # attribute of arrays of `within_reach`
 _MARK = "clhines_order"  # attribute of arrays in device order
+_PLACE = "clhines_place"  # attribute of arrays of `Reads.zeros`
 Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
 Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
 
@@ -162,30 +165,65 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 class Reads:
-    """Copies of small arrays to the host that are waited for once: each wait takes a while."""
+    """Copies of small arrays to the host that are waited for once: each command takes a while.
+
+    Arrays of `zeros` lie in one buffer, of which one command reads all.
+    """
 
     def __init__(self, queue: cl.CommandQueue) -> None:
-        self._queue = queue
-        self._found: dict[int, tuple[cla.Array, np.ndarray, cl.Event]] = {}
+        self._queue, device = queue, queue.device
+        self._found: dict[int, tuple[cla.Array, np.ndarray]] = {}
+        self._places: dict[str, int] = {}
+        self._page: cl.Buffer | None = None
+        aligned = device.mem_base_addr_align <= 8 * _SLOT_BYTES  # which that gives in bits
+        if aligned and not copies.fine_grained(device):
+            access = cl.mem_flags.READ_WRITE
+            self._page = cl.Buffer(queue.context, access, _SLOTS * _SLOT_BYTES)
 
-    def begin(self, arrays: Iterable[cla.Array]) -> None:
-        """Enqueue copies of those of some arrays that are small, and forget others."""
-        self._found = {}
+    def zeros(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> cla.Array:
+        """Return zeros on the device; they replace an earlier array of that name."""
+        dtype = np.dtype(dtype)
+        if self._page is None or math.prod(shape) * dtype.itemsize > _SLOT_BYTES:
+            return within_reach(self._queue, shape, dtype)
+        place = self._places.setdefault(name, len(self._places) * _SLOT_BYTES)
+        slot = self._page.get_sub_region(place, _SLOT_BYTES)
+        a = cla.Array(self._queue, shape, dtype, data=slot)
+        setattr(a, _PLACE, place)
+        set_zero(a, self._queue)
+        return a
+
+    def wait(self, arrays: Iterable[cla.Array]) -> None:
+        """Wait for all that is enqueued, with copies of those arrays that are small.
+
+        Copies of arrays before are forgotten.
+        """
+        self._found, places = {}, dict[int, cla.Array]()
+        others = list[tuple[cl.Buffer, int, np.ndarray]]()
         for a in arrays:
-            if _host_of(a) is None and 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._found:
-                host, place = np.empty(a.shape, a.dtype), a.offset
-                event = cl.enqueue_copy(
-                    self._queue, host, a.base_data, src_offset=place, is_blocking=False
-                )
-                self._found[id(a)] = a, host, event
+            place = getattr(a, _PLACE, None)
+            if place is not None:
+                places[place] = a
+            elif _host_of(a) is None and 0 < a.nbytes <= _SOON_BYTES and id(a) not in self._found:
+                host = np.empty(a.shape, a.dtype)
+                self._found[id(a)] = a, host
+                others.append((a.base_data, a.offset, host))
+        if places:
+            first = min(places)
+            page = np.empty(max(at + a.nbytes for at, a in places.items()) - first, np.uint8)
+            others.append((self._page, first, page))
+            for at, a in places.items():
+                own = page[at - first : at - first + a.nbytes].view(a.dtype)
+                self._found[id(a)] = a, own.reshape(a.shape)
+        for k, (data, place, host) in enumerate(others, 1):  # the last one waits for all
+            last = k == len(others)
+            cl.enqueue_copy(self._queue, host, data, src_offset=place, is_blocking=last)
+        if not others:
+            self._queue.finish()
 
     def get(self, a: cla.Array) -> np.ndarray:
-        """Wait, and return the values of an array: those at `begin`, once, if it was copied."""
+        """Wait, and return the values of an array: those at `wait`, once, if it was copied."""
         found = self._found.pop(id(a), None)
-        if found is None:
-            return values_of(a, self._queue)
-        found[2].wait()
-        return found[1]
+        return values_of(a, self._queue) if found is None else found[1]
 
 
 NOT_WRITABLE = (

@@ -261,6 +261,7 @@ def joined_result(
     steps: tuple[int, int],
     failed: bool,
     cost: dict[str, float],
+    num_cells: int,
 ) -> Result:
     """Join the chunks of a run, whose `steps` are its first one and the first one that is left out.
 
@@ -272,7 +273,6 @@ def joined_result(
     features: dict[int, FeatureValues] = {}
     for k, record in enumerate(records):
         own = [c.values[k] for c in chunks]
-        steps_of_rows = record.steps(begin, last)
         if record.asked is not None:
             blocks = [one for one in own if len(one)]
             nothing = failed or not record.width
@@ -288,21 +288,18 @@ def joined_result(
             times.append(np.zeros(0))
         else:
             rows = np.concatenate(own) if own else np.zeros((0, record.width))
-            values.append(rows[: len(steps_of_rows)])
-            if record.stream is not None:
-                times.append(np.zeros(0))
-            else:
-                times.append(steps_of_rows * dt if record.every > 1 else t)
-    none = [np.zeros(0, np.int64)]
-    step = np.concatenate(none + [c.spike_step for c in chunks])
-    cell = np.concatenate(none + [c.spike_cell for c in chunks])
-    kept = step < last
-    time = np.concatenate([np.zeros(0), *(c.spike_time for c in chunks)])[kept]
+            own_t = record.steps(begin, last) * dt if record.every > 1 else t
+            values.append(rows[: len(own_t)])
+            times.append(np.zeros(0) if record.stream is not None else own_t)
+    cell, time = np.zeros(0, np.int64), np.zeros(0)
+    if any(len(c.spike_step) for c in chunks):
+        kept = np.concatenate([c.spike_step for c in chunks]) < last
+        cell = np.concatenate([c.spike_cell for c in chunks])[kept]
+        time = np.concatenate([c.spike_time for c in chunks])[kept]
     names, variables = tuple(r.label for r in records), tuple(r.name for r in records)
     units, columns = tuple(r.unit for r in records), tuple(r.columns for r in records)
     return Result(
-        t, values, time, cell[kept], cost, times, features, names, variables, units,
-        _columns=columns,
+        t, values, time, cell, cost, times, features, names, variables, units, num_cells, columns
     )  # fmt: skip
 
 

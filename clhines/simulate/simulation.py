@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -285,8 +284,8 @@ class Simulation(Holder):
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
-        result = joined_result(chunks, records, dt, taken, bool(failed), cost)
-        result = replace(result, num_cells=self.network.num_cells)
+        num_cells = self.network.num_cells
+        result = joined_result(chunks, records, dt, taken, bool(failed), cost, num_cells)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result

@@ -9,9 +9,10 @@ from networks import CABLES, DT, blocks
 
 import clhines
 from clhines import STDP, InputError, Network, Simulation
-from clhines.device import devices, program
+from clhines.device import copies, devices, program
 from clhines.model import compile
 from clhines.network.inside import inside
+from clhines.simulate.engines import device_run
 from clhines.simulate.engines.arena_run import ArenaRun
 
 CELLS = 5
@@ -271,6 +272,41 @@ def test_parameters_that_change_where_they_lie_give_the_same_bits(
 
     for ours, expected in zip(turns(True), turns(False), strict=True):
         assert np.array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
+def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
+    engine, exact, fast_queue, monkeypatch
+):
+    """Small results come in one read where the host shares no memory with the device."""
+
+    def turns():
+        net = Network(CABLES, CELLS)
+        net.insert("hh", "soma")
+        clamps = [net.add("iclamp", at=net.soma[some], dur=1e9, amp=0.0) for some in ([1], [2, 3])]
+        if exact:
+            syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+            net.connect(net.spike_source([[0.5, 1.03]]), syn, [1], 0.02, 0.0)
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        sim.record("v", net.soma)
+        sim.record("hh.m", net.soma)
+        found, spikes = [], []
+        for turn in range(200):
+            sim.set(clamps[turn % 2], amp=0.4 * (turn // 2 % 60 > 20))
+            result = sim.run(DT * (1 + 20 * (turn % 50 == 49)))  # rows of two sizes
+            found.append(np.concatenate([result[0][-1], result[1][-1]]))
+            spikes += [result.spike_time, result.spike_cell]
+        sim.record("v", net.soma[:2])
+        sim.reset()
+        return np.array(found), np.concatenate(spikes), sim.run(1.0)[2]
+
+    shared = turns()
+    assert len(shared[1]) > 4
+    monkeypatch.setattr(copies, "fine_grained", lambda device: False)
+    monkeypatch.setattr(device_run, "shares_memory", lambda device: False)
+    for own, expected in zip(turns(), shared, strict=True):
+        assert np.array_equal(own, expected)
 
 
 @pytest.mark.parametrize("build", [passive_below, active_everywhere])

@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
-from clhines.device.arrays import part_of, set_zero, values_of, within_reach
+from clhines.device.arrays import part_of, set_zero, values_of
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
@@ -96,9 +96,11 @@ class EventList:
     The latter are `early` until they are told of. Times are `instant`.
     """
 
-    def __init__(self, queue: cl.CommandQueue, capacity: int, instant: np.dtype) -> None:
-        self.capacity, self._queue, self._seen = capacity, queue, 0
-        self.count = within_reach(queue, (1,), np.dtype(np.int32))
+    def __init__(
+        self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array
+    ) -> None:
+        self.capacity, self._queue, self._seen, self.count = capacity, queue, 0, count
+        self.known_empty = False  # as the host has seen since a kernel could change it
         self._source = cla.empty(queue, capacity, np.int32)
         self._time = cla.empty(queue, capacity, instant)
         self.early: Chunk | None = None
@@ -113,8 +115,9 @@ class EventList:
 
     def empty(self) -> None:
         """Enqueue that there are none."""
-        set_zero(self.count, self._queue)
-        self._seen = 0
+        if not self.known_empty:
+            set_zero(self.count, self._queue)
+        self._seen, self.known_empty = 0, False
 
     def to(self, end: int, begin: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return sources and times of some events, and of those of the start."""
@@ -219,7 +222,8 @@ class ArenaRun(DeviceRun):
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
         self.wires, self.times = wires_of(model), StepTimes(queue, model.dt, self.instant)
-        self.events = EventList(queue, self.max_spikes, self.instant)
+        count = self.ending.reads.zeros("events", (1,), np.int32)
+        self.events = EventList(queue, self.max_spikes, self.instant, count)
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
         self._start(model, Reference(model.once, decisions=decisions))
@@ -245,9 +249,10 @@ class ArenaRun(DeviceRun):
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = self._grid_of(model) if model.has_sums else None
         self.kernels.put_matrix()
-        self.failed = within_reach(self.queue, (model.forest.num_cells,), np.dtype(np.int32))
+        zeros = self.ending.reads.zeros
+        self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
         self._forget_records()
-        self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
+        self._recorder, nothing = Recorder(self.queue, self.dtype, zeros), np.zeros(0, np.int64)
         self.recorded_at = self._recorder.begin(0, [], nothing, self.kernels.layout.count)
         self.events.early = chunk_of_all(host.end(), model)
         self.build(host.variables)
@@ -280,7 +285,8 @@ class ArenaRun(DeviceRun):
     def _grid_of(self, model: Model) -> Grid:
         """Return the events in whole steps, which are delivered after as many as come at once."""
         self.max_steps = min(MOST_STEPS, self.decisions.epoch)
-        spikes = SpikeList.on(self.queue, self.max_spikes)
+        count = self.ending.reads.zeros("spikes", (1,), np.int32)
+        spikes = SpikeList.on(self.queue, self.max_spikes, count)
         return Grid(model, self.queue, self.decisions, spikes)
 
     def build(self, variables: Variables) -> None:
@@ -397,12 +403,14 @@ class ArenaRun(DeviceRun):
     @property
     def counts(self) -> list[cla.Array]:
         """Small arrays that `found` takes of `ending`."""
-        return [self.events.count, self._error]
+        return [self.events.count, self._error][: 2 if self.wires.num_targets else 1]
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-        check_room_for_events(self.model, int(self.ending.values_of(self._error)[0]))
+        if self.wires.num_targets:
+            check_room_for_events(self.model, int(self.ending.values_of(self._error)[0]))
         count = int(self.ending.values_of(self.events.count)[0])
+        self.events.known_empty = not count
         if not count and self.events.early is None:
             return Chunk.of_none(failed, values)
         source, t = self.events.to(min(count, self.max_spikes))

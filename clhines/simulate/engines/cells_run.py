@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device.arrays import values_of, within_reach
+from clhines.device.arrays import values_of
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Kind, Model
 from clhines.simulate.engines.device_run import DeviceRun, room_for_spikes
@@ -169,9 +169,10 @@ class CellsRun(DeviceRun):
         self.alone = alone(self)
         self.max_steps = chunk if self.alone else self.decisions.epoch
         self.states = CellStates(model, queue, self.dtype)
-        spikes = SpikeList.on(queue, self.max_spikes)
+        zeros = self.ending.reads.zeros
+        spikes = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
         self.grid = Grid(model, queue, self.decisions, spikes, self.alone)
-        self.failed = within_reach(queue, (model.forest.num_cells,), np.dtype(np.int32))
+        self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
             grid.send(-1, self.states.early)
@@ -200,7 +201,8 @@ class CellsRun(DeviceRun):
         """Make room for rows of samples, and return where those of each of `sources` are."""
         width = [sum(len(r.index) for r in sources if (r.kind < 0) == of_v) for of_v in (1, 0)]
         voltages, sampled = (
-            within_reach(self.queue, (max(rows, 1), max(w, 1)), self.dtype) for w in width
+            self.ending.reads.zeros(name, (max(rows, 1), max(w, 1)), self.dtype)
+            for name, w in zip(("voltages", "sampled"), width, strict=True)
         )
         views, samples, column = list[View](), list[Sample](), {True: 0, False: 0}
         for r in sources:
@@ -233,6 +235,7 @@ class CellsRun(DeviceRun):
         """Wait, and return a chunk of the spikes since `begin`."""
         spikes = self.grid.spikes
         count = int(self.ending.values_of(spikes.count)[0])
+        spikes.known_empty = not count
         if not count and not len(self.states.early):
             return Chunk.of_none(failed, values)
         kept = min(count, self.max_spikes)

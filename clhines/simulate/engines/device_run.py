@@ -32,22 +32,22 @@ from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
 
 MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
+_FEW_STEPS = 8  # that a device with memory of its own takes in about the time of a marker
 
 
 class Ending:
-    """The one wait at the end of a chunk: for its times, and for small results."""
+    """The one wait at the end of a chunk: for its times, and for small results, see `reads`."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
-        self._queue, self._reads, self._by_host = queue, Reads(queue), False
+        self._queue, self.reads, self._by_host = queue, Reads(queue), False
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
-        self._near = shares_memory(queue.device)
 
     def begin(self, at_once: bool) -> None:
-        """Begin a chunk, of which all is enqueued `at_once`.
+        """Begin a chunk, of which all is enqueued `at_once`, and takes about as long as a marker.
 
-        Markers take longer than a short launch: the host's clock times what it waits for at once.
+        The host's clock times what it waits for at once.
         """
-        self._by_host = self._near and at_once
+        self._by_host = at_once
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""
@@ -56,15 +56,14 @@ class Ending:
 
     def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
         """Wait, and return the times of marks, s; `values_of` has small ones of `arrays` then."""
-        self._reads.begin(arrays)
-        self._queue.finish()
+        self.reads.wait(arrays)
         if self._by_host:
             return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
         return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
 
     def values_of(self, a: cla.Array) -> np.ndarray:
         """Wait, if they did not come with `seconds`, and return the values of an array."""
-        return self._reads.get(a)
+        return self.reads.get(a)
 
 
 class DeviceRun(ABC):
@@ -158,7 +157,8 @@ class DeviceRun(ABC):
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps; make room for rows of records."""
         self._empty()
-        at_once = rows <= self.max_steps and (self.grid is None or not self.grid.delivers)
+        few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
+        at_once = rows <= few and (self.grid is None or not self.grid.delivers)
         self.ending.begin(at_once and self._decisions is None)  # of one process
         known, begun = self._begun
         same = rows == known and len(records) == len(begun)

@@ -11,7 +11,6 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.device.arrays import set_zero
 from clhines.errors import DeviceMemoryError
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
@@ -128,7 +127,7 @@ class Grid:
         if self._received is not None:
             self._received.begin()
         elif self.delivery is None:
-            set_zero(self.spikes.count, self.queue)
+            self.spikes.empty()
         else:
             self.delivery.reset(self.spikes.count)
 

@@ -284,7 +284,9 @@ class ArenaEpochs(ArenaKernels):
         others.total = (others.total + others.groups * count + 2**31) % 2**32 - 2**31
 
     def _publish(self) -> None:
-        """Enqueue that all targets see the events that were sent so far."""
+        """Enqueue that all targets, if there are any, see the events that were sent so far."""
+        if not self.run.wires.num_targets:
+            return
         size, data = 4 * self.model.sources.count, self.run.ints.data
         live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
         cl.enqueue_copy(

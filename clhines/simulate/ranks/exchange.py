@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
-from clhines.device.arrays import set_zero, within_reach
+from clhines.device.arrays import set_zero
 from clhines.simulate.events.grid import Delivery
 
 _COMPLETE = cl.command_execution_status.COMPLETE
@@ -28,12 +28,19 @@ class SpikeList:
     source: cla.Array  # (capacity,)
     step: cla.Array  # (capacity,)
     count: cla.Array  # (1,), counts those beyond the capacity too
+    known_empty: bool = False  # as the host has seen since a kernel could change it
 
     @classmethod
-    def on(cls, queue: cl.CommandQueue, capacity: int) -> SpikeList:
-        """Return an empty list."""
+    def on(cls, queue: cl.CommandQueue, capacity: int, count: cla.Array) -> SpikeList:
+        """Return an empty list with its count."""
         source, step = (cla.empty(queue, capacity, np.int32) for _ in range(2))
-        return cls(source, step, within_reach(queue, (1,), np.dtype(np.int32)))
+        return cls(source, step, count)
+
+    def empty(self) -> None:
+        """Enqueue that there are none."""
+        if not self.known_empty:
+            set_zero(self.count, self.count.queue)
+        self.known_empty = False
 
     @property
     def capacity(self) -> int:

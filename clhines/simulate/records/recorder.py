@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device.arrays import to_device, within_reach
+from clhines.device.arrays import to_device
 from clhines.simulate.records.reduced import View
 
 
 class Recorder:
     """Rows of recorded values on a device."""
 
-    def __init__(self, queue: cl.CommandQueue, dtype: np.dtype) -> None:
-        self._queue, self._dtype, self._views = queue, dtype, list[View]()
+    def __init__(
+        self, queue: cl.CommandQueue, dtype: np.dtype, zeros: Callable[..., cla.Array]
+    ) -> None:
+        self._queue, self._dtype, self._zeros, self._views = queue, dtype, zeros, list[View]()
 
     def begin(
         self, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray, last: int
@@ -34,7 +36,7 @@ class Recorder:
             wide[source].append(at)
         index = {s: np.concatenate([np.zeros(0, np.int64), *parts]) for s, parts in wide.items()}
         room = {
-            s: within_reach(self._queue, (max(rows, 1), max(len(a), 1)), self._dtype)
+            s: self._zeros(f"{s}_rows", (max(rows, 1), max(len(a), 1)), self._dtype)
             for s, a in index.items()
         }
         self._views = [View(room[source], begin) for source, begin in columns]

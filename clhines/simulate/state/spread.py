@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,6 +20,7 @@ from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 
 _MOST = 2**31  # elements of an array that the kernel takes
+_FEW = 64  # elements in a row that are copied, not put by the kernel
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,12 @@ class Storage:
     places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
 
+def _few_in_a_row(at: np.ndarray) -> tuple[int, int]:
+    """Return first place and number of a few places that follow each other; else zeros."""
+    good = 0 < len(at) <= _FEW and bool((np.diff(at) == 1).all())
+    return (int(at[0]), len(at)) if good else (0, 0)
+
+
 def each_instance(kind: Kind) -> tuple[np.ndarray, np.ndarray]:
     """Places of instances that lie one after another."""
     every = np.arange(kind.count)
@@ -64,7 +72,8 @@ class Spread:
         spec = SpreadSpec(real_name(self.dtype))
         self._kernel = program.kernel_of(queue.context, spec, "spread")
         self._tables: dict[Hashable, cla.Array] = {}
-        self._written: cl.Event | None = None
+        self._rows: dict[Hashable, tuple[int, int]] = {}  # first place and number of few in a row
+        self._written = deque[cl.Event | None](maxlen=8)
 
     def takes(self, storage: Storage, by: str) -> bool:
         """Whether values can be put there: one for all needs no places."""
@@ -77,13 +86,24 @@ class Spread:
         """
         numbers = value.numbers.astype(self.dtype)
         if storage.places is None:
-            self._written = set_soon(storage.array, storage.offset, numbers[:1], self.queue)
+            self._set(storage, 0, numbers[:1])
             return
         key = storage.key, group
+        if key not in self._rows:
+            self._rows[key] = _few_in_a_row(self._entries(storage, group)[0])
+        first, count = self._rows[key]
+        if count and value.by == "all":
+            self._set(storage, first, np.repeat(numbers[:1], count))
+            return
         at = self._table((*key, "at"), lambda: self._entries(storage, group)[0])
         source = at if value.by == "all" else self._table((*key, value.by), lambda: self._sources(
             self._entries(storage, group)[1], group, value.by))  # fmt: skip
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
+
+    def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
+        """Enqueue values for places in a row; the last ones stay until they are copied."""
+        place = storage.offset + first
+        self._written.append(set_soon(storage.array, place, numbers, self.queue))
 
     def of_each(self, group: int, value: Value) -> np.ndarray:
         """Values of the instances of a group, or one for all."""
