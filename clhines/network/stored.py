@@ -137,7 +137,8 @@ def _made(
     if told["celsius"] is not None:
         net.celsius = told["celsius"]
     net.threshold = value(told["threshold"])
-    net.settings.update({str(k): float(v) for k, v in told["settings"].items()})
+    kinds = {"secondorder": int}
+    net.settings.update({str(k): kinds.get(k, float)(v) for k, v in told["settings"].items()})
     inside(net).added.bins = bool(told["bins"])
     inside(net).added.exact = bool(told["exact"])
     mechanisms = [_mechanism(each) for each in told["mechanisms"]]

@@ -8,9 +8,9 @@ import mod_files
 import numpy as np
 import pytest
 from exact_cells import network
-from networks import DT, mixed_network
+from networks import CABLES, DT, mixed_network
 
-from clhines import STDP, InputError, Mechanism, Network, Simulation
+from clhines import STDP, InputError, Mechanism, Network, Population, Simulation
 from clhines.files import write_npz
 from clhines.model.compiling import compile
 from clhines.network.copies import copies_of
@@ -69,6 +69,19 @@ def test_an_equal_network_comes_back(build, tmp_path):
     assert again.settings == net.settings and np.array_equal(again.threshold, net.threshold)
     again.save(tmp_path / "again.npz")
     assert path.read_bytes() == (tmp_path / "again.npz").read_bytes()
+
+
+def test_settings_of_neuron_come_back_for_all_that_take_them(tmp_path):
+    net = Network(CABLES[:1], 1)
+    net.insert("hh", "soma")
+    net.settings.update(dt=DT, v_init=-65.0, secondorder=2, t=0.0)
+    net.save(tmp_path / "network.npz")
+    again = Network.load(tmp_path / "network.npz")
+    assert again.settings == net.settings
+    protocol = {"step": {"stop": 1.0, "stimuli": [{"amp": 0.5, "delay": 0.1, "dur": 0.5}]}}
+    given = {"g": ("hh", "gnabar")}, protocol
+    v = [Population(n, *given, engine=ENGINE).evaluate({"g": [0.1]}).v for n in (net, again)]
+    assert np.array_equal(*v) and np.ptp(v[0]) > 1
 
 
 def test_a_state_of_the_one_goes_on_in_the_other(tmp_path):

@@ -274,6 +274,46 @@ def test_parameters_that_change_where_they_lie_give_the_same_bits(
         assert np.array_equal(ours, expected)
 
 
+@pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
+def test_generations_with_exact_times_take_their_values_in_one_plan(engine, fast_queue, caplog):
+    """Beside simulations made with the values; the second generation plans nothing again."""
+
+    def build(gl, el, g, tau):
+        net = Network(CABLES, CELLS)
+        hh = net.insert("hh", "soma", gl=gl, el=el)
+        net.insert("pas", "dendrites", g=g, e=-65.0)
+        syn = net.add("expsyn", at=net.soma, tau=tau, e=0.0)
+        net.connect(net.spike_source([[0.5, 1.03]]), syn, [1], 0.02, 0.0)
+        return net, hh, syn
+
+    def run(sim, net):
+        rows = sim.record("v", net.soma)
+        return sim.run(2.0)[rows]
+
+    first = spread(1e-4, 5e-4), -54.3, 1e-4, 2.0
+    net, hh, syn = build(*first)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    told = []
+    generations = [
+        (spread(2e-4, 4e-4), spread(-50, -56), 1e-4, spread(1, 3)),
+        (spread(5e-4, 1e-4), spread(-57, -51), 1e-4, spread(3, 2)),
+        (spread(3e-4, 3e-4), spread(-51, -51), 1e-4, spread(2, 2)),  # all alike
+    ]
+    for gl, el, g, tau in generations:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "clhines"):
+            sim.set(hh, gl=gl, el=el)
+            sim.set(syn, tau=tau)
+            sim.reset()
+            ours = run(sim, net)
+        told.append(any("planned again" in message for message in caplog.messages))
+        other = build(gl, el, g, tau)[0]
+        expected = run(Simulation(other, DT, engine="reference"), other)
+        assert np.abs(ours[:, : expected.shape[1]] - expected).max() < tolerance("float64")
+        assert np.ptp(ours[-1]) > 0.1 or gl is generations[2][0]
+    assert told[1:] == [False, False]
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
 def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(

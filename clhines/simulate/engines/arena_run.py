@@ -140,12 +140,12 @@ class EventList:
 class ArenaKernels(ABC):
     """The kernels of an `ArenaRun`, and the places that nodes have for them.
 
-    Some take other values of parameters and start again (`restarts`), or take them where they lie
-    (`in_place`). `place`, (n,) int64, is that of each node among the voltages `v` on the device,
-    after which nodes of other ranks follow; those at the begin of the next step come first.
+    Some take other values of parameters where they lie (`in_place`). `place`, (n,) int64, is that
+    of each node among the voltages `v` on the device, after which nodes of other ranks follow;
+    those at the begin of the next step come first.
     """
 
-    restarts, in_vectors, in_place = True, False, True
+    in_vectors, in_place = False, True
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
@@ -168,6 +168,11 @@ class ArenaKernels(ABC):
     @abstractmethod
     def put_matrix(self) -> None:
         """Put what does not change on the device, and number the nodes by `place`."""
+
+    def renew(self) -> bool:
+        """Take the model of the run, which has other values; False where another run is needed."""
+        self.put_matrix()
+        return True
 
     @abstractmethod
     def fill(self, variables: Variables) -> dict[str, Arena]:
@@ -226,6 +231,7 @@ class ArenaRun(DeviceRun):
         self.events = EventList(queue, self.max_spikes, self.instant, count)
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
+        self.kernels.put_matrix()
         self._start(model, Reference(model.once, decisions=decisions))
 
     @property
@@ -237,7 +243,10 @@ class ArenaRun(DeviceRun):
 
     def restart(self, model: Model) -> bool:
         """Go to the start of the model with other parameters or `v_init`."""
-        if not self.kernels.restarts or max(model.copies, self.model.copies) > 1:
+        if max(model.copies, self.model.copies) > 1:
+            return False
+        self.model = model
+        if not self.kernels.renew():
             return False
         self._start(model, Reference(model, self.wires, self.wanted, self._decisions))
         return True
@@ -248,7 +257,6 @@ class ArenaRun(DeviceRun):
         self.taken = False
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = self._grid_of(model) if model.has_sums else None
-        self.kernels.put_matrix()
         zeros = self.ending.reads.zeros
         self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
         self._forget_records()

@@ -94,7 +94,7 @@ def make(job: Job) -> ArenaRun:
 class ArenaEpochs(ArenaKernels):
     """Advance a model with exact times by whole cells; an InputError where one is too large."""
 
-    family, restarts = "lists", False  # another plan is made to start again
+    family = "lists"
 
     # -- tables --------------------------------------------------------------------------------
 
@@ -127,6 +127,17 @@ class ArenaEpochs(ArenaKernels):
         self._node = np.full(base, -1)
         self._node[self.place] = np.arange(len(self.place))
         self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
+
+    def renew(self) -> bool:
+        """See `ArenaKernels`: lists take other numbers where each cell has its own."""
+        inflow = has_constants(self.model)
+        if not all(launch.lists.renew(self.model, inflow) for launch in self._tables):
+            return False
+        for launch in self._tables:
+            numbers = launch.lists.numbers
+            for name, a in (("node_scalars", numbers.scalars), ("node_values", numbers.values)):
+                launch.given[name] = to_device(self.queue, a, self.dtype)
+        return True
 
     def _launch(self, plan: EpochPlan, base: int) -> _Launch:
         lists, table, words = plan.lists, plan.table, node_words(self.model)

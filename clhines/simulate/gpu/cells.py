@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +32,13 @@ class KindInstances:
         self.first = np.searchsorted(kind.node, bounds[cells])
         self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
         self._base = bounds[cells]
+
+    def with_values(self, kind: Kind) -> KindInstances:
+        """Return the same instances with the values of a kind, which is that of another model."""
+        found = copy(self)
+        found.kind = kind
+        found.varying = {n: v for n, v in kind.parameters.items() if isinstance(v, np.ndarray)}
+        return found
 
     @cached_property
     def numbers(self) -> np.ndarray:

@@ -17,6 +17,7 @@ that are equal, in shape, mechanisms and numbers, share lists and values.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -133,6 +134,7 @@ class LaneNumbers:
     """
 
     def __init__(self, lanes: LaneNodes, model: Model, inflow: bool) -> None:
+        self.inflow = inflow
         self.uniform, self._of_lane = list[tuple[str, ...]](), list[list[str]]()
         self._find_uniform(lanes, model)
         row, lane, nodes = lanes.row, lanes.lane, lanes.natural
@@ -211,6 +213,7 @@ class NodeLists:
         model, kinds = cells.model, cells.kinds
         if sum(k.density for k in kinds) > MAX_DENSITIES:
             raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
+        self._stored = frozenset(model.stored)
         self.of_own_cells = bool(model.stored)  # as their values are to change
         every = np.arange(len(cells.numbers))
         like = every if self.of_own_cells else cells.first_equal(alike, apart)
@@ -225,6 +228,19 @@ class NodeLists:
         self.homes[:, :4] = np.stack(columns, axis=1)
         none = np.zeros((len(every), 0), np.int64)
         self.instances = np.stack([k.first[by_unit] for k in kinds], axis=1) if kinds else none
+
+    def renew(self, model: Model, inflow: bool) -> bool:
+        """Take the numbers of a model of the same cells; False where its lists are others."""
+        lanes, old = copy(self.lanes), self.numbers
+        if not self.of_own_cells or model.stored != self._stored or inflow != old.inflow:
+            return False
+        pairs = zip(lanes.kinds, model.kinds, strict=True)
+        lanes.kinds = [known.with_values(kind) for known, kind in pairs]
+        new = LaneNumbers(lanes, model, inflow)
+        same = new.uniform == old.uniform and new.scalars.shape == old.scalars.shape
+        if same:
+            self.lanes, self.numbers = lanes, new
+        return same
 
     def place_states(self, local: Sequence[bool]) -> None:
         """Give lines to the states, in local memory those of the kinds that `local` says.

@@ -29,7 +29,7 @@ from clhines.simulate.state.arena import NONE, Arena
 from clhines.simulate.state.tiled import Tiler
 
 _DOUBLE = np.dtype(np.float64)
-_ACTIVE: WeakKeyDictionary[Sources, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
+_ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +85,14 @@ class Layout:
     def number(self, node: np.ndarray) -> np.ndarray:
         """Return where nodes are in the order of the arenas; -1 of no node."""
         once = self._model.once
-        nodes, n = active_nodes(once), once.forest.num_nodes
+        nodes, before = _active(once)
+        n = once.forest.num_nodes
         copy, own = (0, node) if once is self._model else np.divmod(node, n)
-        return np.where(node < 0, -1, copy * len(nodes) + np.searchsorted(nodes, own))
+        return np.where(node < 0, -1, copy * len(nodes) + before[own])
 
     def first(self, number: np.ndarray) -> np.ndarray:
         """Return where those of each node begin in numbers that ascend, and the end."""
-        return np.searchsorted(number, np.arange(self.count + 1))
+        return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> Columns:
         """Where the values of kind `k` are."""
@@ -102,6 +103,11 @@ def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
     if model.copies > 1:
         return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
+    return _active(model)[0]
+
+
+def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
+    """Return the active nodes of one copy, and how many come before each node, (n + 1,)."""
     sources = model.sources
     if sources not in _ACTIVE:  # which models with other values of parameters have, too
         nodes = [model.soma, model.sources.detector_node]
@@ -109,8 +115,10 @@ def active_nodes(model: Model) -> np.ndarray:
         active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
         for some in nodes:
             active[some] = True
-        _ACTIVE[sources] = np.flatnonzero(active[:-1])
-        _ACTIVE[sources].setflags(write=False)
+        active[-1] = False
+        _ACTIVE[sources] = np.flatnonzero(active), np.cumsum(active) - active
+        for a in _ACTIVE[sources]:
+            a.setflags(write=False)
     return _ACTIVE[sources]
 
 
