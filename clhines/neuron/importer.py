@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class Imported:
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
+    @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
         """Return the sources of each origin that is a voltage, one a copy, by its address."""
         found = {}

@@ -141,7 +141,7 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
     arrays["cursor"] = np.where(found, count[model.netcons.source], arrays["cursor"])
     above = dict(zip(model.sources.detector_source.tolist(), arrays["above"].tolist(), strict=True))
     imported.crossed.clear()
-    for address, sources in imported.detectors().items():
+    for address, sources in imported.detectors.items():
         if above[int(sources[0])] and not imported.model.sources.above(address):
             arrays["ring"][first[sources] + count[sources] % size[sources]] = t + SPIKE_LATE
             count[sources] += 1

@@ -36,6 +36,7 @@ class Places:
     def __init__(self, memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents
         self._columns: dict[int, tuple[str, str, int]] = {}
+        self._known: dict[Place, Variable | None] = {}
         self._rows: dict[str, dict[int, int]] = {}
         self._every = {**contents.density, **contents.points}
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
@@ -64,6 +65,11 @@ class Places:
 
     def find(self, place: Place) -> Variable | None:
         """Variable at a place; None where it is none of the model's."""
+        if place not in self._known:
+            self._known[place] = self._find(place)
+        return self._known[place]
+
+    def _find(self, place: Place) -> Variable | None:
         node = self.node(place)
         if node >= 0:
             return Variable("", "v", node)
