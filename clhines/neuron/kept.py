@@ -35,6 +35,7 @@ _COUNTERS = (  # of NEURON's library: what they count is changes of sections and
 )  # fmt: skip
 _TEMPLATE_WORDS = 8
 _PLACE_WORDS = 4  # of a place that is no variable, at most
+_MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 
 
 class Value:
@@ -219,6 +220,7 @@ class Kept:
         self._records: Records | None = None
         self._counters: Counters | None = None
         self._print: Fingerprint | None = None
+        self._start: dict[str, np.ndarray] | None = None  # arrays of the simulation at its start
         self._lag, self._delivered = 0, -np.inf
 
     def is_of(self, request: Request) -> bool:
@@ -242,13 +244,18 @@ class Kept:
         if any(began) or has_events:
             self.sim = None
             return
-        self.sim.reset()
-        take_values(self.sim, imported)
+        start = self._start
+        if start is None:
+            self.sim.reset()
+            start = self.sim.arrays()
+            if sum(a.nbytes for a in start.values()) <= _MOST_START:
+                self._start = start  # the parameters are the same as long as it is kept
+        take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})
         self._lag, self._delivered = 0, -np.inf
 
     def start(self, sim: Simulation, imported: Imported) -> None:
         """Take a simulation that has NEURON's present values."""
-        self.sim, self.imported = sim, imported
+        self.sim, self.imported, self._start = sim, imported, None
         self._records, self._counters = Records(sim, imported), Counters(sim, imported)
         self._lag, self._delivered = 0, -np.inf
 

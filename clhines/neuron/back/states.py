@@ -95,10 +95,15 @@ def _ions(
                 yield known[variable], variable, ion.instances
 
 
-def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
-    """Let a simulation start from NEURON's present values."""
-    model, arrays = imported.model, sim.arrays()
-    copies = imported.copies
+def take_values(
+    sim: Simulation | OneCopy, imported: Imported, arrays: Arrays | None = None
+) -> None:
+    """Let a simulation go on from NEURON's present values.
+
+    `arrays` are those of its start, which are changed; by default those that it has now.
+    """
+    model, copies = imported.model, imported.copies
+    arrays = sim.arrays() if arrays is None else arrays
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
         instances = model.every[name]
