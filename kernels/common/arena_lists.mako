@@ -3,8 +3,7 @@
     import re
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
-    seen = "((volatile __global const real *)seen_v)" if spec.joins else "seen_v"   # others write it
-    pointer = seen + "[(step % 2) * num_places + {}]"
+    pointer = f"({spec.loop.seen})[{{}}]"
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
@@ -139,7 +138,7 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 ${copied(kind, ends)}\
 </%def>\
         // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
-        const bool opens = step == first_step, closes = step == first_step + num_steps;
+        const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
         for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
             const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
@@ -237,7 +236,7 @@ ${for_each(recorded, of_record)}\
 <% times = spec.loop.times("t_begin t_mid") %>\
                 ${times}
                 if (is_active && ((opens && looks) || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
-                    ${e.v_space} const real *own_v = &V(place);
+                    ${e.v_space} const real *own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\
                     ${spec.loop.begin}

@@ -16,9 +16,12 @@ _TIMES = frozenset(
     }
 )
 _LOOSE = frozenset(
-    {"artificial_cells", "instant_artificial", "ion_order", "pointers", "read_currents"}
+    {
+        *("artificial_cells", "instant_artificial", "ion_order", "pointers", "pointers_in_states"),
+        "read_currents",
+    }
 )
-_CELLS = _LOOSE | {"pointers_in_states", "instant_events"}
+_CELLS = _LOOSE | {"instant_events"}
 _OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
