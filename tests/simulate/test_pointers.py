@@ -85,7 +85,8 @@ def test_as_neuron(fast_queue, needs, engine, truth):
     result = sim.run(STOP)
     found = np.concatenate([result[n] for n in numbers], axis=1)
     assert (np.abs(expected[:, 9:]).max(axis=0) > 0).all()  # events have come to all three
-    np.testing.assert_allclose(*(x / np.abs(expected).max(axis=0) for x in (found, expected)), 0, 1e-9)
+    largest = np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(found / largest, expected / largest, 0, 1e-9)
 
 
 def random_network(seed, cells):
@@ -94,7 +95,7 @@ def random_network(seed, cells):
     sizes = rng.integers(1, 31, cells)
     bounds = np.append(0, np.cumsum(sizes))
     own = [[-1, *(int(rng.integers(max(0, k - 4), k)) for k in range(1, n))] for n in sizes]
-    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])  # noqa: B905
+    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])
     n, soma = int(bounds[-1]), bounds[:-1]
     area = rng.uniform(200, 900, n)
     net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)
@@ -117,7 +118,7 @@ def random_network(seed, cells):
 
 
 def advanced(net, groups, pieces, copies=1, **given):
-    """Records by name, last spikes; in pieces of a run."""
+    """The simulation, records by name, and cells and times of spikes; in pieces of a run."""
     sim = Simulation(net, DT, **given)
     sim = sim.replicate(copies) if copies > 1 else sim
     nodes = np.arange(sim.model.forest.num_nodes)
@@ -127,8 +128,8 @@ def advanced(net, groups, pieces, copies=1, **given):
     results = [sim.run(STOP * piece) for piece in pieces]
     found = {x: np.concatenate([r[k] for r in results])
              for x, k in numbers.items()}  # fmt: skip
-    spikes = [np.concatenate([getattr(r, x) for r in results]) for x in ("spike_cell", "spike_time")]
-    return sim, found, spikes
+    cell, time = ([getattr(r, f"spike_{x}") for r in results] for x in ("cell", "time"))
+    return sim, found, (np.concatenate(cell), np.concatenate(time))
 
 
 CASES = {  # seed, cells, options; whether one work-group has all, which then takes steps in turn
@@ -161,3 +162,14 @@ def test_random_networks(fast_queue, needs, case):
             kernels = sim.runner.kernels
             assert (kernels._others.groups == 1, kernels._others.later) == (together, not together)
             assert kernels.epoch == 3
+
+
+def test_copies_see_their_own_cells(fast_queue, needs):
+    """Three copies of two cells, in two work-groups: each is what the network is alone."""
+    net, groups = random_network(3, 2)
+    _, expected, spikes = advanced(net, groups, [1], engine="reference")
+    sim, found, own = advanced(net, groups, [1], 3, **made("epochs-gpu", fast_queue, needs))
+    assert sim.runner.kernels._others.later
+    v = np.tile(expected["v"], 3)
+    np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+    assert len(own[0]) == 3 * len(spikes[0]) > 0

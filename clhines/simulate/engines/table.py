@@ -18,10 +18,10 @@ _TIMES = frozenset(
 _LOOSE = frozenset(
     {
         *("artificial_cells", "instant_artificial", "ion_order", "pointers", "pointers_in_states"),
-        "read_currents",
+        *("instant_events", "read_currents"),
     }
 )
-_CELLS = _LOOSE | {"instant_events"}
+_CELLS = _LOOSE | {"instant_between_cells"}
 _OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
@@ -112,8 +112,8 @@ CHOICES = ("auto", FAMILY, *NAMES)
 MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
-    "epochs-gpu with states on pointers, or events between instances within a step": "both act "
-    "between work-groups within a step",
+    "epochs-gpu with events between cells within a step": "work-groups would meet once more in "
+    "each step, of which a launch could take one alone: no faster than `steps`",
     "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
     "where events of other ranks are due; the exchange is written for steps alone",
 }

@@ -17,6 +17,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.arrays import offsets, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.plan.plan import real_name
@@ -182,7 +183,29 @@ class ArenaEpochs(ArenaKernels):
             arenas["ints"].room(f"waits_{k}", (kind.count,))
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (kind.count,))
+        self._num_layers = 0
+        if "instant_events" in self.model.needs:
+            first, targets = self._layers()
+            self._num_layers = (len(first) - 1) // self.model.forest.num_cells
+            arenas["ints"].add("first_of_layer", first)
+            arenas["ints"].add("layer_targets", targets)
         return arenas
+
+    def _layers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the layers of each cell begin among targets, and the end; targets at nodes."""
+        model, wires = self.model, self.run.wires
+        cell, layer = np.full((2, wires.num_targets), -1)
+        for k, first in wires.first_target.items():
+            if not is_artificial(model.kinds[k]):
+                own = slice(first, first + model.kinds[k].count)
+                cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
+        for k, targets in enumerate(wires.layers):
+            layer[targets] = k
+        known = np.flatnonzero(cell >= 0)
+        used, layer = np.unique(layer[known], return_inverse=True)
+        number = cell[known] * len(used) + layer
+        counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
+        return offsets(counts), known[np.argsort(number, kind="stable")]
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
@@ -199,8 +222,10 @@ class ArenaEpochs(ArenaKernels):
             assert isinstance(plan, ArenaEpochSpec)
             known = launch.lists, self.run.variables, self._steps
             launch.spec, numbers = with_blocks(plan, spec, *known)
-            others = {"joins": self._others.groups, "ends_later": self._others.later}
-            launch.spec = replace(launch.spec, **others)
+            launch.spec = replace(
+                launch.spec, joins=self._others.groups, ends_later=self._others.later,
+                layers=self._num_layers,
+            )  # fmt: skip
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)

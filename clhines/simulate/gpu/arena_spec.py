@@ -115,7 +115,8 @@ class ArenaEpochSpec(EpochSpec):
             "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
             "numbers_ numbers, real *far_held if far",
             "real *restrict seen_v if points, int num_places if points",
-            "int *restrict arrived if meets, int arrived_before if meets, int pending if ends_later",
+            "int *restrict arrived if meets, int arrived_before if meets",
+            "int pending if ends_later",
         ),
     }
     special: ClassVar[int] = SPECIAL
@@ -124,6 +125,7 @@ class ArenaEpochSpec(EpochSpec):
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
     joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
+    layers: int = 0  # of targets that send each other events within a step; 0: no one does
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `arena_lists`
