@@ -43,7 +43,6 @@ NEEDS = {  # what users call them
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
     "played_artificial": "values played into artificial cells",
-    "no_cells": "networks without cells",
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
     "copies": "copies of one network",
@@ -157,7 +156,6 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
-            "no_cells": not model.forest.num_cells,
         }
     return frozenset(word for word, is_so in found.items() if is_so)
 

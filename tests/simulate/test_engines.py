@@ -115,7 +115,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         {},
     ),
 }
-OTHERS = ("begins", "no_cells", "ranks", "copies", "solver")
+OTHERS = ("begins", "ranks", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
@@ -132,7 +132,6 @@ def test_words_are_those_of_the_table():
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
-        "no_cells",
         "ranks",
         "ranked_bins",
         "copies",

@@ -22,7 +22,7 @@ _LOOSE = frozenset(
     }
 )
 _CELLS = _LOOSE | {"instant_between_cells"}
-_OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
+_OF_TIMES = frozenset({"bins", "played_artificial", "copies"})
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -80,7 +80,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - {"no_cells"}),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -91,7 +91,7 @@ ENGINES = (
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
         (
             Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - {"no_cells"}),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES),
         ),
     ),
     Engine(
