@@ -1,5 +1,6 @@
 """States, events and conditions that see voltages of other cells: NEURON's, and all engines'.
 
+Some cells pass events on within a step, too.
 As in `test_exact_epochs`, each step differs by some units in the last place.
 """
 
@@ -8,6 +9,7 @@ from itertools import pairwise
 import mod_files
 import numpy as np
 import pytest
+from exact_cells import RELAY
 
 from clhines import Mechanism, Network, Simulation
 from clhines.device import devices
@@ -117,6 +119,20 @@ def random_network(seed, cells):
     return net, {"s": synapses, "got": synapses, "met": synapses, "c": shadows}
 
 
+def with_relays(seed, cells):
+    """The same with three instances in each cell that pass on events within a step."""
+    (net, groups), rng = random_network(seed, cells), np.random.default_rng(seed + 1)
+    bounds, first = net.forest.cell_offsets, 3 * np.arange(cells)
+    at = np.sort(np.concatenate([rng.integers(a, b, 3) for a, b in pairwise(bounds)]))
+    relays = net.add(Mechanism.from_nmodl(RELAY), at)
+    for a, b in ((0, 1), (1, 2), (0, 2)):
+        delays = rng.uniform(0, 0.99 * DT, cells)
+        net.connect(relays, relays, first + b, 0.5, delays, source_index=first + a)
+    net.connect(relays, groups["s"], 2 * first // 3 + 1, 0.05, 0.0, source_index=first + 2)
+    net.connect(net.add_detector(bounds[:-1], -20.0), relays, rng.permutation(first), 1.0, 0.4)
+    return net, groups | {"n": relays, "last": relays}
+
+
 def advanced(net, groups, pieces, copies=1, **given):
     """The simulation, records by name, and cells and times of spikes; in pieces of a run."""
     sim = Simulation(net, DT, **given)
@@ -126,26 +142,25 @@ def advanced(net, groups, pieces, copies=1, **given):
     if copies == 1:
         numbers |= {name: sim.record(name, group) for name, group in groups.items()}
     results = [sim.run(STOP * piece) for piece in pieces]
-    found = {x: np.concatenate([r[k] for r in results])
-             for x, k in numbers.items()}  # fmt: skip
+    found = {x: np.concatenate([r[k] for r in results]) for x, k in numbers.items()}
     cell, time = ([getattr(r, f"spike_{x}") for r in results] for x in ("cell", "time"))
     return sim, found, (np.concatenate(cell), np.concatenate(time))
 
 
-CASES = {  # seed, cells, options; whether one work-group has all, which then takes steps in turn
-    "one work-group": (0, 4, {}, True),
-    "launches of a step": (1, 7, {}, False),
-    "second order": (2, 6, {"secondorder": 2}, False),
+CASES = {  # network, options; whether one work-group has all, which then takes steps in turn
+    "one work-group": (lambda: random_network(0, 4), {}, True),
+    "launches of a step": (lambda: random_network(1, 7), {}, False),
+    "second order": (lambda: with_relays(2, 6), {"secondorder": 2}, False),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_random_networks(fast_queue, needs, case):
     """All engines, in one piece and in several: voltages, states, what events saw, spikes."""
-    seed, cells, options, together = CASES[case]
-    net, groups = random_network(seed, cells)
+    build, options, together = CASES[case]
+    net, groups = build()
     _, expected, spikes = advanced(net, groups, [1], engine="reference", **options)
-    assert len(spikes[0]) > cells
+    assert len(spikes[0]) > net.forest.num_cells
     assert all(np.ptp(values) > 0 for values in expected.values())
     for engine in ENGINES[1:]:
         if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):

@@ -113,7 +113,7 @@ MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
     "epochs-gpu with events between cells within a step": "work-groups would meet once more in "
-    "each step, of which a launch could take one alone: no faster than `steps`",
+    "each step; as launches of a step that is no faster than `steps`",
     "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
     "where events of other ranks are due; the exchange is written for steps alone",
 }
