@@ -45,6 +45,7 @@ _CHANGES = ("numbers", "first_step", "num_steps", "first_time", "record_row", "l
 class _Others:
     """Voltages `v` that cells see of others, twice: of this step, and of the next one.
 
+    After them `v` has room for changes of voltages, with which a launch ends the step before.
     So many work-groups, `groups`, wait for each other after each step; `arrived` counts, on the
     device, those that have come, `total` of them before the next launch. Where they do not wait,
     `later` says whether a launch leaves the end of its step to the next one.
