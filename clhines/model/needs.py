@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from clhines.arrays import stretch_of
 from clhines.mechanisms.ir.program import CAPACITANCE, Program
 from clhines.model.model import Kind, Model
 from clhines.network.additions import Added
@@ -37,11 +38,11 @@ NEEDS = {  # what users call them
     "pointers": "pointers to voltages (gap junctions)",
     "pointers_in_states": "states or events that depend on pointers",
     "instant_events": "events between instances within a step",
+    "instant_between_cells": "events between cells within a step",
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
     "played_artificial": "values played into artificial cells",
-    "no_cells": "networks without cells",
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
     "copies": "copies of one network",
@@ -149,12 +150,12 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "exact_times": True,
             "plastic": model.connections.rule is not None and model.on_grid,
             "instant_events": (sent & ~loose).any(),
+            "instant_between_cells": (sent & ~loose & ~within_cells(model)).any(),
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
             "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
-            "no_cells": not model.forest.num_cells,
         }
     return frozenset(word for word, is_so in found.items() if is_so)
 
@@ -166,6 +167,23 @@ def artificial_sources(model: Model) -> np.ndarray:
         if model.kinds[k].mechanism.kind == "artificial":
             found[sources[sources >= 0]] = True
     return found
+
+
+def within_cells(model: Model) -> np.ndarray:
+    """(m,) bool: connections between instances of one cell that are shorter than a step."""
+    netcons = model.netcons
+    found = model.sources.is_emitted[netcons.source] & (netcons.delay < model.dt)
+    if not found.any():
+        return found
+    sender, receiver = np.full(model.sources.count, -1), np.full(netcons.count, -2)
+    for k, kind in enumerate(model.kinds):
+        if kind.mechanism.kind == "artificial":
+            continue
+        cell, here = stretch_of(model.forest.cell_offsets, kind.node), netcons.kind == k
+        receiver[here] = cell[netcons.instance[here]]
+        sources = model.sources.emitted.get(k, np.full(kind.count, -1))
+        sender[sources[sources >= 0]] = cell[sources >= 0]
+    return found & (sender[netcons.source] == receiver)
 
 
 def _points_in_states(kind: Kind) -> bool:

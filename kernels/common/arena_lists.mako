@@ -3,14 +3,14 @@
     import re
     W, e = spec.warp, spec.arena
     kinds = spec.loop.in_lists
-    seen = "((volatile __global const real *)seen_v)" if spec.joins else "seen_v"   # others write it
-    pointer = seen + "[(step % 2) * num_places + {}]"
+    pointer = f"({spec.loop.seen})[{{}}]"
     old = {"v": "v", "dt": "dt", "t begin": "old_begin", "t now": "old_end", "t end": "old_end", "pointer": pointer}
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
     recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
     nets = [k for k in kinds if k.has_net]
+    halves = ("end", "begin") if spec.layers else ("",)   # of the loop, with events of all nodes between
     always = [k for k in nets if k.watches or (e.grid and k.summed)]   # are looked at in each step
     second = bool(e.ions) and e.second_order_currents
     earlier = [k for k in kinds if k.has("before_breakpoint")]
@@ -138,8 +138,44 @@ ${cold[kind.number].call("current", noise[kind.number], 16)}\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
+<%def name="by_layers()">\
+        // Events of the cell's targets, those of a layer side by side. What one of them sends is due within the
+        // step at targets of later layers alone, which look for it in each step, after all have met.
+        for (int layer = 0; layer < ${spec.layers}; layer++) {
+            ${spec.loop.times("t_begin t_mid")}
+            const int first = mine.s6 * ${spec.layers} + layer;
+            const int end = present ? ints[first_of_layer + first + 1] : 0;
+            for (int n = present ? ints[first_of_layer + first] + lane : 0; n < end; n += LANES) {
+                const int target = ints[layer_targets + n];
+% for kind in nets:
+<% k = kind.number %>\
+                if (target >= target_${k} && target < target_${k} + count_${k}) {
+                    const int j = target - target_${k}, a = ints[active_${k} + j];
+                    ${e.v_space} const real *own_v = ${"&V(ints[place_of + a] - mine.s0)" if e.one_v else spec.loop.seen};
+% if e.grid and kind.summed:
+                    take_sum_${k}(j, a, t_mid, V(ints[place_of + a] - mine.s0), dt,
+                           incoming + (long)(step % slots) * num_targets, scale_of_events, own_v, mem, clock, ints,
+                           regions);
+% endif
+% if not kind.watches:
+                    if (layer > 0 || (opens && looks) || clock[next_due + target] <= ${e.soon})
+% endif
+                    events_of_${k}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
+                             spike_time, mem, clock, ints, regions);
+                }
+% endfor
+            }
+            MEET_ALL();
+        }
+</%def>\
         // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
-        const bool opens = step == first_step, closes = step == first_step + num_steps;
+        const bool opens = step == ${spec.loop.opens}, closes = step == first_step + num_steps;
+% for half in halves:
+% if half == "begin":
+        if (closes) break;
+        MEET_ALL();   // thresholds have been compared, and states have advanced
+${by_layers()}\
+% endif
         for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
             const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
@@ -170,6 +206,7 @@ ${copied(kind, ends)}\
 % for ion in now:
             real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
+% if half != "begin":
 % if e.played:
             if (special && !opens) {
                 ${spec.loop.times("old_end")}
@@ -232,12 +269,14 @@ ${for_each(recorded, of_record)}\
                     mem_rows[(long)(record_row + step - 1 - first_step) * num_mem + mem_column[r]] = mem[mem_index[r]];
             }
             if (closes) continue;
-% if nets:
+% endif
+% if half != "end":
+% if nets and not half:
             if (${asks(nets)}) {
 <% times = spec.loop.times("t_begin t_mid") %>\
                 ${times}
                 if (is_active && ((opens && looks) || clock[node_due + a] <= ${e.soon}${" || " + asks(always) if always else ""})) {
-                    ${e.v_space} const real *own_v = &V(place);
+                    ${e.v_space} const real *own_v = ${"&V(place)" if e.one_v else spec.loop.seen};
                     instant node_is_due = INFINITY;
 ${for_each(nets, of_net)}\
                     ${spec.loop.begin}
@@ -290,4 +329,6 @@ ${for_each(spec.with_ions(apart), of_sums)}\
             const real factor = value[0];
             W(place) = value[${W}] + (factor * sum_g + point_g);
             A(place) = ${f"value[{3 * W}] - value[{2 * W}] * v " if spec.inflow else ""}- (factor * sum_i + point_i);
+% endif
         }
+% endfor

@@ -9,6 +9,8 @@
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end"}
     given = [kind for kind in spec.loop.apart if kind.has("current")]
     waiting = spec.loop.waiting
+    own_v = "&V(place)" if e.one_v else spec.loop.seen
+    def active(k): return "-1" if e.one_v else f"ints[active_{k} + j]"
     def noise(k): return {**new, "noise": f"normal(seed, (ulong)(number_{k} + j), (ulong)step)"}
     def current_of(kind, indent): return kind.call("current", noise(kind.number), indent) if kind.has("current") else ""
 %>\
@@ -31,15 +33,15 @@ ${current}\
             const int place = ints[place_in_cell_${k} + j];
             const real v = V(place);
 % if end:
-            if (step > first_step && !num_mem) {
+            if (step > ${spec.loop.opens} && !num_mem) {
                 ${spec.loop.times(end)}
 ${end}\
             }
 % endif
             ${spec.loop.times(events + current)}
 % if e.grid and kind.summed:
-            take_sum_${k}(j, -1, t_mid, v, dt, incoming + (long)(step % slots) * num_targets, scale_of_events,
-                       &V(place), mem, clock, ints, regions);
+            take_sum_${k}(j, ${active(k)}, t_mid, v, dt, incoming + (long)(step % slots) * num_targets, scale_of_events,
+                       ${own_v}, mem, clock, ints, regions);
 % endif
 % if kind in waiting:
             if ((looks && step == first_step) || clock[next_due + target_${k} + j] <= ${e.soon}) {
@@ -50,7 +52,7 @@ ${end}\
 % if not kind.watches:
             if ((looks && step == first_step) || clock[next_due + target_${k} + j] <= ${e.soon})
 % endif
-            events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
+            events_of_${k}(j, ${active(k)}, t_begin, t_mid, dt, capacity, ${own_v}, spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);
 % endif
 ${to_slots(k, current)}\
@@ -64,7 +66,7 @@ ${to_slots(k, current)}\
             const int j = ints[waits_${k} + begin_${k} + q], place = ints[place_in_cell_${k} + j];
             const real v = V(place);
             ${spec.loop.times("t_begin t_mid" + current)}
-            events_of_${k}(j, -1, t_begin, t_mid, dt, capacity, &V(place), spike_count, spike_source, spike_time,
+            events_of_${k}(j, ${active(k)}, t_begin, t_mid, dt, capacity, ${own_v}, spike_count, spike_source, spike_time,
                      mem, clock, ints, regions);
 ${to_slots(k, current)}\
         }

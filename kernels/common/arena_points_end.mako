@@ -6,7 +6,7 @@
     some = [kind for kind in spec.loop.apart if kind.has("advance")]
 %>\
 % if some:
-        if (step > first_step && (num_mem || step == first_step + num_steps)) {
+        if (step > ${spec.loop.opens} && (num_mem || step == first_step + num_steps)) {
 % for kind in some:
 <% text = kind.call("advance", old, 16) %>\
             for (int j = begin_${kind.number} + lane; j < end_${kind.number}; j += LANES) {

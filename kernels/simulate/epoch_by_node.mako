@@ -9,7 +9,8 @@
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
 ## currents, and leaves the node's d and b in W and A; then a lane a segment eliminates, and goes back. States
 ## are in lines of the lists, in global memory or where there is room in local memory. A launch takes the lists
-## once more than it takes steps, which ends the last step.
+## once more than it takes steps, which ends the last step. Where instances send each other events within a step, the
+## ends of the step before come first at all nodes, then events by layers, then currents.
 ${part("common/epoch_title")}\
 // Lists of nodes with the same density mechanisms, a warp each, see gpu/lists.py: a lane advances the
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
@@ -54,6 +55,11 @@ ${part("common/epoch_local")}\
     __local int *waiting = all_waiting + at * ${count};
     if (lane < ${count}) waiting[lane] = 0;
 % endif
+% if spec.arena and spec.ends_later and spec.arena.second_order_currents:
+    // the change of v, with which the step before ends
+    for (int k = lane; pending && present && k < mine.s1; k += LANES)
+        A(k) = seen_v[2 * num_places + mine.s0 + k];
+% endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // states of the cell's instances, from where all have theirs
@@ -97,12 +103,20 @@ ${part("common/segment_back")}\
 ${part("common/epoch_records")}\
         MEET();
 % if spec.arena and spec.points:
-        // where pointers of all cells read it in the next step
-        for (int k = lane; present && k < mine.s1; k += LANES)
+        // Pointers read the array of step % 2: voltages at the begin of this step, which are those at the end of
+        // the one before, by which the states of that one go. The other array is written here. No cell reads it
+        // meanwhile: that of a step is read after the meeting, or in the launch, that follows its writing.
+        for (int k = lane; present && k < mine.s1; k += LANES) {
             seen_v[((step + 1) % 2) * num_places + mine.s0 + k] = V(k);
+% if spec.arena and spec.ends_later and spec.arena.second_order_currents:
+            seen_v[2 * num_places + mine.s0 + k] = A(k);
+% endif
+        }
 ## PoCL 3.0 crashes where the loop of the steps ends without a barrier
         MEET();
-% if spec.joins:
+% if spec.joins == 1:
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // the only work-group has all cells
+% elif spec.joins:
         // all work-groups meet: each is on a multiprocessor of its own
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
         if (lid == 0) {
@@ -115,7 +129,7 @@ ${part("common/epoch_records")}\
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 % endif
 % endif
-    } while (++step <= first_step + num_steps);
+    } while (++step <${"" if spec.arena and spec.ends_later else "="} first_step + num_steps);
 
     // back to memory
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);

@@ -19,7 +19,7 @@ from networks import blocks, point_neurons
 from systems import families, forest_for, make_system, updates_for
 
 from bench.made import caterpillar, chain, random_binary_tree, random_connections, star
-from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver, Tridiagonal
+from clhines import METHODS, Forest, Mechanism, Network, PivotError, Simulation, Solver, Tridiagonal
 from clhines.analysis import Features
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
@@ -366,6 +366,33 @@ def exact_epochs_case(queue, dtype):
     assert all(np.isfinite(found[k]).all() for k in number)
 
 
+def pointed_case(queue, dtype, cells):
+    """States and events that see voltages of other cells, events within a step within a cell.
+
+    A work-group has two of the cells, which takes steps in turn; of five each launch is a step.
+    """
+    parent, n = np.tile([-1, 0], cells) + 2 * np.repeat(np.arange(cells), 2), 2 * cells
+    parent[::2] = -1
+    net = Network.from_arrays(parent, np.arange(0, n + 1, 2), *[[300.0] * n, [2.0] * n, [1e-3] * n])
+    soma = np.arange(0, n, 2)
+    net.insert("hh", soma)
+    seeing = net.add(mod_files.ours("ext_pre"), soma + 1)
+    net.set_pointer(seeing, "vpre", to=np.roll(soma, 1))
+    at, first = np.repeat(soma, 3) + [0, 0, 1] * cells, 3 * np.arange(cells)
+    relay = net.add(Mechanism.from_nmodl(exact_cells.RELAY), at)
+    for k in range(2):  # two of a layer, of which the lanes differ
+        net.connect(relay, relay, first + 2, 1.0, 0.0, source_index=first + k)
+        net.connect(net.add_detector(soma, -80.0), relay, first + k, 1.0, 0.3)
+    net.connect(relay, seeing, np.arange(cells), 0.1, 0.0, source_index=first + 2)
+    net.connect(net.spike_source([[0.05, 0.16]]), relay, [1], 1.0, 0.02)
+    more = {"secondorder": 2, "max_spikes": SPIKES}
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine="epochs-gpu", **more)
+    number = sim.record("v", soma), sim.record("s", seeing), sim.record("last", relay)
+    found = sim.run(0.6)
+    assert all(np.isfinite(found[k]).all() for k in number)
+    assert (sim.runner.kernels._others.later, len(found.spike_time) > 1) == (cells > 4, True)
+
+
 def blocks_case(queue, dtype):
     """The same by blocks of cells, a work-item each, as on CPUs."""
     planned = cell_blocks.plan_blocks
@@ -445,6 +472,11 @@ def clean_cases():
     yield "network: points", lambda queue: points_case(queue, "float64")
     yield "network: exact steps", lambda queue: exact_case(queue, "float64")
     yield "network: exact epochs", lambda queue: exact_epochs_case(queue, "float64")
+    for cells in (2, 5):
+        yield (
+            f"network: pointers, {cells}",
+            lambda queue, c=cells: pointed_case(queue, "float64", c),
+        )
     yield "network: cell blocks", lambda queue: blocks_case(queue, "float64")
     for dtype in ("float64", "float32"):
         yield f"copies, {dtype}", lambda queue, a=dtype: tiled_case(queue, a)

@@ -63,9 +63,10 @@ def fires(net, delay=1.0):
     return fire
 
 
-def sends_at_once(net):
+def sends_at_once(net, node=5):
     watch = net.add(mod_files.ours("ext_watch"), [0])
-    net.connect(watch, net.add(mod_files.ours("ext_pulse"), [5]), [0], 0.7, 0.001, source_index=[0])
+    pulse = net.add(mod_files.ours("ext_pulse"), [node])
+    net.connect(watch, pulse, [0], 0.7, 0.001, source_index=[0])
 
 
 def noisy():
@@ -105,6 +106,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         {},
     ),
     "instant_events": (changed(sends_at_once), {}),
+    "instant_between_cells": (changed(lambda net: sends_at_once(net, 11)), {}),
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
     "ion_order": (with_ions, {"secondorder": 2}),
     "read_currents": (inserted(exact_cells.READS), {}),
@@ -113,10 +115,10 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         {},
     ),
 }
-OTHERS = ("begins", "no_cells", "ranks", "copies", "solver")
+OTHERS = ("begins", "ranks", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
-    **dict.fromkeys(("pointers_in_states", "instant_events"), ("steps", CPU)),
+    "instant_between_cells": ("steps", CPU),
 }
 
 
@@ -130,7 +132,6 @@ def test_words_are_those_of_the_table():
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
-        "no_cells",
         "ranks",
         "ranked_bins",
         "copies",
@@ -170,13 +171,14 @@ def test_what_an_engine_lacks_is_refused_in_words(word, engine):
 
 def test_other_refusals():
     """An engine of other devices, and what no engine takes; the family's nearest row counts."""
-    grid, exact = model_of("grid_times").needs, model_of("pointers_in_states").needs
+    grid, exact = model_of("grid_times").needs, model_of("instant_between_cells").needs
     for needs, other in ((grid, "epochs-gpu"), (exact, "steps")):
         with pytest.raises(InputError, match=f"'epochs-cpu' is for CPUs; expected '{other}'"):
             engines_for(needs, "epochs-cpu", "gpu")
     assert [e.name for e in engines_for(grid, "epochs-gpu", "cpu")] == ["epochs-gpu"]
     with pytest.raises(
-        InputError, match="takes no states .* pointers; expected 'steps' or 'reference'$"
+        InputError,
+        match="takes no events between cells within a step; expected 'steps' or 'reference'$",
     ):
         engines_for(exact, "epochs", "gpu")
     with pytest.raises(InputError, match="no engine takes events in bins on several ranks; expe"):
@@ -190,8 +192,8 @@ def test_descriptions():
     assert [row[0] for row in described()] == list(NAMES)
     of_steps, of_times = described()[0][3].split("; ")
     assert of_steps == "with events in whole steps: methods of the solver"
-    assert of_times.startswith("with events at exact times: states or events that depend on")
-    assert all(NEEDS[word] in of_times for word in ("ranks", "solver", "instant_events"))
+    assert of_times.startswith("with events at exact times: events between cells within a step")
+    assert all(NEEDS[word] in of_times for word in ("ranks", "solver", "instant_between_cells"))
     assert [row[3] for row in described()[2:]] == ["", ""]
 
 

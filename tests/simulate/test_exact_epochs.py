@@ -8,7 +8,7 @@ import mod_files
 import numpy as np
 import pyopencl as cl
 import pytest
-from exact_cells import CELLS, FOLLOWS, NODES, READS, network, with_artificial
+from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, with_relays
 
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
@@ -246,6 +246,29 @@ def test_gap_junctions_and_currents_that_are_read(fast_queue, needs):
     assert np.abs(sim.voltages() - found[1][0][-1]).max() > 1e-3  # they do something
 
 
+@pytest.mark.parametrize("binned", [False, True], ids=["exact", "bins"])
+def test_events_within_a_step_within_a_cell(fast_queue, needs, binned):
+    """Each layer sees in the step what those before have sent; launches have several steps."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine, chunk in (("reference", 130), (ENGINE, 130), (ENGINE, 7)):
+        net, groups = with_relays()
+        inside(net).added.bins = binned
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=chunk, secondorder=2)
+        numbers = recorded(sim, groups) | {x: sim.record(x, groups["relay"]) for x in ("n", "last")}
+        found.append((sim.run(STOP), numbers))
+    kernels = sim.runner.kernels
+    assert kernels.epoch > 4 and kernels._tables[0].spec.layers == 5
+    (expected, numbers), *others = found
+    assert (expected[numbers["last"]][-1] > 1).all()
+    for own, asked in others:
+        for name, number in asked.items():
+            eps = EPS * np.abs(expected[numbers[name]]).max()
+            np.testing.assert_allclose(own[number], expected[numbers[name]], 0, eps, str(name))
+        assert np.array_equal(own.spike_cell, expected.spike_cell)
+        np.testing.assert_allclose(own.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+
+
 def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
     """Its mechanism sets it in each step, after its states have seen the one before."""
     needs(fast_queue, "float64")
@@ -264,8 +287,9 @@ def test_a_variable_that_is_named_as_the_current_of_an_ion(fast_queue, needs):
 def test_what_epochs_do_not_take(fast_queue):
     """Rejected by name where epochs are asked for."""
     net, _ = network()
-    net.set_pointer(net.add(Mechanism.from_nmodl(FOLLOWS), [5]), "vgap", to=[11])
-    with pytest.raises(InputError, match="takes no states or events that depend on pointers"):
+    relay = net.add(Mechanism.from_nmodl(RELAY), [5, 11])
+    net.connect(relay, relay, [1], 1.0, 0.0, source_index=[0])
+    with pytest.raises(InputError, match="takes no events between cells within a step"):
         Simulation(net, DT, queue=fast_queue, engine=ENGINE)
 
 

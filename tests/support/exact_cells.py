@@ -3,7 +3,7 @@
 import mod_files
 import numpy as np
 
-from clhines import Network
+from clhines import Mechanism, Network
 
 CELLS, NODES = 3, 6  # cells, nodes of each
 READS = """
@@ -17,6 +17,13 @@ STATE { s }
 ASSIGNED { v (mV) vgap (mV) i (nA) }
 BREAKPOINT { SOLVE states METHOD cnexp i = s }
 DERIVATIVE states { s' = vgap - s }
+"""
+RELAY = """
+NEURON { POINT_PROCESS relay RANGE n, last NONSPECIFIC_CURRENT i }
+ASSIGNED { v (mV) i (nA) n last (ms) }
+INITIAL { n = 0 last = -1 }
+BREAKPOINT { i = -0.001*n }
+NET_RECEIVE(w) { n = 0.7*n + w last = t net_event(t) }
 """
 
 
@@ -66,3 +73,22 @@ def with_artificial(between=None):
     if between is not None:
         net.connect(fire, fire, [1, 2], [[1.2], [1.2]], between, source_index=[0, 1])
     return net, groups | {"several": nmda}
+
+
+def with_relays():
+    """Instances that send to others of their cell within a step, later, and to other cells."""
+    net, groups = network()
+    soma = np.arange(CELLS) * NODES
+    watch = net.add(mod_files.ours("ext_watch"), soma, amp=0.0)
+    relay = net.add(Mechanism.from_nmodl(RELAY), np.repeat(soma, 4) + np.tile([5, 1, 1, 3], CELLS))
+    node = np.asarray(relay.nodes)
+    for c in range(CELLS):
+        own = np.flatnonzero(node // NODES == c)  # at nodes 1, 1, 3 and 5
+        of_watch = {"source_index": np.full(2, c)}
+        net.connect(watch, relay, own[[3, 2]], 1.0, [0.0, 0.03], **of_watch)
+        for a, b, delay in ((3, 0, 0.0), (0, 2, 0.001), (2, 1, 0.04), (3, 1, 0.35)):
+            net.connect(relay, relay, own[[b]], 0.5, delay, source_index=own[[a]])
+        net.connect(relay, groups["ext_nmda"], [(c + 1) % CELLS], [[0.002, 1.0]], 0.3,
+                    source_index=own[[1]])  # fmt: skip
+    net.connect(net.spike_source([np.arange(1, 15, 0.77)]), relay, [5], 0.3, 0.2)
+    return net, groups | {"relay": relay}

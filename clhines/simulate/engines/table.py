@@ -16,10 +16,13 @@ _TIMES = frozenset(
     }
 )
 _LOOSE = frozenset(
-    {"artificial_cells", "instant_artificial", "ion_order", "pointers", "read_currents"}
+    {
+        *("artificial_cells", "instant_artificial", "ion_order", "pointers", "pointers_in_states"),
+        *("instant_events", "read_currents"),
+    }
 )
-_CELLS = _LOOSE | {"pointers_in_states", "instant_events"}
-_OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
+_CELLS = _LOOSE | {"instant_between_cells"}
+_OF_TIMES = frozenset({"bins", "played_artificial", "copies"})
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -77,7 +80,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - {"no_cells"}),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -88,7 +91,7 @@ ENGINES = (
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
         (
             Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - {"no_cells"}),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES),
         ),
     ),
     Engine(
@@ -109,8 +112,8 @@ CHOICES = ("auto", FAMILY, *NAMES)
 MISSING = {
     "epochs-gpu of cells larger than a work-group": "a step would wait for several work-groups, "
     "and OpenCL has no barrier for them",
-    "epochs-gpu with states on pointers, or events between instances within a step": "both act "
-    "between work-groups within a step",
+    "epochs-gpu with events between cells within a step": "work-groups would meet once more in "
+    "each step; as launches of a step that is no faster than `steps`",
     "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
     "where events of other ranks are due; the exchange is written for steps alone",
 }

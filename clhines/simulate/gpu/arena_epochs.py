@@ -4,7 +4,8 @@ The state is that of `steps`, in the same arenas. A work-group has one cell or s
 does for its node what the kernels of `steps` do, and segments are eliminated in local
 memory, see ``epoch_by_node.mako``. Events of an epoch are seen by the next one: an epoch is no
 longer than the smallest delay. It is one launch, or one for each step where cells read voltages of
-others. Artificial cells go ahead by an epoch, see `artificial`.
+others; where these are read at the end of a step, too, the next launch does what is left of it.
+Artificial cells go ahead by an epoch, see `artificial`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.arrays import offsets, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.plan.plan import real_name
@@ -43,14 +45,22 @@ _CHANGES = ("numbers", "first_step", "num_steps", "first_time", "record_row", "l
 class _Others:
     """Voltages `v` that cells see of others, twice: of this step, and of the next one.
 
+    After them `v` has room for changes of voltages, with which a launch ends the step before.
     So many work-groups, `groups`, wait for each other after each step; `arrived` counts, on the
-    device, those that have come, `total` of them before the next launch.
+    device, those that have come, `total` of them before the next launch. Where they do not wait,
+    `later` says whether a launch leaves the end of its step to the next one.
     """
 
     v: cla.Array
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.groups, self.total, self.arrived = 0, 0, cla.zeros(queue, 1, np.int32)
+        self.later = False
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Arguments of each launch that kernels have for that."""
+        return ("arrived_before",) * (self.groups > 1) + ("pending",) * self.later
 
 
 @dataclass(eq=False)
@@ -123,7 +133,8 @@ class ArenaEpochs(ArenaKernels):
         self.places = base
         self._others = _Others(self.queue)
         if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
-            self._others.groups = plans[0].groups if limits.ptx else 0
+            self._others.groups = plans[0].groups if limits.ptx or plans[0].groups == 1 else 0
+        self._others.later = not self._others.groups and "pointers_in_states" in model.needs
         self._node = np.full(base, -1)
         self._node[self.place] = np.arange(len(self.place))
         self.v = [cla.zeros(self.queue, max(base, 1), self.dtype)]
@@ -173,7 +184,7 @@ class ArenaEpochs(ArenaKernels):
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
         self._others.v = to_device(
-            self.queue, np.tile(packed, 2 if self.model.pointers else 0), self.dtype
+            self.queue, np.tile(packed, 3 if self.model.pointers else 0), self.dtype
         )
         base_d = self.model.capacitance_over_dt + self.model.constant_d
         arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
@@ -184,7 +195,29 @@ class ArenaEpochs(ArenaKernels):
             arenas["ints"].room(f"waits_{k}", (kind.count,))
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (kind.count,))
+        self._num_layers = 0
+        if "instant_events" in self.model.needs:
+            first, targets = self._layers()
+            self._num_layers = (len(first) - 1) // self.model.forest.num_cells
+            arenas["ints"].add("first_of_layer", first)
+            arenas["ints"].add("layer_targets", targets)
         return arenas
+
+    def _layers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the layers of each cell begin among targets, and the end; targets at nodes."""
+        model, wires = self.model, self.run.wires
+        cell, layer = np.full((2, wires.num_targets), -1)
+        for k, first in wires.first_target.items():
+            if not is_artificial(model.kinds[k]):
+                own = slice(first, first + model.kinds[k].count)
+                cell[own] = stretch_of(model.forest.cell_offsets, model.kinds[k].node)
+        for k, targets in enumerate(wires.layers):
+            layer[targets] = k
+        known = np.flatnonzero(cell >= 0)
+        used, layer = np.unique(layer[known], return_inverse=True)
+        number = cell[known] * len(used) + layer
+        counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
+        return offsets(counts), known[np.argsort(number, kind="stable")]
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
@@ -201,7 +234,10 @@ class ArenaEpochs(ArenaKernels):
             assert isinstance(plan, ArenaEpochSpec)
             known = launch.lists, self.run.variables, self._steps
             launch.spec, numbers = with_blocks(plan, spec, *known)
-            launch.spec = replace(launch.spec, joins=self._others.groups)
+            launch.spec = replace(
+                launch.spec, joins=self._others.groups, ends_later=self._others.later,
+                layers=self._num_layers,
+            )  # fmt: skip
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
@@ -222,6 +258,7 @@ class ArenaEpochs(ArenaKernels):
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
             "regions": self._regions, "seen_v": self._others.v, "num_places": num(self.places),
             "looks": num(1), "arrived": self._others.arrived, "arrived_before": num(0),
+            "pending": num(0),
             **self.run.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
@@ -237,7 +274,7 @@ class ArenaEpochs(ArenaKernels):
             spec, known = launch.spec, {**self._arguments, **launch.given}
             assert spec is not None
             built = program.build(self.queue.context, spec)
-            changes = (*_CHANGES, "arrived_before") if self._others.groups else _CHANGES
+            changes = (*_CHANGES, *self._others.changes)
             launch.kernel = program.bind(built, spec, "advance", known, changes)
         return launch.kernel
 
@@ -278,19 +315,19 @@ class ArenaEpochs(ArenaKernels):
             if self.artificial is not None:
                 self.artificial.launch(some, first + done - self.run.times.steps.start, row + done)
                 self._publish()
-            for step in range(0, some, steps):
+            for step in range(0, some + self._others.later, steps):
                 each = min(steps, some - step)
                 self._launch_cells(first + done + step, each, row + done + step, not step)
             self._publish()
 
-    def _launch_cells(self, first: int, count: int, row: int, looks: bool) -> None:
-        """Enqueue steps in a launch of each plan; it `looks` for events where an epoch begins."""
-        others = self._others
+    def _launch_cells(self, first: int, count: int, row: int, begins: bool) -> None:
+        """Enqueue steps in a launch of each plan; `begins`: an epoch does."""
+        others, begin = self._others, self.run.times.steps.start
+        own = {"arrived_before": others.total, "pending": not begins}
+        steps = first, count, begin, row, begins, *(own[name] for name in others.changes)
         for launch in self._tables:
             kernel, group = self._kernel(launch), launch.plan.spec.work_group
-            now = first, count, self.run.times.steps.start, row, looks
-            steps = map(np.int32, (*now, others.total) if others.groups else now)
-            kernel.change(launch.given["numbers"], *steps)
+            kernel.change(launch.given["numbers"], *map(np.int32, steps))
             kernel.launch(self.queue, launch.plan.groups * group, group)
         others.total = (others.total + others.groups * count + 2**31) % 2**32 - 2**31
 

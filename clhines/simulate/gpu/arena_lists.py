@@ -148,6 +148,8 @@ def takes_apart(model: Model) -> frozenset[int]:
     for the parameters of theirs.
     """
     found, played = set(), {p.kind for p in model.played}
+    if "instant_events" in model.needs:  # which have an order of their own, for all
+        return frozenset()
     for k, kind in enumerate(model.kinds):
         program = kind.mechanism.program
         roles = {a.role for block in program.blocks.values() for a in block}
@@ -300,10 +302,12 @@ def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
     """Return the kinds whose currents may come before what other kinds do at the end of a step.
 
     Those are currents that depend on v, the kind's own states, and variables of ions that nothing
-    changes at the end of a step; they leave nothing that is recorded or read there.
+    changes at the end of a step; they leave nothing that is recorded or read there. None where
+    events of all instances come between.
     """
-    names, read = [ion.name for ion in variables.model.ions], "read_currents"
-    if read in variables.model.needs or any(kind.has(x) for kind in kinds for x in _ENDS):
+    names = [ion.name for ion in variables.model.ions]
+    needs = variables.model.needs & {"read_currents", "instant_events"}
+    if needs or any(kind.has(x) for kind in kinds for x in _ENDS):
         return set()
     changed = _written(kinds, names)
     for ion in variables.model.ions:

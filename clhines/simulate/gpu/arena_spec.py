@@ -115,7 +115,8 @@ class ArenaEpochSpec(EpochSpec):
             "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
             "numbers_ numbers, real *far_held if far",
             "real *restrict seen_v if points, int num_places if points",
-            "int *restrict arrived if joins, int arrived_before if joins",
+            "int *restrict arrived if meets, int arrived_before if meets",
+            "int pending if ends_later",
         ),
     }
     special: ClassVar[int] = SPECIAL
@@ -124,6 +125,8 @@ class ArenaEpochSpec(EpochSpec):
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
     joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
+    layers: int = 0  # of targets that send each other events within a step; 0: no one does
+    ends_later: bool = False  # the next launch ends the last step, if one is `pending`
     selects: bool = field(default=False, repr=False)  # the first step computes states for nothing
     terms: tuple[int, ...] = field(default=(), repr=False)  # of exponentials, see `arena_lists`
     nernst: tuple[str, ...] = field(default=(), repr=False)  # ions with Nernst's potential
@@ -144,6 +147,11 @@ class ArenaEpochSpec(EpochSpec):
         """Whether a kind has pointers to voltages."""
         given = (a for kind in self.blocks for _, _, arguments in kind.blocks for a in arguments)
         return any(a.role == "pointer" for a in given)
+
+    @property
+    def meets(self) -> bool:
+        """Whether several work-groups wait for each other."""
+        return self.joins > 1
 
     @property
     def loop(self) -> ListLoop:
@@ -183,6 +191,16 @@ class ListLoop:
     """Source of a lane's loop over its lists: pointers, times, and an instance `j` of a kind."""
 
     spec: ArenaEpochSpec
+
+    @property
+    def opens(self) -> str:
+        """Step that has no step before it to end."""
+        return "first_step - pending" if self.spec.ends_later else "first_step"
+
+    @property
+    def seen(self) -> str:
+        """Voltages of all cells at the begin of a step, as pointers have them; others write it."""
+        return "(volatile __global const real *)seen_v + (step % 2) * num_places"
 
     @property
     def in_lists(self) -> tuple[EpochBlocks, ...]:
@@ -225,7 +243,7 @@ class ListLoop:
             "t_begin": "step_begin[min(step, first_step + num_steps - 1) - first_time]",
             "t_mid": "t_begin + half_dt",
             "t_end": "t_mid + half_dt",
-            "old_begin": "step_begin[max(step - 1, first_step) - first_time]",
+            "old_begin": f"step_begin[max(step - 1, {self.opens}) - first_time]",
             "old_end": "old_begin + half_dt + half_dt",
         }
         found, asked = list[str](), " ".join(texts)

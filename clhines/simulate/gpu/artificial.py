@@ -16,7 +16,7 @@ from clhines.arrays import offsets
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.model.model import Model
-from clhines.model.needs import artificial_sources
+from clhines.model.needs import artificial_sources, within_cells
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.events.sources import steps_between
 from clhines.simulate.kinds.calls import ArenaSpec, fields_of
@@ -57,13 +57,14 @@ class ArtificialSpec(ArenaSpec):
 def epoch_of(model: Model) -> tuple[int, bool]:
     """Return the steps of a launch, and whether artificial cells are `together` in it.
 
-    No event of a launch is due in it but those of artificial cells, which go ahead.
+    No event of a launch is due in it but those of artificial cells, which go ahead, and those
+    within a step from an instance to another one of its cell, which are delivered in layers.
     """
     loose = artificial_sources(model)
     sends = model.sources.is_emitted
     sends[model.sources.detector_source] = True
     source = model.netcons.source
-    of_cells = steps_between(model, sends[source] & ~loose[source])
+    of_cells = steps_between(model, sends[source] & ~loose[source] & ~within_cells(model))
     artificial = np.array([is_artificial(kind) for kind in model.kinds], bool)
     of_loose = steps_between(model, loose[source] & artificial[model.netcons.kind])
     epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)

@@ -74,6 +74,11 @@ class KindBlocks:
         return ()
 
     @property
+    def events(self) -> tuple[str, ...]:
+        """Blocks that functions of events call."""
+        return ("receive", "watch", *(f"for_netcons{n}" for n in range(self.for_netcons)))
+
+    @property
     def watches(self) -> int:
         """Number of WATCH conditions."""
         return len(self.watch_flags)
@@ -330,14 +335,23 @@ class ArenaSpec(TemplateSpec):
         return "const regions_ regions" if self.by_cell else "__global const int *at"
 
     @property
+    def one_v(self) -> bool:
+        """Whether functions of events are given the place of their node's voltage, not all."""
+        of_events = (k.arguments(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events)
+        pointed = any(a.role == "pointer" for given in of_events for a in given)
+        return self.by_cell and not pointed
+
+    @property
     def v_space(self) -> str:
-        """Address space of voltages."""
+        """Address space of voltages, which other work-groups write where epochs give all."""
+        if self.by_cell and not self.one_v:
+            return "volatile __global"
         return "__local" if self.by_cell and not self.far else "__global"
 
     @property
     def own_v(self) -> str:
-        """Voltage of node a in functions, where epochs give the place of that one."""
-        return "*v" if self.by_cell else "v[ints[place_of + a]]"
+        """Voltage of node a in functions."""
+        return "*v" if self.one_v else "v[ints[place_of + a]]"
 
     @property
     def wide(self) -> bool:

@@ -1,0 +1,190 @@
+"""States, events and conditions that see voltages of other cells: NEURON's, and all engines'.
+
+Some cells pass events on within a step, too.
+As in `test_exact_epochs`, each step differs by some units in the last place.
+"""
+
+from itertools import pairwise
+
+import mod_files
+import numpy as np
+import pytest
+from exact_cells import RELAY
+
+from clhines import Mechanism, Network, Simulation
+from clhines.device import devices
+
+DT, STOP = 0.05, 20.0  # ms
+EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
+ENGINES = ("reference", "steps", "epochs-cpu", "epochs-gpu")
+SHADOW = """
+NEURON { SUFFIX shadow POINTER other RANGE g NONSPECIFIC_CURRENT i }
+PARAMETER { g = 1e-5 (S/cm2) }
+STATE { c (mV) }
+ASSIGNED { v (mV) other (mV) i (mA/cm2) }
+INITIAL { c = -65 }
+BREAKPOINT { SOLVE states METHOD cnexp i = g*(v - c) }
+DERIVATIVE states { c' = (other - c)/3 }
+"""
+
+
+def in_neuron():
+    """Three cells of one, two and three segments in a ring of synapses; v, s, got and met."""
+    h = mod_files.loaded()
+    cells = [h.Section(name=f"cell{c}") for c in range(3)]
+    for c, cell in enumerate(cells):
+        cell.L, cell.diam, cell.nseg, cell.Ra, cell.cm = 60 * (c + 1), 15 - 3 * c, c + 1, 100, 1
+        cell.insert("hh")
+    synapses = [h.ext_pre(cell(0.9)) for cell in cells]
+    for synapse, before in zip(synapses, cells[2:] + cells[:2], strict=True):
+        h.setpointer(before(0.1)._ref_v, "vpre", synapse)
+    clamp = h.IClamp(cells[0](0.1))
+    clamp.delay, clamp.dur, clamp.amp = 1.0, 3.0, 1.0
+    wires = []
+    for c in range(3):
+        wires.append(h.NetCon(cells[c](0.1)._ref_v, synapses[c], 0, 1.3, 0.2, sec=cells[c]))
+        wires.append(h.NetCon(synapses[c], synapses[(c + 1) % 3], 0, 0.7, 0.1))
+    segments = [s for cell in cells for s in cell]
+    seen = [h.Vector().record(s._ref_v) for s in segments]
+    seen += [h.Vector().record(getattr(p, f"_ref_{x}")) for x in ("s", "got") for p in synapses]
+    h.cvode.active(0)
+    h.celsius, h.dt, h.secondorder, h.usetable_hh = 6.3, DT, 0, 0
+    h.finitialize(-65)
+    h.continuerun(STOP)
+    area = np.array([s.area() for s in segments])
+    ri = np.array([s.ri() for s in segments])
+    del wires, clamp
+    return area, ri, np.array(seen).T
+
+
+@pytest.fixture(scope="module")
+def truth():
+    pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+    return in_neuron()
+
+
+def made(engine, queue, needs):
+    needs(queue, "float64")
+    if engine == "epochs-cpu" and not devices.is_cpu(queue.device):
+        pytest.skip("an engine of CPUs")
+    return {"queue": queue, "engine": engine}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_as_neuron(fast_queue, needs, engine, truth):
+    given, (area, ri, expected) = made(engine, fast_queue, needs), truth
+    parent = np.array([-1, -1, 1, -1, 3, 4])
+    g_axial = np.where(parent < 0, 0, 1 / ri)
+    net = Network.from_arrays(parent, [0, 1, 3, 6], area, g_axial, 1e-5 * area)
+    net.insert("hh", np.arange(6))
+    synapses = net.add(mod_files.ours("ext_pre"), [0, 2, 5])
+    net.set_pointer(synapses, "vpre", to=[3, 0, 1])
+    net.add("iclamp", at=[0], delay=1.0, dur=3.0, amp=1.0)
+    net.connect(net.add_detector([0, 1, 3], 0.0), synapses, [0, 1, 2], 0.2, 1.3)
+    net.connect(synapses, synapses, [1, 2, 0], 0.1, 0.7, source_index=[0, 1, 2])
+    sim = Simulation(net, DT, **given)
+    numbers = [sim.record("v", np.arange(6)), *(sim.record(x, synapses) for x in ("s", "got"))]
+    result = sim.run(STOP)
+    found = np.concatenate([result[n] for n in numbers], axis=1)
+    assert (np.abs(expected[:, 9:]).max(axis=0) > 0).all()  # events have come to all three
+    largest = np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(found / largest, expected / largest, 0, 1e-9)
+
+
+def random_network(seed, cells):
+    """Trees of 1 to 30 nodes, whose synapses and shadows see nodes of any; groups."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 31, cells)
+    bounds = np.append(0, np.cumsum(sizes))
+    own = [[-1, *(int(rng.integers(max(0, k - 4), k)) for k in range(1, n))] for n in sizes]
+    parent = np.concatenate([[p if p < 0 else p + b for p in q] for q, b in zip(own, bounds)])
+    n, soma = int(bounds[-1]), bounds[:-1]
+    area = rng.uniform(200, 900, n)
+    net = Network.from_arrays(parent, bounds, area, rng.uniform(0.05, 0.3, n), 1e-5 * area)
+    net.insert("hh", soma)
+    net.insert("pas", np.setdiff1d(np.arange(n), soma), g=1e-4, e=-65.0)
+    at = np.sort(np.concatenate([rng.integers(a, b, 2) for a, b in pairwise(bounds)]))
+    synapses = net.add(mod_files.ours("ext_pre"), at, gmax=rng.uniform(0.002, 0.02, len(at)))
+    net.set_pointer(synapses, "vpre", to=rng.permutation(np.repeat(soma, 2)))
+    where = np.flatnonzero(rng.random(n) < 0.5)
+    shadows = net.insert(Mechanism.from_nmodl(SHADOW), where)
+    net.set_pointer(shadows, "other", to=rng.integers(0, n, len(where)))
+    net.add("iclamp", at=soma, delay=rng.uniform(0, 8, cells), dur=3.0, amp=0.5)
+    m = 2 * cells
+    to, delays = rng.integers(0, m, (2, m)), rng.uniform(3.2 * DT, 2, (2, m))
+    delays[0, 0] = 3.2 * DT  # three steps of a launch
+    net.connect(net.add_detector(soma, -20.0), synapses, to[0], 0.2, delays[0],
+                source_index=rng.integers(0, cells, m))  # fmt: skip
+    net.connect(synapses, synapses, to[1], 0.05, delays[1], source_index=np.arange(m))
+    return net, {"s": synapses, "got": synapses, "met": synapses, "c": shadows}
+
+
+def with_relays(seed, cells):
+    """The same with three instances in each cell that pass on events within a step."""
+    (net, groups), rng = random_network(seed, cells), np.random.default_rng(seed + 1)
+    bounds, first = net.forest.cell_offsets, 3 * np.arange(cells)
+    at = np.sort(np.concatenate([rng.integers(a, b, 3) for a, b in pairwise(bounds)]))
+    relays = net.add(Mechanism.from_nmodl(RELAY), at)
+    for a, b in ((0, 1), (1, 2), (0, 2)):
+        delays = rng.uniform(0, 0.99 * DT, cells)
+        net.connect(relays, relays, first + b, 0.5, delays, source_index=first + a)
+    net.connect(relays, groups["s"], 2 * first // 3 + 1, 0.05, 0.0, source_index=first + 2)
+    net.connect(net.add_detector(bounds[:-1], -20.0), relays, rng.permutation(first), 1.0, 0.4)
+    return net, groups | {"n": relays, "last": relays}
+
+
+def advanced(net, groups, pieces, copies=1, **given):
+    """The simulation, records by name, and cells and times of spikes; in pieces of a run."""
+    sim = Simulation(net, DT, **given)
+    sim = sim.replicate(copies) if copies > 1 else sim
+    nodes = np.arange(sim.model.forest.num_nodes)
+    numbers = {"v": sim.record("v", nodes)}
+    if copies == 1:
+        numbers |= {name: sim.record(name, group) for name, group in groups.items()}
+    results = [sim.run(STOP * piece) for piece in pieces]
+    found = {x: np.concatenate([r[k] for r in results]) for x, k in numbers.items()}
+    cell, time = ([getattr(r, f"spike_{x}") for r in results] for x in ("cell", "time"))
+    return sim, found, (np.concatenate(cell), np.concatenate(time))
+
+
+CASES = {  # network, options; whether one work-group has all, which then takes steps in turn
+    "one work-group": (lambda: random_network(0, 4), {}, True),
+    "launches of a step": (lambda: random_network(1, 7), {}, False),
+    "second order": (lambda: with_relays(2, 6), {"secondorder": 2}, False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_random_networks(fast_queue, needs, case):
+    """All engines, in one piece and in several: voltages, states, what events saw, spikes."""
+    build, options, together = CASES[case]
+    net, groups = build()
+    _, expected, spikes = advanced(net, groups, [1], engine="reference", **options)
+    assert len(spikes[0]) > net.forest.num_cells
+    assert all(np.ptp(values) > 0 for values in expected.values())
+    for engine in ENGINES[1:]:
+        if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
+            continue
+        for pieces in ([1], [0.1, 0.0025, 0.8975]):
+            given = made(engine, fast_queue, needs) | options
+            sim, found, own = advanced(net, groups, pieces, **given)
+            for name, values in expected.items():
+                eps = EPS * np.abs(values).max()
+                np.testing.assert_allclose(found[name], values, 0, eps, err_msg=name)
+            assert np.array_equal(own[0], spikes[0])
+            np.testing.assert_allclose(own[1], spikes[1], 0, 1e-12 * STOP)
+        if engine == "epochs-gpu":
+            kernels = sim.runner.kernels
+            assert (kernels._others.groups == 1, kernels._others.later) == (together, not together)
+            assert kernels.epoch == 3
+
+
+def test_copies_see_their_own_cells(fast_queue, needs):
+    """Three copies of two cells, in two work-groups: each is what the network is alone."""
+    net, groups = random_network(3, 2)
+    _, expected, spikes = advanced(net, groups, [1], engine="reference")
+    sim, found, own = advanced(net, groups, [1], 3, **made("epochs-gpu", fast_queue, needs))
+    assert sim.runner.kernels._others.later
+    v = np.tile(expected["v"], 3)
+    np.testing.assert_allclose(found["v"], v, 0, EPS * np.abs(v).max())
+    assert len(own[0]) == 3 * len(spikes[0]) > 0
