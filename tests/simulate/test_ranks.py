@@ -98,8 +98,7 @@ def test_parts_make_up_the_whole():
             targets[part.connections.target], whole.connections.target[mine]
         )
         np.testing.assert_array_equal(part.connections.source, whole.connections.source[mine])
-        for own, k in enumerate(share.kinds):
-            kind, of = part.kinds[own], whole.kinds[k]
+        for k, (kind, of) in enumerate(zip(part.kinds, whole.kinds, strict=True)):
             low, high = share.instances[k].start, share.instances[k].stop
             assert kind.mechanism == of.mechanism
             assert kind.first_instance == of.first_instance + low
