@@ -44,6 +44,7 @@ NEEDS = {  # what users call them
     "no_cells": "networks without cells",
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
+    "ranked_pointers": "pointers to voltages of other ranks",
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }

@@ -19,7 +19,10 @@ _LOOSE = frozenset(
     {"artificial_cells", "instant_artificial", "ion_order", "pointers", "read_currents"}
 )
 _CELLS = _LOOSE | {"pointers_in_states", "instant_events"}
-_OF_TIMES = frozenset({"bins", "played_artificial", "no_cells", "copies"})
+_OF_TIMES = frozenset(
+    {"ranks", "ranked_pointers", "bins", "played_artificial", "no_cells", "copies"}
+)
+_BY_STEPS = frozenset({"no_cells", "ranked_pointers"})  # which epochs do not take
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -77,7 +80,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - {"no_cells"}),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - _BY_STEPS),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -88,7 +91,7 @@ ENGINES = (
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
         (
             Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - {"no_cells"}),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - _BY_STEPS),
         ),
     ),
     Engine(
@@ -111,6 +114,6 @@ MISSING = {
     "and OpenCL has no barrier for them",
     "epochs-gpu with states on pointers, or events between instances within a step": "both act "
     "between work-groups within a step",
-    "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
-    "where events of other ranks are due; the exchange is written for steps alone",
+    "epochs-gpu and epochs-cpu with pointers to voltages of other ranks": "ranks exchange these in "
+    "each step",
 }

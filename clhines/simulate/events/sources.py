@@ -61,6 +61,13 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
     return int((whole - rounded).min())
 
 
+def steps_of_cells(model: Model) -> int | None:
+    """Return `steps_between` of all that cells send; artificial cells are none."""
+    sends = model.sources.is_emitted
+    sends[model.sources.detector_source] = True
+    return steps_between(model, (sends & ~artificial_sources(model))[model.netcons.source])
+
+
 def moved_rings(
     ring: np.ndarray, count: np.ndarray, sizes: np.ndarray, others: np.ndarray
 ) -> np.ndarray:

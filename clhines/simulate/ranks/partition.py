@@ -17,7 +17,7 @@ from clhines.model.ions import IonNodes
 from clhines.model.model import Events, Kind, Model
 from clhines.model.schema import Field
 from clhines.model.sources import NetCons, Sources
-from clhines.simulate.events.sources import ring_sizes
+from clhines.simulate.events.sources import ring_sizes, steps_of_cells
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import Record
@@ -339,12 +339,14 @@ class Share:
         kind, some = self.whole.kinds[k], self.instances[k]
         before = [j for j in range(k) if self.whole.kinds[j].first_target >= 0]
         first = sum(self.instances[j].stop - self.instances[j].start for j in before)
+        played = {p.parameter for p in self.whole.played if p.kind == k}  # maybe on another rank
+        given = {
+            n: v for n, v in kind.arrays().items() if np.ndim(kind.parameters[n]) or n in played
+        }
         return replace(
             kind,
             node=kind.node[some] - (0 if is_artificial(kind) else self.low),
-            parameters={
-                n: v[some] if isinstance(v, np.ndarray) else v for n, v in kind.parameters.items()
-            },
+            parameters=kind.parameters | {n: v[some] for n, v in given.items()},
             factor=kind.factor[some],
             first_target=first if kind.first_target >= 0 else -1,
             first_instance=kind.first_instance + some.start,
@@ -428,18 +430,13 @@ def steps_together(shares: Sequence[Share]) -> int:
                 "to another rank; expected one process"
             )
         return 1
-    netcons, least = whole.netcons, np.inf
-    for source_kind, sources in [
-        (-1, whole.sources.detector_source),
-        *whole.sources.emitted.items(),
-    ]:
-        if source_kind >= 0 and is_artificial(whole.kinds[source_kind]):
-            continue
+    netcons = whole.netcons
+    for k, sources in whole.sources.emitted.items():
         known = np.isin(netcons.source, sources[sources >= 0])
-        least = min(least, netcons.delay[known].min(initial=np.inf))
-        if source_kind >= 0 and (netcons.delay[known] < whole.dt).any():
+        if not is_artificial(whole.kinds[k]) and (netcons.delay[known] < whole.dt).any():
             raise InputError(
-                f"{whole.kinds[source_kind].mechanism.name} sends events with delays shorter than "
-                "a step; expected one process, or longer delays"
+                f"{whole.kinds[k].mechanism.name} sends events with delays shorter than a step; "
+                "expected one process, or longer delays"
             )
-    return int(max(1, min(1024, np.floor(least / whole.dt) - 1)))
+    steps = steps_of_cells(whole)
+    return MAX_EPOCH if steps is None else max(steps, 1)
