@@ -21,6 +21,7 @@ from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
+from clhines.simulate.ranks.joined import JoinedRun, Joints
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, split
 from clhines.simulate.ranks.split import SplitRun
@@ -163,6 +164,16 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
         _log.info("engine %s (%s)", engine.name, why)
         return run, engine.name
     return job.of_user(), "custom"
+
+
+def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
+    """Make a run of this rank's own network, joined to others, by the first engine that can."""
+    needs = job.model.needs
+    device = "cpu" if devices.is_cpu(job.queue.device) else "gpu"
+    with joints.agreed():
+        own = replace(job, request=replace(job.request, engine=engine), asked=engine != "auto")
+        run, _ = _first(engines_for(needs, engine, device), needs, own)
+    return JoinedRun(joints, job.model, cast("PartRun", run))
 
 
 def make_steps(job: Job) -> ArenaRun:

@@ -164,7 +164,7 @@ class _TimeExchange:
         mine = self._own.do(self._found)
         error, self._own.error = self._own.error, None
         words = self._own.ranks.exchange(np.zeros(0, np.uint32) if mine is None else mine, error)
-        found = map(_of_words, words, self._pointed_of)
+        found = map(of_words, words, self._pointed_of)
         source, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
         self._spikes.append((source, time))
         self._own.do(self._take, source, time, v)
@@ -176,7 +176,7 @@ class _TimeExchange:
             own = ~self._artificial[source]
             source, time = source[own], time[own]
         v = run.voltages_at(self._here - self._mine.low) if len(self._here) else np.zeros(0)
-        return _words(source, time, v)
+        return words_of(source, time, v)
 
     def _take(self, source: np.ndarray, time: np.ndarray, v: np.ndarray) -> None:
         run, detected = self._own.run, np.isin(source, self._whole.sources.detector_source)
@@ -201,14 +201,14 @@ class _TimeExchange:
         """Do nothing: all is exchanged."""
 
 
-def _words(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
+def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
     """(w,) uint32: sources, then times and voltages as float64, two words each."""
     reals = np.append(time, v).astype(np.float64)
     return np.append(source.astype(np.uint32), reals.view(np.uint32))
 
 
-def _of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what `_words` was given, with so many voltages."""
+def of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `words_of` was given, with so many voltages."""
     count = (len(words) - 2 * pointed) // 3
     reals = np.ascontiguousarray(words[count:]).view(np.float64)
     return words[:count].astype(np.int64), reals[:count], reals[count:]
