@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.checks import as_choice, as_number, as_whole_number
+from clhines.checks import as_number, as_whole_number
 from clhines.errors import InputError, warn_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
@@ -21,14 +21,9 @@ from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import Kept, Request, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
-from clhines.neuron.read.patterns import OF_GID
+from clhines.neuron.ranks import joined, joints_of, ranks_of, same_on, together
 from clhines.neuron.read.wiring import on_ranks
-from clhines.simulate.engines.choose import make_joined
-from clhines.simulate.engines.run import MakeRun
-from clhines.simulate.engines.table import CHOICES
-from clhines.simulate.events.sources import SPIKE_LATE
-from clhines.simulate.ranks.joined import Joints
-from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue, world
+from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
@@ -249,32 +244,20 @@ def from_neuron(
             way_out = "use clhines.neuron.run, or call it between runs"
             model.rejected.append(Rejected("", what, "", 0, way_out))
         once = network_of(model)
-        return ImportedModel(*_simulation(once, dtype, device, engine, copies, **options))
+        given = {"device": device, "engine": engine, **options}
+        return ImportedModel(*_simulation(once, dtype, given, copies))
 
 
 def _simulation(
-    once: Imported,
-    dtype: DTypeLike,
-    device: object,
-    engine: str | MakeRun,
-    copies: int = 1,
-    **options: object,
+    once: Imported, dtype: DTypeLike, options: dict[str, object], copies: int = 1
 ) -> tuple[Simulation, Imported]:
     h = once.model.h
     v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
     once.network.settings.update(dt=float(h.dt), v_init=v_init, secondorder=int(h.secondorder))
     once.network.settings["t"] = float(h.t)
     imported = once if copies == 1 else copied(once, copies)
-    given = {"secondorder": int(h.secondorder), **options}
-    sim = Simulation(
-        imported.network,
-        float(h.dt),
-        dtype,
-        device,
-        engine=engine,
-        v_init=v_init,
-        **given,  # type: ignore[arg-type]
-    )
+    given = {"v_init": v_init, "secondorder": int(h.secondorder), **options}
+    sim = Simulation(imported.network, float(h.dt), dtype, **given)  # type: ignore[arg-type]
     alike = sim.model.alike
     if alike is not None:
         take_values(OneCopy(sim), once)
@@ -347,11 +330,15 @@ def advance(
                     kept = Kept(read_model(h, vectors or {}), request)
                     if kept.model.rejected:
                         raise RejectedError(kept.model.rejected)
-                steps = kept.steps_to_statement(rest)
-            if ranks is not None:
-                steps = _together(ranks, h, kept, steps)
-            if steps > 1:
-                _advance(kept, ranks, steps - 1, progress)
+            steps = together(ranks, kept, kept.steps_to_statement(rest))
+            joints = joints_of(ranks, kept)
+            with nullcontext() if joints is None else joints.telling():
+                if steps > 1 and kept.sim is None:
+                    once = network_of(kept.model)
+                    given = joined(joints, once, request)
+                    kept.start(*_simulation(once, request.dtype, given), joints)
+                if steps > 1:
+                    kept.advance(steps - 1, progress)
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             kept.step()
             if not vectors:
@@ -363,77 +350,6 @@ def advance(
             rest = count()
         rest = same_on(ranks, rest, h)
     return done
-
-
-def _together(ranks: Ranks, h: Hoc, kept: Kept, steps: int) -> int:
-    """Return how many steps all ranks take, of `steps` that this one could.
-
-    They start anew, from ``h.finitialize()``, or all go on from their simulations: what NEURON
-    has on its way to other ranks is not read.
-    """
-    found = ranks.gather_numbers([steps, kept.lag, abs(float(h.t)) > 0.5 * float(h.dt)])
-    if found[:, 2].any() and (found[0, 1] < 0 or np.ptp(found[:, 1])):
-        raise InputError(
-            f"several MPI ranks go on at {float(h.t):g} ms after steps of NEURON's own, or after "
-            "changes on some of them; expected h.finitialize() before"
-        )
-    if np.ptp(found[:, 1]):
-        kept.sim = None
-    return int(found[:, 0].min())
-
-
-def _advance(kept: Kept, ranks: Ranks | None, steps: int, progress: bool) -> None:
-    """Take steps by the simulation of a model, which is made where there is none."""
-    request, started = kept.request, kept.sim is None
-    once = network_of(kept.model) if ranks is None and started else None
-    if ranks is None:
-        if once is not None:
-            kept.start(*_simulation(once, request.dtype, request.device, request.engine))
-        kept.advance(steps, progress)
-        return
-    joints = kept.joints if kept.joints is not None and not started else Joints(ranks)
-    with joints.telling():
-        if started:
-            once = network_of(kept.model)
-            joints.join(*_gids(once))
-            queue = own_queue(ranks, request.device, request.dtype)  # type: ignore[arg-type]
-            engine = as_choice("engine", request.engine, CHOICES)
-            make = partial(make_joined, engine=engine, joints=joints)
-            sim, imported = _simulation(once, request.dtype, None, make, queue=queue)
-            crossed = np.array(imported.crossed, np.int64)
-            late = np.full(len(crossed), float(kept.model.h.t) + SPIKE_LATE)
-            sim.runner.send(crossed, late)  # type: ignore[attr-defined]
-            kept.start(sim, imported, joints)
-        kept.advance(steps, progress)
-
-
-def _gids(imported: Imported) -> tuple[np.ndarray, ...]:
-    """Return sources and gids of those that other ranks may hear, then of those that it hears."""
-    number, origins = imported.numbers(), imported.model.wires.origins
-    gid = np.array([origin.gid for origin in origins], np.int64)
-    is_heard = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
-    is_sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~is_heard
-    return number[is_sent], gid[is_sent], number[is_heard], gid[is_heard]
-
-
-def ranks_of(h: Hoc) -> Ranks | None:
-    """Return the MPI ranks that NEURON has; None where there is one process."""
-    if not on_ranks(h):
-        return None
-    comm, size = world(), int(h.ParallelContext().nhost())
-    if comm.size != size:
-        raise InputError(
-            f"mpi4py has {comm.size} ranks, NEURON {size}: they have loaded two MPI libraries, or "
-            "there are subworlds; expected MPI_LIB_NRN_PATH to be that of mpi4py, and all ranks"
-        )
-    return Ranks(comm)
-
-
-def same_on(ranks: Ranks | None, steps: int, h: Hoc) -> int:
-    """Return a number of steps, which must be the same on all ranks, as must NEURON's clock."""
-    if ranks is not None:
-        ranks.same({"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
-    return steps
 
 
 def as_step(fixed_step: object) -> float | None:

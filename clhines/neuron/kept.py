@@ -27,6 +27,7 @@ from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, stepping_of
+from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.joined import Joints
 from clhines.simulate.simulation import Simulation
 
@@ -256,6 +257,10 @@ class Kept:
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
         """Take a simulation that has NEURON's present values; `joints` are those to other ranks."""
         self.sim, self.imported, self.joints = sim, imported, joints
+        if joints is not None:
+            crossed = np.array(imported.crossed, np.int64)
+            late = np.full(len(crossed), float(self.model.h.t) + SPIKE_LATE)
+            sim.runner.send(crossed, late)  # type: ignore[attr-defined]
         self._records, self._counters = Records(sim, imported), Counters(sim, imported)
         self._lag, self._delivered = 0, -np.inf
 
