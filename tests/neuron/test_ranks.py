@@ -59,7 +59,7 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, ranks, engines):
 
 def test_what_one_rank_refuses_all_raise(of_neuron):
     """And go on from the start as if nothing had been."""
-    asked = ["setting", "changed", "early", "infinite", "fallback", "from_neuron", "auto"]
+    asked = ["setting", "changed", "early", "infinite", "fallback", "from_neuron", "auto", "pieces"]
     found = told(2, *asked)
     assert found["auto"][0] == of_neuron[0]
     first, second = found["setting"]
@@ -73,3 +73,4 @@ def test_what_one_rank_refuses_all_raise(of_neuron):
     assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
     assert all("fallback='neuron' is for one process" in line for line in found["fallback"])
     assert all(line.startswith("InputError: from_neuron() is") for line in found["from_neuron"])
+    assert all("ParallelContext.splitcell_connect" in line for line in found["pieces"])

@@ -129,7 +129,16 @@ def fallback():
         setting()
 
 
-REFUSED = {f.__name__: f for f in (setting, changed, early, infinite, fallback)}
+def pieces():
+    """A cell on two ranks; from then on."""
+    cells[rank].soma.push()
+    pc.splitcell_connect(1 - rank)
+    h.pop_section()
+    h.finitialize(-65)
+    pc.psolve(5)
+
+
+REFUSED = {f.__name__: f for f in (setting, changed, early, infinite, fallback, pieces)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
 for scenario in sys.argv[1:]:
