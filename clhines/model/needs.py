@@ -45,6 +45,7 @@ NEEDS = {  # what users call them
     "played_artificial": "values played into artificial cells",
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
+    "ranked_pointers": "pointers to voltages of other ranks",
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }

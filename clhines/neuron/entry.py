@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,10 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import Kept, Request, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
-from clhines.neuron.model import Model, read_model
+from clhines.neuron.model import read_model
+from clhines.neuron.ranks import joined, joints_of, ranks_of, same_on, together
+from clhines.neuron.read.wiring import on_ranks
+from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
@@ -231,33 +235,29 @@ def from_neuron(
     copies = as_whole_number("copies", copies, 1)
     if options.get("comm") is not None:
         raise InputError("from_neuron() is for one process; expected no comm")
+    if on_ranks(interpreter()):
+        raise InputError("from_neuron() is for one process; expected clhines.neuron.run on ranks")
     with uncollected():
         model = read_model(interpreter(), vectors or {})
         for t in model.pending.statements:
             what = f"CVode.event with a statement, at t = {t:g} ms"
             way_out = "use clhines.neuron.run, or call it between runs"
             model.rejected.append(Rejected("", what, "", 0, way_out))
-        return ImportedModel(*_simulation(model, dtype, device, engine, copies, **options))
+        once = network_of(model)
+        given = {"device": device, "engine": engine, **options}
+        return ImportedModel(*_simulation(once, dtype, given, copies))
 
 
 def _simulation(
-    model: Model, dtype: DTypeLike, device: object, engine: str, copies: int = 1, **options: object
+    once: Imported, dtype: DTypeLike, options: dict[str, object], copies: int = 1
 ) -> tuple[Simulation, Imported]:
-    once, h = network_of(model), model.h
+    h = once.model.h
     v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
     once.network.settings.update(dt=float(h.dt), v_init=v_init, secondorder=int(h.secondorder))
     once.network.settings["t"] = float(h.t)
     imported = once if copies == 1 else copied(once, copies)
-    given = {"secondorder": int(h.secondorder), **options}
-    sim = Simulation(
-        imported.network,
-        float(h.dt),
-        dtype,
-        device,
-        engine=engine,
-        v_init=v_init,
-        **given,  # type: ignore[arg-type]
-    )
+    given = {"v_init": v_init, "secondorder": int(h.secondorder), **options}
+    sim = Simulation(imported.network, float(h.dt), dtype, **given)  # type: ignore[arg-type]
     alike = sim.model.alike
     if alike is not None:
         take_values(OneCopy(sim), once)
@@ -320,31 +320,35 @@ def advance(
 
     NEURON runs code that `CVode.event` was given at the end of steps that it takes itself.
     """
-    rest, done = count(), 0
+    ranks = ranks_of(h)
+    rest, done = same_on(ranks, count(), h), 0
     while rest:
         with uncollected():
-            kept = None if vectors else kept_model(request)
-            if kept is None:
-                kept = Kept(read_model(h, vectors or {}), request)
-                if kept.model.rejected:
-                    raise RejectedError(kept.model.rejected)
-            steps = kept.steps_to_statement(rest)
-            if steps > 1 and kept.sim is None:
-                sim, imported = _simulation(
-                    kept.model, request.dtype, request.device, request.engine
-                )
-                kept.start(sim, imported)
-            if steps > 1:
-                kept.advance(steps - 1, progress)
+            with agreed(ranks):
+                kept = None if vectors else kept_model(request)
+                if kept is None:
+                    kept = Kept(read_model(h, vectors or {}), request)
+                    if kept.model.rejected:
+                        raise RejectedError(kept.model.rejected)
+            steps = together(ranks, kept, kept.steps_to_statement(rest))
+            joints = joints_of(ranks, kept)
+            with nullcontext() if joints is None else joints.telling():
+                if steps > 1 and kept.sim is None:
+                    once = network_of(kept.model)
+                    given = joined(joints, once, request)
+                    kept.start(*_simulation(once, request.dtype, given), joints)
+                if steps > 1:
+                    kept.advance(steps - 1, progress)
             before = float(h.dt), float(clock(float(h.t), float(h.dt), 1)[-1])
             kept.step()
             if not vectors:
                 keep(kept)
         rest, done = rest - steps, done + steps
-        if h.stoprun:
+        if ranks.gather_numbers([h.stoprun]).any() if ranks is not None else h.stoprun:
             break
         if (h.dt, h.t) != before:  # by such code
             rest = count()
+        rest = same_on(ranks, rest, h)
     return done
 
 

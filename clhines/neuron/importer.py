@@ -41,6 +41,11 @@ class Imported:
     copies: int = 1
     crossed: list[int] = field(default_factory=list)
 
+    def numbers(self) -> np.ndarray:
+        """(k,) int64: source of the network that each origin is."""
+        each = [self.network.source_numbers(source, [k])[0] for source, k in self.sources]
+        return np.array(each, np.int64)
+
     @cached_property
     def detectors(self) -> dict[int, np.ndarray]:
         """Return the sources of each origin that is a voltage, one a copy, by its address."""

@@ -27,6 +27,8 @@ from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, stepping_of
+from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.ranks.joined import Joints
 from clhines.simulate.simulation import Simulation
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms
@@ -217,6 +219,7 @@ class Kept:
         self.model, self.request = model, request
         self.sim: Simulation | None = None
         self.imported: Imported | None = None
+        self.joints: Joints | None = None
         self._records: Records | None = None
         self._counters: Counters | None = None
         self._print: Fingerprint | None = None
@@ -253,9 +256,19 @@ class Kept:
         take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})
         self._lag, self._delivered = 0, -np.inf
 
-    def start(self, sim: Simulation, imported: Imported) -> None:
-        """Take a simulation that has NEURON's present values."""
-        self.sim, self.imported, self._start = sim, imported, None
+    @property
+    def lag(self) -> int:
+        """Steps that the simulation is behind NEURON; -1 where there is none."""
+        return -1 if self.sim is None else self._lag
+
+    def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
+        """Take a simulation that has NEURON's present values; `joints` are those to other ranks."""
+        self.sim, self.imported, self.joints = sim, imported, joints
+        self._start = None
+        if joints is not None:
+            crossed = np.array(imported.crossed, np.int64)
+            late = np.full(len(crossed), float(self.model.h.t) + SPIKE_LATE)
+            sim.runner.send(crossed, late)  # type: ignore[attr-defined]
         self._records, self._counters = Records(sim, imported), Counters(sim, imported)
         self._lag, self._delivered = 0, -np.inf
 
@@ -267,6 +280,8 @@ class Kept:
         begin, dt = float(h.t), sim.model.dt
         first = self._lag + (1 if sim.step == 0 else 0)
         result = sim.run((steps + self._lag) * dt, progress)
+        if self.joints is not None:
+            sim.runner.exchange()  # type: ignore[attr-defined]
         h.t = float(clock(begin, dt, steps)[-1])
         last = last_delivery(begin, dt, steps)
         self._records.fill(result, begin, first)
@@ -293,6 +308,10 @@ class Kept:
         """
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
+        if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
+            for event in self.model.queue.events():
+                if event.what == "NetParEvent":
+                    self.model.queue.move(event.item, max(event.time, end + float(h.dt)))
         self._delivered = last_delivery(begin, float(h.dt), 1)
         due = [t for t in pending.statements if t <= end]
         if not due:

@@ -19,7 +19,7 @@ from clhines.neuron.read.hooks import read_hooks
 from clhines.neuron.read.played import Gap, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
-from clhines.neuron.read.wiring import Wires, read_wires
+from clhines.neuron.read.wiring import Wires, on_ranks, read_wires
 
 
 @dataclass(eq=False)
@@ -100,8 +100,8 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
     """Read everything, and list what is rejected.
 
     `vectors` has of each VecStim its Vector, where it cannot be found; with `every`, Vectors that
-    will record or play after the next ``h.finitialize()`` count, too. A RejectedError says that the
-    model is on several MPI ranks, or that segments cannot be read from Python.
+    will record or play after the next ``h.finitialize()`` count, too. A RejectedError says that
+    segments cannot be read from Python.
     """
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
@@ -142,10 +142,6 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
 
 def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
     """Refuse what cannot be read; return a section made for a model of artificial cells alone."""
-    ranks = int(h.ParallelContext().nhost())
-    if ranks > 1:
-        what = f"ParallelContext with nhost() of {ranks}: a model on several MPI ranks"
-        raise RejectedError([Rejected("", what, "", 0, "build it in one process")])
     lone, first = None, next(iter(h.allsec()), None)
     if first is None and catalogue.has_artificial():
         lone = h.Section(name="lone")
@@ -176,6 +172,12 @@ def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
     if h.nrn_netrec_state_adjust:
         what = "nrn_netrec_state_adjust, which moves what events set"
         found.append(Rejected("", what, "", 0, "set it to 0"))
+    if on_ranks(h) and int(h.CVode().queue_mode()) & 1:
+        what = "CVode.queue_mode(1, 0) on several MPI ranks"
+        found.append(Rejected("", what, "", 0, "queue_mode(0, 0)"))
+    if on_ranks(h) and memory.transfers:
+        what = "ParallelContext.target_var (gap junctions) on several MPI ranks"
+        found.append(Rejected("", what, "", 0, "build the model in one process"))
     if int(h.CVode().queue_mode()) & 2:  # a queue of its own for self events
         found.append(
             Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")

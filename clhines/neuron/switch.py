@@ -15,11 +15,12 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from clhines.errors import InputError, meant, shown, warn_caller
+from clhines.errors import InputError, RankError, meant, shown, warn_caller
 from clhines.neuron.entry import Request, advance, as_step, fix_steps, num_steps, solve_steps
 from clhines.neuron.memory.objects import Objects
 from clhines.neuron.memory.session import Hoc, interpreter
 from clhines.neuron.read.hooks import is_standard, standard
+from clhines.neuron.read.wiring import on_ranks
 
 _NAME = "clhines_neuron_switch"  # in hoc
 _OWN = "clhines_neuron_continuerun"  # stdrun.hoc's, while the switch is on
@@ -158,9 +159,11 @@ class Switch:
         try:
             try:
                 self._run(count, options)
-            except InputError as error:
+            except (InputError, RankError) as error:
                 if options.fallback is None:
                     raise
+                if on_ranks(self._h):
+                    raise InputError(f"{error}; fallback='neuron' is for one process") from error
                 self._warn(str(error))
                 own()
         except BaseException as error:
@@ -228,7 +231,8 @@ def enable(
     device, dtype, engine
         See `Simulation`.
     fallback : None or "neuron"
-        ``"neuron"``: NEURON runs what cannot be simulated here, with a warning that says why.
+        ``"neuron"``: NEURON runs what cannot be simulated here, with a warning that says why; not
+        on several MPI ranks.
 
     fixed_step : float, ms, optional
         See `run`.

@@ -251,21 +251,6 @@ ${all(block, "v_now", "t_end", new)}\
 ${end_of("    ")}\
 }
 % endif
-
-// Events of other ranks, by source and time, to the rings of their sources. One work-item.
-__kernel void take_events(${signature(spec, "take_events")})
-{
-    if (get_global_id(0) > 0) return;
-    for (int k = 0; k < num_taken; k++) {
-        const int s = source[k], number = ints[event_count + s];
-        clock[ring + ints[ring_first + s] + number % ints[ring_size + s]] = time[k];
-        ints[event_count + s] = number + 1;
-        ints[event_live + s] = number + 1;
-% if spec.skips:
-        mark_targets(s, ints, at);
-% endif
-    }
-}
 % if spec.layered:
 
 // Events due until the middle of the step. One work-item per target of a layer.

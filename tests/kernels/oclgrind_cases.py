@@ -344,11 +344,16 @@ def exact_case(queue, dtype):
     net.connect(net.add_detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
     net.connect(fire, nmda, [0], [[0.003, 1.0]], 0.05, source_index=[1])
     net.connect(watch, fire, [1], [[1.2]], 0.1, source_index=[0])
+    elsewhere = net.spike_source([[]])  # whose events come from another process
+    net.connect(elsewhere, fire, [1], weight=1.3, delay=0.02)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps", max_spikes=SPIKES)
     number = sim.record("v", nodes), sim.record("m", fire)
     found = sim.run(0.3)
     assert len(found.spike_time) > 1
     assert all(np.isfinite(found[k]).all() for k in number)
+    sim.runner.take_events(net.source_numbers(elsewhere, [0]), np.array([0.31]))
+    sim.run(0.1)
+    assert sim.arrays()["cursor"][-1] == 1
 
 
 def exact_epochs_case(queue, dtype):

@@ -44,6 +44,7 @@ from clhines.simulate.gpu.arena_lists import with_blocks
 from clhines.simulate.gpu.artificial import ArtificialSpec
 from clhines.simulate.kinds import spec as kinds
 from clhines.simulate.kinds.layouts import filled_arenas, spec_of
+from clhines.simulate.ranks import exchange
 from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
 from clhines.simulate.state import spread
@@ -169,7 +170,7 @@ def exact_specs(dtype):
         if spec.wide:
             blocks = blocks_of(model, variables.wires, work_of(model), 1, 1.0)
             layout = BlockLayout(model, make_tiles(model, blocks, 4), spec.width, False)
-            yield CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables)))
+            yield CellBlocksSpec.of(spec, model, layout, tuple(level_ions(variables, model)))
 
 
 def arena_epoch_specs(dtype, limits):
@@ -186,7 +187,7 @@ def arena_epoch_specs(dtype, limits):
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
             for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)
-                yield with_blocks(spec, functions, plan.lists, variables, epoch)[0]
+                yield with_blocks(spec, functions, plan.lists, variables, model, epoch)[0]
 
 
 def other_specs(dtype):
@@ -194,6 +195,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), ChainsSpec(real), passive.PassiveSpec(real))
     yield spread.SpreadSpec(real)
+    yield exchange.TakenSpec()
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()

@@ -151,6 +151,7 @@ def test_every_template_is_covered():
         "simulate/reduced",
         "simulate/blocks",
         "simulate/spread",
+        "simulate/taken",
         "simulate/tiled",
     }
     taken_in = {

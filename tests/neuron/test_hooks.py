@@ -1,9 +1,6 @@
 """What acts in each step of NEURON and is no part of a model is rejected by name."""
 
-import importlib.util
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -225,47 +222,6 @@ def test_records_and_plays_of_what_is_not_simulated_name_it():
             assert [line.split(";")[0] for line in lines] == [f"Vector.{kind} {word} {name}"]
     assert found["statement"] == [["Vector.play of a statement; play into a variable"]] * 3
     assert [line.split(";")[0] for line in found["source"]] == ["NetCon of hh.m"]
-
-
-RANKS = """
-warnings.resetwarnings()
-h.nrnmpi_init()
-pc = h.ParallelContext()
-soma, gid = h.Section(name="soma"), int(pc.id())
-synapse = h.ExpSyn(soma(0.5))
-pc.set_gid2node(gid, gid)
-pc.cell(gid, h.NetCon(soma(0.5)._ref_v, None, sec=soma))
-netcon = pc.gid_connect(1 - gid, synapse)
-pc.set_maxstep(10)
-h.finitialize(-65)
-lines = [str(r) for r in clhines.neuron.check()]
-try:
-    clhines.neuron.run(1)
-except clhines.InputError as error:
-    lines.append(str(error).splitlines()[-1].strip())
-if gid == 0:
-    print(json.dumps([int(pc.nhost()), lines]), flush=True)
-pc.barrier()
-h.quit()
-"""
-
-
-def _mpi():
-    """mpiexec, and NEURON's environment with the library that it belongs to."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=path)
-    package = importlib.util.find_spec("mpi4py")
-    library = Path(str(package.origin)).parents[3] / "libmpi.so.12" if package else Path()
-    if found is None or not library.is_file():
-        pytest.skip("needs mpi4py and mpiexec: pip install '.[mpi]'")
-    return [found, "-n", "2", "env", f"MPI_LIB_NRN_PATH={library}"]
-
-
-def test_several_ranks_are_rejected_by_that_name():
-    ranks, lines = result_of(RANKS, *_mpi())
-    assert ranks == 2 and len(lines) == 2
-    for line in lines:
-        assert line.startswith("ParallelContext with nhost() of 2: a model on several MPI ranks")
 
 
 PATTERN = """

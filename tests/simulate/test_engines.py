@@ -115,7 +115,7 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
         {},
     ),
 }
-OTHERS = ("begins", "ranks", "copies", "solver")
+OTHERS = ("begins", "ranks", "ranked_pointers", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
@@ -134,6 +134,7 @@ def test_words_are_those_of_the_table():
         "begins",
         "ranks",
         "ranked_bins",
+        "ranked_pointers",
         "copies",
         "solver",
     }
@@ -183,8 +184,8 @@ def test_other_refusals():
         engines_for(exact, "epochs", "gpu")
     with pytest.raises(InputError, match="no engine takes events in bins on several ranks; expe"):
         engines_for(exact | {"bins", "ranks", "ranked_bins"}, "auto", "cpu")
-    with pytest.raises(InputError, match="'epochs-gpu' takes no several ranks; expected 'steps'"):
-        engines_for(model_of("ions").needs | {"ranks"}, "epochs-gpu", "gpu")
+    with pytest.raises(InputError, match="takes no pointers to voltages of other ranks; expected"):
+        engines_for(model_of("ions").needs | {"ranks", "ranked_pointers"}, "epochs-gpu", "gpu")
     assert [e.name for e in engines_for(exact, "epochs", "cpu")] == ["epochs-cpu"]
 
 
@@ -193,7 +194,7 @@ def test_descriptions():
     of_steps, of_times = described()[0][3].split("; ")
     assert of_steps == "with events in whole steps: methods of the solver"
     assert of_times.startswith("with events at exact times: events between cells within a step")
-    assert all(NEEDS[word] in of_times for word in ("ranks", "solver", "instant_between_cells"))
+    assert all(NEEDS[w] in of_times for w in ("ranked_pointers", "solver", "instant_between_cells"))
     assert [row[3] for row in described()[2:]] == ["", ""]
 
 

@@ -10,10 +10,12 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
 import exact_ranks
+import mod_files
 import numpy as np
 import pytest
 from networks import CABLES, DT, mixed_network, simple_network
@@ -29,6 +31,7 @@ from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate.cpu.vectors import CellEpochs
 from clhines.simulate.engines.arena_run import ArenaRun
 from clhines.simulate.engines.cells_run import CellsRun
+from clhines.simulate.engines.run import Job, Request
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.gpu.epochs import BlockEpochs
 from clhines.simulate.ranks import partition
@@ -98,8 +101,7 @@ def test_parts_make_up_the_whole():
             targets[part.connections.target], whole.connections.target[mine]
         )
         np.testing.assert_array_equal(part.connections.source, whole.connections.source[mine])
-        for own, k in enumerate(share.kinds):
-            kind, of = part.kinds[own], whole.kinds[k]
+        for k, (kind, of) in enumerate(zip(part.kinds, whole.kinds, strict=True)):
             low, high = share.instances[k].start, share.instances[k].stop
             assert kind.mechanism == of.mechanism
             assert kind.first_instance == of.first_instance + low
@@ -136,6 +138,25 @@ def uneven_network():
     return net, None
 
 
+def uneven_times():
+    """As `uneven_network`, with ions, and instances that take events one by one.
+
+    The last cells alone have several at a node, values that are played, and other potentials.
+    """
+    net = Network([CABLES[0]] * 4 + [CABLES[2], CABLES[1]])
+    net.insert("hh", net.soma)
+    for name in ("ext_cad", "ext_ca", "ext_kca"):
+        net.insert(mod_files.ours(name), net.soma[4:])
+    net.insert("pas", np.setdiff1d(np.flatnonzero(net.area > 0), net.soma))
+    at = np.concatenate([net.soma[:5] + 1, net.soma[[5, 5, 5]] + 1])
+    syn = net.add(mod_files.ours("ext_nmda"), at)
+    clamp = net.add(mod_files.ours("ext_clamp"), net.soma[1::2])
+    net.play(clamp, 2, "amp", [0, 0.5, 1.0], [0, 0.4, 0.2])
+    times = [np.arange(0.2, 1.5, 0.3 + 0.1 * k) for k in range(len(at))]
+    net.connect(net.spike_source(times), syn, np.arange(len(at)), [[0.01, 1.0]], 0.1)
+    return net, None
+
+
 def sized_network():
     """Small and large cells, which `BlockEpochs` plans apart on a small device."""
     cables = [*ring_cables(3, levels=5), *ring_cables(3, levels=3)]
@@ -157,6 +178,9 @@ def sized_network():
         ("lists", dendrites_network, "float64"),
         ("steps", uneven_network, "float32"),
         ("steps", dendrites_network, "float64"),
+        ("cpu.blocks", uneven_times, "float64"),
+        ("cpu.blocks", uneven_times, "float32"),
+        ("gpu.arena_epochs", uneven_times, "float64"),
     ],
 )
 def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor, dtype):
@@ -166,7 +190,8 @@ def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor
     cells = whole.forest.num_cells
     expected = voltages(whole, fast_queue, dtype, executor)
     assert np.ptp(expected[whole.soma]) > 1e-3
-    for bounds in ((0, 1), (1, cells)) if build is uneven_network else ((2, cells),):
+    several = build in (uneven_network, uneven_times)
+    for bounds in ((0, 1), (1, cells)) if several else ((2, cells),):
         part = partition.Share(whole, *bounds).model()
         low, high = whole.forest.cell_offsets[list(bounds)]
         found = voltages(part, fast_queue, dtype, executor, Decisions.of(whole, split=True))
@@ -183,6 +208,11 @@ def voltages(model: Model, queue, dtype, executor, decisions=None):
         run = CellsRun(*given, make, *more)
         assert not lists or run.cells.launches[0].spec.by_node
         assert not apart or len(run.cells.launches) > 1
+    elif "." in executor:
+        request = Request(None, queue, np.dtype(dtype), executor, 60, None, "auto", {})
+        run = import_module(f"clhines.simulate.{executor}").make(
+            Job(model, request, decisions, True)
+        )
     elif executor == "cells":
         run = CellsRun(*given, CellEpochs, *more)
     else:
@@ -254,15 +284,16 @@ def test_networks_with_exact_times_have_the_same_bits_on_ranks(exact, count):
     done, _ = mpiexec(count, EXACT, folder)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / f"found{count}.json").read_text()) == expected
-    assert expected["steps"][1] == expected["steps"][2] and expected["steps"][3] > 20
+    for engine in ("steps", "epochs-cpu", "epochs-gpu"):
+        assert expected[engine][1] == expected[engine][2] and expected[engine][3] > 20
 
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory):
     """What one process finds of a network with exact times, and where it has saved."""
     folder = tmp_path_factory.mktemp("exact")
-    engines = "reference", "steps"
-    return folder, {engine: exact_ranks.found(folder, None, engine) for engine in engines}
+    found = {engine: exact_ranks.found(folder, None, engine) for engine in exact_ranks.ENGINES}
+    return folder, found
 
 
 def check_differing(texts):

@@ -11,11 +11,16 @@ import numpy as np
 from clhines import Network, Simulation
 from clhines.simulate.ranks import mpi
 
+# whether each has gap junctions between cells, and so between ranks
+ENGINES = {"reference": True, "steps": True, "epochs-cpu": False, "epochs-gpu": False}
 CELLS, STATES = 5, {"ext_nmda": "g", "ext_fire": "m", "ext_watch": "on", "ext_sum": "sum"}
 
 
-def network():
-    """A ring of gap junctions over all cells; detectors, artificial cells, trains, ions."""
+def network(gaps=True):
+    """Detectors, artificial cells, trains, ions; a ring of gap junctions over all cells.
+
+    Else they are within cells, and events come later.
+    """
     rng, ours = np.random.default_rng(3), mod_files.ours
     n = 6 * CELLS
     parent = np.tile([-1, 0, 1, 2, 3, 4], CELLS) + 6 * np.repeat(np.arange(CELLS), 6)
@@ -31,13 +36,16 @@ def network():
     groups = {name: net.add(ours(name), where) for name, where in at.items()}
     nmda, watch, added = groups.values()
     groups["ext_fire"] = fire = net.add_artificial(ours("ext_fire"), 4)
-    net.set_pointer(net.add(ours("ext_gap"), soma + 5), "vgap", to=np.roll(soma + 5, 1))
+    net.set_pointer(
+        net.add(ours("ext_gap"), soma + 5), "vgap", to=np.roll(soma + 5, 1) if gaps else soma + 3
+    )
     net.add("iclamp", at=soma, delay=2.0, dur=40.0, amp=rng.uniform(0.1, 0.5, CELLS))
     net.play(net.add(ours("ext_clamp"), soma[[2]]), 0, "amp", [0, 5, 9.0], [0, 0.1, 0.2])
     spikes = net.add_detector(np.concatenate([soma, soma + 5]), -20.0)
     weights = np.stack([rng.uniform(0.001, 0.004, 2 * CELLS), np.ones(2 * CELLS)], axis=1)
-    net.connect(spikes, nmda, rng.integers(0, CELLS, 2 * CELLS), weights, rng.uniform(0, 2, 10))
-    net.connect(spikes, fire, rng.integers(0, 4, 2 * CELLS), 0.5, rng.uniform(0, 2, 10))
+    delays = rng.uniform(0, 2, (2, 10)) + (0.0 if gaps else 0.5)
+    net.connect(spikes, nmda, rng.integers(0, CELLS, 2 * CELLS), weights, delays[0])
+    net.connect(spikes, fire, rng.integers(0, 4, 2 * CELLS), 0.5, delays[1])
     net.connect(fire, fire, [1, 2, 3], 0.7, 0.001, source_index=[0, 1, 2])
     net.connect(fire, added, [0, 2, 4, 5], 0.002, 0.3)
     net.connect(watch, fire, [0, 1], 1.2, 0.2)
@@ -49,7 +57,7 @@ def network():
 
 def found(folder, comm, engine):
     """Digests of a run, and of one that goes on from what one process has saved."""
-    net, groups = network()
+    net, groups = network(ENGINES[engine])
     sim = Simulation(net, 0.05, engine=engine, comm=comm, chunk=100)
     for name in ("v", "cai", "ica"):
         sim.record(name, np.arange(6 * CELLS))
@@ -73,7 +81,7 @@ def digest(result, *more):
 
 if __name__ == "__main__":
     where, world = Path(sys.argv[1]), mpi.world()
-    digests = {engine: found(where, world, engine) for engine in ("reference", "steps")}
+    digests = {engine: found(where, world, engine) for engine in ENGINES}
     assert all(other == digests for other in world.allgather(digests))
     if world.rank == 0:
         (where / f"found{world.size}.json").write_text(json.dumps(digests))

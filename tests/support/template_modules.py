@@ -7,6 +7,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/reduced": "simulate.records.reduced",
     "simulate/plasticity": "simulate.events.plasticity",
     "simulate/spread": "simulate.state.spread",
+    "simulate/taken": "simulate.ranks.exchange",
     "simulate/tiled": "simulate.state.tiled",
     "simulate/epoch_by_instance": "simulate.gpu.spec",
     "simulate/artificial": "simulate.gpu.artificial",

@@ -51,6 +51,7 @@ class Source:
     numbers: int  # likewise
     record_as: int  # what is appended to `numbers`
     gid: int  # -1 for none
+    is_sent: bool  # to other ranks that listen to the gid
     is_called: bool  # `NetCon.record` has given it a statement or a function
 
 

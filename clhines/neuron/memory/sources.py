@@ -52,17 +52,17 @@ class EventSources:
         at = f["odd"]
         return Source(
             address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
-            signed[at], signed[at + 2], bool(words[f["rank"]]),
+            signed[at], signed[at + 2], signed[at + 1] >= 0, bool(words[f["rank"]]),
         )  # fmt: skip
 
     def words(self) -> np.ndarray:
-        """(s, 10) uint64: addresses of all sources, and what `sources` and `threshold` take."""
+        """(s, 11) uint64: addresses of all sources, and what `sources` and `threshold` take."""
         list_, f = self._list(), self._fields
         address = np.array(vector_at(list_) if list_ else [], np.int64)
         first, rank = f["place"], f["rank"]
         chosen = [*range(first, first + 5), f["times"], f["times"] + 1, rank, f["threshold"]]
         words = gather(address, max(*chosen, rank + f["odd"] // 2 + 1) + 1)
-        halves_ = words.view(np.uint32)[:, [2 * rank + f["odd"], 2 * rank + f["odd"] + 2]]
+        halves_ = words.view(np.uint32)[:, 2 * rank + f["odd"] + np.arange(3)]
         return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
 
     def threshold(self, address: int) -> float:

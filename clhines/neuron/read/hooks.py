@@ -54,6 +54,8 @@ def acting(h: Hoc, memory: Memory) -> list[Rejected]:
     if memory.variable("nrn_multisplit_solve_"):
         way_out = "connect the pieces as sections; gid_clear(2) takes it out"
         found.append(Rejected("", "ParallelContext.multisplit", "", 0, way_out))
+    if memory.variable("nrnmpi_splitcell_compute_"):
+        found.append(Rejected("", "ParallelContext.splitcell_connect", "", 0, "keep cells whole"))
     return [*found, *_old_stimuli(memory), *_listed(h, memory), *_python_blocks(memory)]
 
 

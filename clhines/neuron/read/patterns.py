@@ -12,7 +12,7 @@ from clhines.neuron.memory.raw import Readable, words_at
 from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 
-OF_GID = "PatternStim of a gid"  # stands for the name of what sends the spikes of one gid
+OF_GID = "a gid"  # stands for the name of what sends its spikes: PatternStim, or another rank
 # what NEURON's pattern.mod does, without comments and spaces
 _RECEIVES = "NET_RECEIVE(w){LOCALnstif(flag==1){nst=sendgroup()if(nst>=t){net_send(nst-t,1)}}}"
 _KEEPS = "structInfo{intsize;double*tvec;int*gidvec;intindex;};"

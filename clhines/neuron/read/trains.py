@@ -20,6 +20,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.catalogue import plain
 from clhines.neuron.read.contents import Contents
 from clhines.neuron.read.patterns import OF_GID, Pattern, by_gid, is_pattern, read_patterns
+from clhines.neuron.read.wiring import on_ranks
 
 # index and etime come first among a file's variables; spaces are taken out before
 _VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
@@ -97,6 +98,12 @@ def read_trains(
                 continue
             found.fields[name, k] = fields[_INDEX], fields[_TIME]
     _add_patterns(found, memory, contents, set(due))
+    if on_ranks(h):
+        found.rejected += [
+            Rejected(name, "PatternStim on several MPI ranks", "", 0, "use VecStim")
+            for name in sorted({name for name, _ in found.patterns})
+        ]
+        found.names += (OF_GID,) * (OF_GID not in found.names)
     return found
 
 

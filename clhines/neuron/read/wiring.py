@@ -33,8 +33,14 @@ class Origin:
     numbers: int = 0  # likewise
     record_as: int = -1
     gid: int = -1
+    is_sent: bool = False
     address: int = 0  # of NEURON's object
     number: int = -1  # of the sender among `Senders`, -1 of others
+
+
+def on_ranks(h: Hoc) -> bool:
+    """Whether NEURON has several MPI ranks, each with cells of its own."""
+    return int(h.ParallelContext().nhost()) > 1
 
 
 class Senders:
@@ -145,7 +151,7 @@ def _read_origins(
     silent = {  # NEURON takes any point process for a source
         name for name, text in texts.items() if text and not re.search(_SENDS, text)
     }
-    has_patterns = any(is_pattern(text) for text in texts.values())
+    of_gids = on_ranks(h) or any(is_pattern(text) for text in texts.values())
     memory, own = read_by
     found, sources = list[Origin](), own.every()
     objects = senders.of_objects(np.array([source.sender for source in sources], np.int64))
@@ -154,8 +160,11 @@ def _read_origins(
         if source.place is not None:
             node = places.node(source.place)
         nothing = not source.sender and source.place is None
-        if nothing and source.gid >= 0 and has_patterns:
+        if nothing and source.gid >= 0 and of_gids:
             sender = OF_GID, source.gid
+            if source.times and on_ranks(h):
+                what = f"NetCon.record of gid {source.gid}, of another rank"
+                rejected.append(Rejected("", what, "", 0, "record it on that rank"))
         if node < 0 and sender is not None and sender[0] in silent:
             continue
         if node < 0 and sender is None:
@@ -179,6 +188,7 @@ def _read_origins(
                 source.numbers,
                 source.record_as,
                 source.gid,
+                source.is_sent,
                 source.address,
                 number if node < 0 else -1,
             )

@@ -70,11 +70,11 @@ class CellBlocksSpec(ArenaSpec):
 
     @classmethod
     def of(
-        cls, spec: ArenaSpec, model: Model, layout: BlockLayout, level: tuple[str, ...]
+        cls, spec: ArenaSpec, network: Model, layout: BlockLayout, level: tuple[str, ...]
     ) -> CellBlocksSpec:
-        """Return what blocks of cells take where steps take `spec`."""
+        """Return what blocks of cells take where steps take `spec`; `network` is the whole."""
         kinds = (
-            GroupedKind.of(kind, model.kinds[kind.number].mechanism, groups, spec.real, level)
+            GroupedKind.of(kind, network.kinds[kind.number].mechanism, groups, spec.real, level)
             if (groups := layout.groups.get(kind.number)) is not None
             else kind
             for kind in spec.kinds
@@ -82,7 +82,7 @@ class CellBlocksSpec(ArenaSpec):
         return cls(
             **{**fields_of(spec), "kinds": tuple(kinds)},
             tile_widths=tuple(layout.tiles.widths),
-            played_kinds=tuple(sorted({p.kind for p in model.played})),
+            played_kinds=tuple(sorted({p.kind for p in network.played})),
         )
 
     @property
@@ -139,15 +139,20 @@ class CellBlocksSpec(ArenaSpec):
 def make(job: Job) -> ArenaRun:
     """Make a run by blocks; see `Job`."""
     model = job.apart
-    units = devices.limits(job.queue.device).compute_units
-    blocks = plan_blocks(model, wires_of(model), units, always=job.asked)
+    always, units = job.asked, devices.limits(job.queue.device).compute_units
+    if job.decisions is not None and not always:  # a choice for all ranks, by the whole network
+        network, always = job.decisions.network, True
+        all_units = devices.limits(devices.whole_device(job.queue.device)).compute_units
+        if plan_blocks(network, wires_of(network), all_units) is None:
+            raise InputError("steps are expected to be faster")
+    blocks = plan_blocks(model, wires_of(model), units, always)
     if blocks is None:
         raise InputError("steps are expected to be faster")
     job.check("blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
     kernels = partial(CellBlocks, blocks=blocks)
     return ArenaRun(
-        model, job.queue, job.dtype, kernels, job.max_spikes,
+        model, job.queue, job.dtype, kernels, job.max_spikes, job.decisions,
         family=CellBlocks.family, alike=job.model,
     )  # fmt: skip
 
@@ -166,7 +171,8 @@ class CellBlocks(ArenaKernels):
         """Put what does not change on the device, by place."""
         model, most = self.model, self.run.limits.vector_bytes // self.dtype.itemsize
         twice = takes_twice(most, self.dtype.itemsize)
-        self.layout = BlockLayout(model, make_tiles(model, self.blocks, most), most, twice)
+        tiles = make_tiles(model, self.blocks, most, self.network)
+        self.layout = BlockLayout(model, tiles, most, twice)
         self.place = self.layout.number(np.arange(self.layout.count))
         self.v = [self._packed(model.v_init)]
         base = self._packed(model.capacitance_over_dt + model.constant_d)
@@ -187,13 +193,13 @@ class CellBlocks(ArenaKernels):
         self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
         base_d = self.model.capacitance_over_dt + self.model.constant_d
         arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
-        BlockTables(self.blocks, self.layout, variables).add(arenas)
+        BlockTables(self.blocks, self.layout, variables, self.network).add(arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels."""
-        level = tuple(level_ions(self.run.variables))
-        spec = CellBlocksSpec.of(spec, self.model, self.layout, level)
+        level = tuple(level_ions(self.run.variables, self.network))
+        spec = CellBlocksSpec.of(spec, self.network, self.layout, level)
         self._given["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
@@ -202,7 +208,7 @@ class CellBlocks(ArenaKernels):
         self.run.times.forget()
         recorded, sources = self.run.recorded_at, self.run.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
-        tables = BlockTables(self.blocks, self.layout, self.run.variables)
+        tables = BlockTables(self.blocks, self.layout, self.run.variables, self.network)
         lists = tables.of_records(at[: int(recorded["num_v"])], sources)
         given = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.arrays import offsets, stretch_of
-from clhines.model.ions import ADVANCE_REVERSAL
+from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
+from clhines.model.model import Model
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.cpu.tiles import BlockLayout
 from clhines.simulate.engines.variables import Variables
@@ -20,11 +21,12 @@ from clhines.simulate.state.arena import Arena
 
 @dataclass(frozen=True, eq=False)
 class BlockTables:
-    """What blocks of cells look up, of a network with some variables."""
+    """What blocks of cells look up, of a network with some variables, or of a part of one."""
 
     blocks: Blocks
     layout: BlockLayout
     variables: Variables
+    network: Model
 
     def add(self, arenas: dict[str, Arena]) -> None:
         """Add all to arenas that have what steps need."""
@@ -38,7 +40,7 @@ class BlockTables:
         clock.add("launch_begin", np.zeros(1))
         self._add_tiles(ints)
         self._add_groups(arenas["mem"], ints)
-        for name, value in level_ions(self.variables).items():
+        for name, value in level_ions(self.variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
         add_cells(model, self.layout, ints, numbers=True)
         targets = self._targets()
@@ -122,22 +124,32 @@ class BlockTables:
         return np.concatenate(found)
 
 
-def level_ions(variables: Variables) -> dict[str, float]:
-    """Variables of ions that are one number wherever the ion is, and that nothing changes."""
-    model, written = variables.model, set[str]()
-    for kind in model.kinds:
+def level_ions(variables: Variables, network: Model) -> dict[str, float]:
+    """Variables of ions that are one number wherever the network has the ion, all the time."""
+    written = set[str]()  # or not the same everywhere
+    for kind in network.kinds:
         blocks = kind.mechanism.program.blocks.values()
         written |= {
             a.name for given in blocks for a in given if a.role == "ion" and a.direction != "in"
         }
-    for ion in model.ions:
-        written.add(f"i{ion.name}")
+    for ion in network.ions:
+        e, *concentrations, current = ion.variables
+        written.add(current)
         if ((ion.style & ADVANCE_REVERSAL) > 0).any():
-            written.add(f"e{ion.name}")
+            written.add(e)
+        uneven = {n for n, x in zip(concentrations, (ion.ci, ion.co), strict=True) if _differ(x)}
+        starts = ion.style & INITIAL_REVERSAL
+        if _differ(ion.e) or _differ(starts) or (uneven and starts.any()):
+            uneven.add(e)
+        written |= uneven
     values = {
         name: variables.ions[name][ion.node]
-        for ion in model.ions
+        for ion in variables.model.ions
         for name in ion.variables
-        if name not in written and len(ion.node)
+        if name not in written
     }
-    return {name: v[0] for name, v in values.items() if np.ptp(v) == 0}
+    return {n: v[0] if len(v) else 0.0 for n, v in values.items() if not _differ(v)}
+
+
+def _differ(values: np.ndarray) -> bool:
+    return bool((values[1:] != values[:-1]).any())

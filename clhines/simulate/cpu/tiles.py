@@ -21,7 +21,7 @@ from clhines.arrays import offsets, starts
 from clhines.forest import Forest
 from clhines.model.model import Kind, Model
 from clhines.simulate.cpu.groups import TOGETHER, Groups, eliminated, make_groups
-from clhines.simulate.cpu.pivots import class_changes, node_classes
+from clhines.simulate.cpu.pivots import class_changes, node_classes, nodes_in_part
 from clhines.simulate.cpu.plan import Blocks
 from clhines.simulate.kinds.layouts import Columns, Layout, is_artificial
 
@@ -46,9 +46,15 @@ class Tiles:
         return np.unique(self.width).tolist()
 
 
-def make_tiles(model: Model, blocks: Blocks, widest: int) -> Tiles:
-    """Put the cells of each block into tiles of powers of two, at most `widest` lanes."""
-    forest, classes = model.forest, node_classes(model)
+def make_tiles(model: Model, blocks: Blocks, widest: int, network: Model | None = None) -> Tiles:
+    """Put the cells of each block into tiles of powers of two, at most `widest` lanes.
+
+    Classes, and with them the order of elimination, are those of the `network` of which the model
+    may be a part.
+    """
+    forest, classes = model.forest, node_classes(network or model)
+    if network is not None and network is not model:
+        classes = classes[nodes_in_part(model, network)]
     trees = forest.trees
     keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0
     found: list[tuple[int, int, int]] = []

@@ -30,7 +30,7 @@ from clhines.simulate.kinds.layouts import (
     read_back,
     spec_of,
 )
-from clhines.simulate.ranks.exchange import SpikeList
+from clhines.simulate.ranks.exchange import SpikeList, put_events
 from clhines.simulate.records.recorder import Recorder
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
@@ -158,6 +158,11 @@ class ArenaKernels(ABC):
         """The model."""
         return self.run.model
 
+    @property
+    def network(self) -> Model:
+        """The model of the whole network: all ranks have kernels that are chosen by it."""
+        return self.run.model if self.run.whole is None else self.run.whole.network
+
     def storage(self, k: int, name: str, found: list[Storage]) -> list[Storage]:
         """Where a parameter is, with what is `found` in the arenas; empty if it cannot change."""
         return found
@@ -190,10 +195,6 @@ class ArenaKernels(ABC):
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
 
-    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, where the kernels are for a part of a network."""
-        raise NotImplementedError
-
 
 class ArenaRun(DeviceRun):
     """Advance a model whose variables are in arenas, with its `kernels`; see `kinds.layouts`.
@@ -201,8 +202,9 @@ class ArenaRun(DeviceRun):
     The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
     alike are put on the device when they are needed: until then they are of one copy, and a state
     of one may be loaded. Some kernels take each copy as cells of its own; `alike` is then the model
-    that has one. Times are `instant`: float64, but in networks with events in whole steps
-    where the device has none. Else see `DeviceRun`.
+    that has one. `whole` are the decisions for a network of which this is a part. Times are
+    `instant`: float64, but in networks with events in whole steps where the device has none. Else
+    see `DeviceRun`.
     """
 
     def __init__(
@@ -222,7 +224,7 @@ class ArenaRun(DeviceRun):
                 f"{devices.label(queue.device)} has no float64, in which exact times of events are "
                 "kept; expected another device"
             )
-        self.family, self._alike = family, alike or model
+        self.family, self._alike, self.whole = family, alike or model, decisions
         super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
@@ -442,7 +444,7 @@ class ArenaRun(DeviceRun):
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
-            self.kernels.take_events(source, time)
+            put_events(self.queue, self.arenas, (self.clock, self.ints), source, time)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""

@@ -21,6 +21,7 @@ from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
+from clhines.simulate.ranks.joined import JoinedRun, Joints
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, split
 from clhines.simulate.ranks.split import SplitRun
@@ -98,12 +99,14 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
     `model` is the whole network; with `overlap` spikes are exchanged during the next epoch.
     """
     with agreed(ranks):
-        engines, needs = _engines(ranks, model, request)
-        asked, decisions, own = request.engine != "auto", None, model
+        asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
         if ranks is not None:
-            decisions = Decisions.of(model, split=True, overlap=overlap)
+            model = model.apart
             bounds = split(cell_costs(model), ranks.size).tolist()
             shares = [Share(model, first, end) for first, end in pairwise(bounds)]
+        engines, needs = _engines(shares, model, request)
+        if ranks is not None:
+            decisions = Decisions.of(model, split=True, overlap=overlap)
             own = shares[ranks.rank].model()
         if model.has_sums:  # no epoch is cut short
             epoch = epoch_steps(model, overlap)
@@ -123,14 +126,19 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
 
 
 def _engines(
-    ranks: Ranks | None, model: Model, request: Request
+    shares: Sequence[Share], model: Model, request: Request
 ) -> tuple[list[Engine], frozenset[str]]:
-    """Return the engines to try, none where the user has given one, and what they must take."""
+    """Return the engines to try, none where the user has given one, and what they must take.
+
+    `shares` are those of several ranks; empty for one process.
+    """
     needs, device = model.needs, "host"
     if request.method != "auto" or request.options:
         needs |= {"solver"}
-    if ranks is not None:
+    if shares:
         needs |= {"ranks", "ranked_bins"} if "bins" in needs else {"ranks"}
+    if any(len(share.remote) for share in shares):
+        needs |= {"ranked_pointers"}
     if not isinstance(request.engine, str):
         return [], needs
     if request.queue is not None:
@@ -156,6 +164,16 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
         _log.info("engine %s (%s)", engine.name, why)
         return run, engine.name
     return job.of_user(), "custom"
+
+
+def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
+    """Make a run of this rank's own network, joined to others, by the first engine that can."""
+    needs = job.model.needs
+    device = "cpu" if devices.is_cpu(job.queue.device) else "gpu"
+    with joints.agreed():
+        own = replace(job, request=replace(job.request, engine=engine), asked=engine != "auto")
+        run, _ = _first(engines_for(needs, engine, device), needs, own)
+    return JoinedRun(joints, job.model, cast("PartRun", run))
 
 
 def make_steps(job: Job) -> ArenaRun:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
@@ -38,7 +38,6 @@ from clhines.solve.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
 NEIGHBOURS = ("above", "below", "beside")  # of `axial.neighbours`
-_OF_EVENTS = ("num_taken", "source", "time")  # arguments that change with the events of other ranks
 
 
 class Bound(NamedTuple):
@@ -48,10 +47,8 @@ class Bound(NamedTuple):
     items: int
     group: int
 
-    def launch(self, queue: cl.CommandQueue, *changed: program.Argument) -> None:
-        """Enqueue it, with the arguments that change."""
-        if changed:
-            self.kernel.change(*changed)
+    def launch(self, queue: cl.CommandQueue) -> None:
+        """Enqueue it."""
         self.kernel.launch(queue, self.items, self.group)
 
 
@@ -62,10 +59,9 @@ def bound(
     given: dict[str, Any],
     items: int,
     alone: bool = False,
-    changes: Sequence[str] = (),
 ) -> Bound:
     """Bind the arguments of a kernel by name; `alone` are work-items in groups of their own."""
-    kernel = program.bind(*built, name, given, changes)
+    kernel = program.bind(*built, name, given)
     (total,), (group,) = devices.small_groups(queue.device, items)
     return Bound(kernel, items if alone else total, 1 if alone else group)
 
@@ -226,13 +222,9 @@ class Steps(ArenaKernels):
             "num_places": num(self.places), "num_emitters": num(emitters),
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
             **self.matrix.arguments(),
-            "at": self._at, "num_taken": num(0), "source": self._at, "time": self.run.clock,
-            **self.run.arguments,
+            "at": self._at, **self.run.arguments,
         }  # fmt: skip
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
-        self._take = bound(
-            self.queue, self._built, "take_events", self._given, 1, changes=_OF_EVENTS
-        )
 
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Bound], Bound]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
@@ -268,9 +260,3 @@ class Steps(ArenaKernels):
             finish.launch(self.queue)
             self.v.reverse()
             self._launches.reverse()
-
-    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, by source and time, to the rings of their sources."""
-        whose = cla.to_device(self.queue, source.astype(np.int32))
-        when = cla.to_device(self.queue, time)
-        self._take.launch(self.queue, np.int32(len(source)), whose, when)

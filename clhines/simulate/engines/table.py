@@ -22,7 +22,8 @@ _LOOSE = frozenset(
     }
 )
 _CELLS = _LOOSE | {"instant_between_cells"}
-_OF_TIMES = frozenset({"bins", "played_artificial", "copies"})
+_OF_TIMES = frozenset({"ranks", "ranked_pointers", "bins", "played_artificial", "copies"})
+_BY_STEPS = frozenset({"ranked_pointers"})  # which epochs do not take
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -80,7 +81,7 @@ ENGINES = (
         "whole cells stay on the chip for as many steps as the smallest delay allows",
         (
             Kernels("gpu.epochs:make", _STEPS),
-            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES),
+            Kernels("gpu.arena_epochs:make", _TIMES | _LOOSE | _OF_TIMES - _BY_STEPS),
         ),
         "a cell fits into a work-group",
         anywhere=True,
@@ -91,7 +92,7 @@ ENGINES = (
         "whole cells stay in the cache of a core for as many steps as the smallest delay allows",
         (
             Kernels("cpu.vectors:make", _STEPS),
-            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES),
+            Kernels("cpu.blocks:make", _TIMES | _CELLS | _OF_TIMES - _BY_STEPS),
         ),
     ),
     Engine(
@@ -114,6 +115,6 @@ MISSING = {
     "and OpenCL has no barrier for them",
     "epochs-gpu with events between cells within a step": "work-groups would meet once more in "
     "each step; as launches of a step that is no faster than `steps`",
-    "epochs-gpu and epochs-cpu with events at exact times on several ranks": "a launch would end "
-    "where events of other ranks are due; the exchange is written for steps alone",
+    "epochs-gpu and epochs-cpu with pointers to voltages of other ranks": "ranks exchange these in "
+    "each step",
 }

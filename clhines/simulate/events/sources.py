@@ -14,7 +14,7 @@ import numpy as np
 from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
 from clhines.model.model import Model
-from clhines.model.needs import artificial_sources
+from clhines.model.needs import artificial_sources, within_cells
 
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
 NEAR = 1e-6  # steps
@@ -56,9 +56,18 @@ def steps_between(model: Model, chosen: np.ndarray) -> int | None:
         return None
     steps = model.netcons.delay[chosen] / model.dt
     whole = np.floor(steps + 1e-9)
-    by_instances = model.sources.is_emitted[model.netcons.source[chosen]]
-    rounded = by_instances & (np.abs(steps - whole) < NEAR) & (whole > 1)
+    crossed = np.zeros(model.sources.count, bool)
+    crossed[model.sources.detector_source] = True
+    rounded = ~crossed[model.netcons.source[chosen]] & (np.abs(steps - whole) < NEAR) & (whole > 1)
     return int((whole - rounded).min())
+
+
+def steps_of_cells(model: Model) -> int | None:
+    """Return `steps_between` of what cells send each other; artificial cells are none."""
+    sends = model.sources.is_emitted
+    sends[model.sources.detector_source] = True
+    sent = (sends & ~artificial_sources(model))[model.netcons.source]
+    return steps_between(model, sent & ~within_cells(model))
 
 
 def moved_rings(
@@ -113,7 +122,9 @@ def ring_sizes(model: Model) -> np.ndarray:
     for sources in model.sources.emitted.values():
         known = sources[sources >= 0]
         size[known] = EMITTED_PER_STEP * steps[known]
-    size[model.sources.train_source] = [max(len(t), 1) for t in model.sources.train_time]
+    for source, t in zip(model.sources.train_source, model.sources.train_time, strict=True):
+        # one without times may get those of another process
+        size[source] = len(t) or EMITTED_PER_STEP * steps[source]
     return size
 
 

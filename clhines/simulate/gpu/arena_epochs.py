@@ -96,7 +96,7 @@ def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
     return ArenaRun(
-        job.apart, job.queue, job.dtype, ArenaEpochs, job.max_spikes,
+        job.apart, job.queue, job.dtype, ArenaEpochs, job.max_spikes, job.decisions,
         family=ArenaEpochs.family, alike=job.model,
     )  # fmt: skip
 
@@ -110,11 +110,11 @@ class ArenaEpochs(ArenaKernels):
 
     def put_matrix(self) -> None:
         """Plan the cells, and put what does not change on the device."""
-        model, limits = self.model, self.run.limits
-        self.epoch, together = epoch_of(model)
+        model, whole, limits = self.model, self.network, self.run.limits
+        self.epoch, together = epoch_of(whole)
         decisions = Decisions(
-            network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
-            constant_factors=False, inflow=has_constants(model),
+            network=whole, split=model is not whole, overlap=False, epoch=self.epoch, slots=1,
+            scale=1.0, constant_factors=False, inflow=has_constants(whole),
         )  # fmt: skip
         lists = replace(model, needs=model.needs | {"exact_times"})  # with kernels for these
         plans = plan_epochs(lists, self.dtype, limits, decisions=decisions, by_node=True)
@@ -189,7 +189,7 @@ class ArenaEpochs(ArenaKernels):
         base_d = self.model.capacitance_over_dt + self.model.constant_d
         arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
-        for k in takes_apart(self.model):
+        for k in takes_apart(self.network):
             kind = self.model.kinds[k]
             arenas["ints"].add(f"place_in_cell_{k}", self._within[kind.node])
             arenas["ints"].room(f"waits_{k}", (kind.count,))
@@ -232,7 +232,7 @@ class ArenaEpochs(ArenaKernels):
         for launch in self._tables:
             plan = launch.plan.spec
             assert isinstance(plan, ArenaEpochSpec)
-            known = launch.lists, self.run.variables, self._steps
+            known = launch.lists, self.run.variables, self.network, self._steps
             launch.spec, numbers = with_blocks(plan, spec, *known)
             launch.spec = replace(
                 launch.spec, joins=self._others.groups, ends_later=self._others.later,

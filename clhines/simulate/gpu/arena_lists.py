@@ -186,16 +186,17 @@ def with_blocks(
     functions: ArenaSpec,
     lists: NodeLists,
     variables: Variables,
+    network: Model,
     epoch: int,
 ) -> tuple[ArenaEpochSpec, list[float]]:
     """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
 
-    Variables of ions that nothing changes are arguments where they are one number; `epoch` is the
-    most steps of a launch.
+    Variables of ions that nothing changes are arguments where they are one number; `network` is the
+    whole, of which others may have a part, `epoch` the most steps of a launch.
     """
     model, numbers = variables.model, list[float]()
     ions = _constant_ions(functions.kinds, variables, numbers)
-    held, apart = held_kinds(functions.kinds, variables), takes_apart(variables.model)
+    held, apart = held_kinds(functions.kinds, network), takes_apart(network)
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
@@ -298,23 +299,23 @@ def _constant_ions(
     return found
 
 
-def held_kinds(kinds: Sequence[KindBlocks], variables: Variables) -> set[int]:
+def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
     """Return the kinds whose currents may come before what other kinds do at the end of a step.
 
     Those are currents that depend on v, the kind's own states, and variables of ions that nothing
     changes at the end of a step; they leave nothing that is recorded or read there. None where
     events of all instances come between.
     """
-    names = [ion.name for ion in variables.model.ions]
-    needs = variables.model.needs & {"read_currents", "instant_events"}
+    names = [ion.name for ion in network.ions]
+    needs = network.needs & {"read_currents", "instant_events"}
     if needs or any(kind.has(x) for kind in kinds for x in _ENDS):
         return set()
     changed = _written(kinds, names)
-    for ion in variables.model.ions:
+    for ion in network.ions:
         if ((ion.style & ADVANCE_REVERSAL) > 0).any():
             changed.add(ion.variables[0])
     currents = {f"i{name}" for name in names}
-    played = {p.kind for p in variables.model.played}
+    played = {p.kind for p in network.played}
     found = set()
     for kind in kinds:
         if kind.kind != "density" or kind.has_net or kind.number in played:

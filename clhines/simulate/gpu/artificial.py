@@ -16,9 +16,9 @@ from clhines.arrays import offsets
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
 from clhines.model.model import Model
-from clhines.model.needs import artificial_sources, within_cells
+from clhines.model.needs import artificial_sources
 from clhines.simulate.engines.arena_run import ArenaRun
-from clhines.simulate.events.sources import steps_between
+from clhines.simulate.events.sources import steps_between, steps_of_cells
 from clhines.simulate.kinds.calls import ArenaSpec, fields_of
 from clhines.simulate.kinds.layouts import is_artificial, loose_targets
 from clhines.simulate.state.decisions import MAX_EPOCH
@@ -60,13 +60,10 @@ def epoch_of(model: Model) -> tuple[int, bool]:
     No event of a launch is due in it but those of artificial cells, which go ahead, and those
     within a step from an instance to another one of its cell, which are delivered in layers.
     """
-    loose = artificial_sources(model)
-    sends = model.sources.is_emitted
-    sends[model.sources.detector_source] = True
-    source = model.netcons.source
-    of_cells = steps_between(model, sends[source] & ~loose[source] & ~within_cells(model))
+    of_cells = steps_of_cells(model)
+    loose = artificial_sources(model)[model.netcons.source]
     artificial = np.array([is_artificial(kind) for kind in model.kinds], bool)
-    of_loose = steps_between(model, loose[source] & artificial[model.netcons.kind])
+    of_loose = steps_between(model, loose & artificial[model.netcons.kind])
     epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
     played = any(is_artificial(model.kinds[p.kind]) for p in model.played)
     if of_loose is None or of_loose >= epoch:

@@ -255,7 +255,7 @@ class EpochPlan:
             self.cells, self.table, self._decisions.inflow,
             (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
             natural=model.has_times,
-            apart=takes_apart(model) if model.has_times else frozenset(),
+            apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
         )  # fmt: skip
         plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)

@@ -293,10 +293,6 @@ class ArenaSpec(TemplateSpec):
             "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
             "real *mem, instant *clock, int *ints, const int *at",
         ),
-        "take_events": (
-            "int num_taken, const int *source, const instant *time, instant *clock, int *ints",
-            "const int *at",
-        ),
     }
     sending: ClassVar[Word] = SENDING
     blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later

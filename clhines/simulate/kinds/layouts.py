@@ -223,7 +223,11 @@ def _add_kind(
     (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
     given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
-    single = [variables.parameters[k][n][:1] for n, single in variables.singles(k) if single]
+    single = [  # a number even where a rank has no instances
+        np.append(variables.parameters[k][n], kind.parameters[n])[:1]
+        for n, single in variables.singles(k)
+        if single
+    ]
     columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
     for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
         names = variables.wanted[k] if what == "outputs" else [*kept]

@@ -6,19 +6,58 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device import devices
+from clhines.device import devices, program
 from clhines.device.arrays import set_zero
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery
+from clhines.simulate.state.arena import Arena
 
 _COMPLETE = cl.command_execution_status.COMPLETE
 _READ, _LIST = 256, 1024  # spikes that a CPU's look reads, that a list to deliver holds, at first
 
 Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
+
+
+@dataclass(frozen=True)
+class TakenSpec(TemplateSpec):
+    """``taken.mako``: the regions of arenas that it needs are `regions`."""
+
+    template: ClassVar[str] = "simulate/taken"
+    regions: ClassVar[tuple[str, ...]] = (
+        *("ring", "ring_first", "ring_size", "event_count", "event_live"),
+        *("fan", "first_fan", "stale"),
+    )
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "take_events": (
+            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            ", ".join(f"int {name}" for name in regions),
+        )
+    }
+
+
+def put_events(
+    queue: cl.CommandQueue,
+    arenas: dict[str, Arena],
+    put: tuple[cla.Array, cla.Array],
+    source: np.ndarray,
+    time: np.ndarray,
+) -> None:
+    """Enqueue that events, by source and time, ms, are appended to the rings of their sources.
+
+    `put` are the arenas ``clock`` and ``ints`` on the device.
+    """
+    offset = {**arenas["clock"].offset, **arenas["ints"].offset}
+    kernel = program.kernel_of(queue.context, TakenSpec(), "take_events")
+    given = cla.to_device(queue, source.astype(np.int32)), cla.to_device(queue, time)
+    arrays = (a.data for a in (*given, *put))
+    regions = (np.int32(offset[name]) for name in TakenSpec.regions)
+    kernel(queue, (1,), (1,), np.int32(len(source)), *arrays, *regions)
 
 
 @dataclass

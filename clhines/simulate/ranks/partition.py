@@ -17,10 +17,10 @@ from clhines.model.ions import IonNodes
 from clhines.model.model import Events, Kind, Model
 from clhines.model.schema import Field
 from clhines.model.sources import NetCons, Sources
-from clhines.simulate.events.sources import ring_sizes
+from clhines.simulate.events.sources import ring_sizes, steps_of_cells
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.mpi import Ranks
-from clhines.simulate.records.records import ION, VOLTAGE, Record
+from clhines.simulate.records.records import Record
 from clhines.simulate.state.decisions import MAX_EPOCH
 from clhines.simulate.state.shapes import length
 
@@ -152,7 +152,6 @@ Places = slice | np.ndarray
 class Part:
     """Which things of a network a rank has."""
 
-    kinds: Sequence[int]  # in the order of its own
     instances: Sequence[slice]  # of each kind of the network
     things: dict[str, Places]  # others, by `Field.per`; it has all of what is not named
 
@@ -166,21 +165,12 @@ class Part:
         """(k,) int64: numbers of its things in the network."""
         return np.arange(length(whole, per))[self.things[per]]
 
-    def key(self, field: Field) -> str | None:
-        """Return the name of its array of a field of the network; None where it has none."""
-        if field.kind is None:
-            return field.key
-        known = field.kind in self.kinds
-        return replace(field, kind=self.kinds.index(field.kind)).key if known else None
-
     def cut(self, whole: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the rank's part of a saved state of the network."""
         found = {}
         for field in whole.schema:
-            key = self.key(field)
-            if key is None:
-                continue
-            found[key] = saved[field.key][..., self.places(field)]
+            key = field.key
+            found[key] = saved[key][..., self.places(field)]
             if field.refers:
                 own = self.numbers(whole, field.refers)
                 number = np.full(length(whole, field.refers) + 1, -1)  # the last: of none
@@ -196,25 +186,25 @@ def join(
     found = {}
     for field in whole.schema:
         for part, arrays in zip(parts, saved, strict=True):
-            key = part.key(field)
-            if key is None or key not in arrays:  # a rank without plastic connections, say
+            key = field.key
+            if key not in arrays:  # a rank without plastic connections, say
                 continue
             values = arrays[key]
             if field.refers:
                 values = np.append(part.numbers(whole, field.refers), -1)[values]
-            if field.key not in found:
+            if key not in found:
                 shape = *values.shape[:-1], length(whole, field.per, field.kind)
-                found[field.key] = np.zeros(shape, values.dtype)
-            found[field.key][..., part.places(field)] = values
+                found[key] = np.zeros(shape, values.dtype)
+            found[key][..., part.places(field)] = values
     return found
 
 
 class Share:
     """What one rank has of a network: cells that are neighbours, with everything at their nodes.
 
-    Artificial cells are on every rank; all compute the same of them. Of the kinds of the network a
-    rank has those of which it has instances. Its nodes are ``low:high`` of the network, its cells
-    ``first:end``.
+    Artificial cells are on every rank; all compute the same of them. A rank has all kinds of the
+    network, some maybe without instances: the bits of a cell may depend on the others. Its nodes
+    are ``low:high`` of the network, its cells ``first:end``.
     """
 
     def __init__(self, whole: Model, first: int, end: int) -> None:
@@ -235,11 +225,6 @@ class Share:
         ]
 
     @cached_property
-    def kinds(self) -> list[int]:
-        """Kinds of the network of which the rank has instances, in the order of its own."""
-        return [k for k, some in enumerate(self.instances) if some.stop > some.start]
-
-    @cached_property
     def _place(self) -> list[np.ndarray]:
         """Number on the rank of each instance of each kind, -1 of those of other ranks."""
         found = [np.full(kind.count, -1) for kind in self.whole.kinds]
@@ -251,8 +236,8 @@ class Share:
     def targets(self) -> np.ndarray:
         """(k,) int64: targets of events in whole steps."""
         found = [np.zeros(0, np.int64)]
-        for k in self.kinds:
-            first, some = self.whole.kinds[k].first_target, self.instances[k]
+        for kind, some in zip(self.whole.kinds, self.instances, strict=True):
+            first = kind.first_target
             if first >= 0:
                 found.append(np.arange(first + some.start, first + some.stop))
         return np.concatenate(found)[: self.whole.num_targets]
@@ -274,9 +259,9 @@ class Share:
         """(m,) int64: connections at exact times to instances of the rank."""
         netcons = self.whole.netcons
         here = np.zeros(netcons.count, bool)
-        for k in self.kinds:
+        for k, place in enumerate(self._place):
             of_kind = netcons.kind == k
-            here[of_kind] = self._place[k][netcons.instance[of_kind]] >= 0
+            here[of_kind] = place[netcons.instance[of_kind]] >= 0
         return np.flatnonzero(here)
 
     @cached_property
@@ -312,7 +297,7 @@ class Share:
             forest=whole.forest.subset(np.arange(self.cells.start, self.cells.stop)),
             soma=whole.soma[self.cells] - self.low,
             of_nodes=whole.of_nodes.part(self.low, self.high),
-            kinds=tuple(self._kind(k) for k in self.kinds),
+            kinds=tuple(map(self._kind, range(len(whole.kinds)))),
             instances=(),
             num_targets=len(self.targets),
             connections=Connections(
@@ -335,34 +320,33 @@ class Share:
             sources=self._sources(),
             netcons=self._netcons(),
             pointers={
-                (self.kinds.index(k), name): self._node(nodes[self.instances[k]])
+                (k, name): self._node(nodes[self.instances[k]])
                 for (k, name), nodes in whole.pointers.items()
-                if k in self.kinds
             },
             played=tuple(
-                replace(p, kind=self.kinds.index(p.kind), instance=int(place))
+                replace(p, instance=int(place))
                 for p in whole.played
                 for place in [self._place[p.kind][p.instance]]
                 if place >= 0
             ),
             random_ids={
-                (self.kinds.index(k), name): ids[self.instances[k]]
-                for (k, name), ids in whole.random_ids.items()
-                if k in self.kinds
+                (k, name): ids[self.instances[k]] for (k, name), ids in whole.random_ids.items()
             },
             remote_v=whole.v_init[self.remote] if len(self.remote) else np.zeros(0),
         )
 
     def _kind(self, k: int) -> Kind:
         kind, some = self.whole.kinds[k], self.instances[k]
-        before = [j for j in self.kinds if j < k and self.whole.kinds[j].first_target >= 0]
+        before = [j for j in range(k) if self.whole.kinds[j].first_target >= 0]
         first = sum(self.instances[j].stop - self.instances[j].start for j in before)
+        played = {p.parameter for p in self.whole.played if p.kind == k}  # maybe on another rank
+        given = {
+            n: v for n, v in kind.arrays().items() if np.ndim(kind.parameters[n]) or n in played
+        }
         return replace(
             kind,
             node=kind.node[some] - (0 if is_artificial(kind) else self.low),
-            parameters={
-                n: v[some] if isinstance(v, np.ndarray) else v for n, v in kind.parameters.items()
-            },
+            parameters=kind.parameters | {n: v[some] for n, v in given.items()},
             factor=kind.factor[some],
             first_target=first if kind.first_target >= 0 else -1,
             first_instance=kind.first_instance + some.start,
@@ -378,23 +362,18 @@ class Share:
         found = whole.sources.at_nodes(self.low, self.high)
         if not whole.has_times:
             return replace(found, detector_source=np.arange(len(found.detector_node)))
-        emitted = {
-            self.kinds.index(k): of[self.instances[k]]
-            for k, of in whole.sources.emitted.items()
-            if k in self.kinds
-        }
+        emitted = {k: of[self.instances[k]] for k, of in whole.sources.emitted.items()}
         return replace(found, emitted=emitted, ring_size=ring_sizes(whole))
 
     def _netcons(self) -> NetCons:
         netcons, some = self.whole.netcons, self.connections
         kind, instance = netcons.kind[some], netcons.instance[some]
-        own, number = np.zeros(len(some), np.int64), np.zeros(len(some), np.int64)
-        for new, k in enumerate(self.kinds):
-            of_kind = kind == k
-            own[of_kind], number[of_kind] = self._place[k][instance[of_kind]], new
+        own = np.zeros(len(some), np.int64)
+        for k, place in enumerate(self._place):
+            own[kind == k] = place[instance[kind == k]]
         counts = np.diff(netcons.first_weight)[some]
         return NetCons(
-            netcons.source[some], number, own, netcons.delay[some],
+            netcons.source[some], kind, own, netcons.delay[some],
             netcons.weight[self.weights], offsets(counts).astype(np.int64),
         )  # fmt: skip
 
@@ -409,7 +388,6 @@ class Share:
     def part(self) -> Part:
         """Which things of the network the rank has."""
         return Part(
-            self.kinds,
             self.instances,
             {
                 "node": slice(self.low, self.high),
@@ -428,10 +406,7 @@ class Share:
         if record.kind >= 0:
             low, high = self.instances[record.kind].start, self.instances[record.kind].stop
         columns = np.flatnonzero((record.index >= low) & (record.index < high))
-        if not len(columns) and record.kind not in (VOLTAGE, ION):
-            return replace(record.at(columns, columns, VOLTAGE), name="v"), columns
-        kind = record.kind if record.kind < 0 else self.kinds.index(record.kind)
-        return record.at(columns, record.index[columns] - low, kind), columns
+        return record.at(columns, record.index[columns] - low, record.kind), columns
 
 
 def steps_together(shares: Sequence[Share]) -> int:
@@ -455,18 +430,13 @@ def steps_together(shares: Sequence[Share]) -> int:
                 "to another rank; expected one process"
             )
         return 1
-    netcons, least = whole.netcons, np.inf
-    for source_kind, sources in [
-        (-1, whole.sources.detector_source),
-        *whole.sources.emitted.items(),
-    ]:
-        if source_kind >= 0 and is_artificial(whole.kinds[source_kind]):
-            continue
+    netcons = whole.netcons
+    for k, sources in whole.sources.emitted.items():
         known = np.isin(netcons.source, sources[sources >= 0])
-        least = min(least, netcons.delay[known].min(initial=np.inf))
-        if source_kind >= 0 and (netcons.delay[known] < whole.dt).any():
+        if not is_artificial(whole.kinds[k]) and (netcons.delay[known] < whole.dt).any():
             raise InputError(
-                f"{whole.kinds[source_kind].mechanism.name} sends events with delays shorter than "
-                "a step; expected one process, or longer delays"
+                f"{whole.kinds[k].mechanism.name} sends events with delays shorter than a step; "
+                "expected one process, or longer delays"
             )
-    return int(max(1, min(1024, np.floor(least / whole.dt) - 1)))
+    steps = steps_of_cells(whole)
+    return MAX_EPOCH if steps is None else max(steps, 1)

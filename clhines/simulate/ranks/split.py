@@ -138,6 +138,10 @@ class _TimeExchange:
         self._here = self._pointed[(self._pointed >= mine.low) & (self._pointed < mine.high)]
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         self._taken = -1, 1
+        self._pointed_of = [
+            int(np.count_nonzero((self._pointed >= share.low) & (self._pointed < share.high)))
+            for share in shares
+        ]
         sources = self._whole.sources
         self._artificial, self._known = np.zeros((2, sources.count), bool)
         self._known[sources.detector_source[mine.detectors]] = True
@@ -158,19 +162,21 @@ class _TimeExchange:
     def deliver(self) -> None:
         """Give all ranks the events found here, and the voltages that others point at."""
         mine = self._own.do(self._found)
-        self._own.settle()
-        found = self._own.ranks.comm.allgather(mine)
-        source, time = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+        error, self._own.error = self._own.error, None
+        words = self._own.ranks.exchange(np.zeros(0, np.uint32) if mine is None else mine, error)
+        found = map(of_words, words, self._pointed_of)
+        source, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
         self._spikes.append((source, time))
-        self._own.do(self._take, source, time, np.concatenate([one[2] for one in found]))
+        self._own.do(self._take, source, time, v)
 
-    def _found(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _found(self) -> np.ndarray:
         run = self._own.run
         source, time = run.new_events()
         if self._own.ranks.rank:  # the first rank tells of artificial cells, which all have
             own = ~self._artificial[source]
             source, time = source[own], time[own]
-        return source, time, run.voltages_at(self._here - self._mine.low)
+        v = run.voltages_at(self._here - self._mine.low) if len(self._here) else np.zeros(0)
+        return words_of(source, time, v)
 
     def _take(self, source: np.ndarray, time: np.ndarray, v: np.ndarray) -> None:
         run, detected = self._own.run, np.isin(source, self._whole.sources.detector_source)
@@ -193,6 +199,19 @@ class _TimeExchange:
 
     def end(self) -> None:
         """Do nothing: all is exchanged."""
+
+
+def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """(w,) uint32: sources, then times and voltages as float64, two words each."""
+    reals = np.append(time, v).astype(np.float64)
+    return np.append(source.astype(np.uint32), reals.view(np.uint32))
+
+
+def of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `words_of` was given, with so many voltages."""
+    count = (len(words) - 2 * pointed) // 3
+    reals = np.ascontiguousarray(words[count:]).view(np.float64)
+    return words[:count].astype(np.int64), reals[:count], reals[count:]
 
 
 class SplitRun:

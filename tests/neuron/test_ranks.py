@@ -1,0 +1,76 @@
+"""NEURON's own MPI ranks, each with its cells: spikes of one process of NEURON's."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = [pytest.mark.neuron, pytest.mark.mpi]
+PROGRAM = Path(__file__).parents[1] / "support" / "neuron_ranks.py"
+TOLERANCE = 1e-9  # mV, as in test_switch
+
+
+def mpi():
+    """mpiexec, and the library that it belongs to."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    found = os.environ.get("MPIEXEC") or shutil.which("mpiexec", path=path)
+    package = importlib.util.find_spec("mpi4py")
+    library = Path(str(package.origin)).parents[3] / "libmpi.so.12" if package else Path()
+    if found is None or not library.is_file():
+        pytest.skip("needs mpi4py and mpiexec: pip install '.[mpi]'")
+    return found, str(library)
+
+
+def told(ranks, *scenarios):
+    launcher, library = mpi()
+    command = [launcher, "-n", str(ranks), sys.executable, str(PROGRAM), *scenarios]
+    environment = {**os.environ, "MPI_LIB_NRN_PATH": library, "NEURON_MODULE_OPTIONS": "-nogui"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
+    assert not done.returncode, done.stderr[-3000:]
+    return json.loads(next(x for x in done.stdout.splitlines() if x.startswith("{")))
+
+
+@pytest.fixture(scope="module")
+def of_neuron():
+    """Spikes, and the voltage of cell 0, of NEURON in one process."""
+    return told(1, "neuron")["neuron"]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "engines"), [(2, ["auto", "steps", "epochs-gpu"]), (3, ["reference"])]
+)
+def test_ranks_have_the_spikes_of_neuron(of_neuron, ranks, engines):
+    """Cells and a NetStim that others listen to; in three calls, and from the start again."""
+    spikes, v = of_neuron
+    assert len(spikes) > 40 and {gid for _, gid in spikes} == {*range(6), 50}
+    for engine, (found, own) in told(ranks, *engines).items():
+        assert [gid for _, gid in found] == [gid for _, gid in spikes], engine
+        assert max(abs(a - b) for (a, _), (b, _) in zip(found, spikes)) < TOLERANCE, engine
+        assert len(own) == len(v) and max(abs(a - b) for a, b in zip(own, v)) < TOLERANCE, engine
+
+
+def test_what_one_rank_refuses_all_raise(of_neuron):
+    """And go on from the start as if nothing had been."""
+    asked = ["setting", "changed", "early", "infinite", "fallback", "from_neuron", "auto", "pieces"]
+    found = told(2, *asked)
+    assert found["auto"][0] == of_neuron[0]
+    first, second = found["setting"]
+    assert first.startswith("RankError: rank 1: the model has 1 thing that is not simulated")
+    assert second.startswith("RejectedError: ") and "nrn_netrec_state_adjust" in second
+    for line in found["changed"]:
+        assert line.startswith("InputError: several MPI ranks go on at 5 ms after steps")
+    for line in found["early"]:
+        assert line.startswith("InputError: a connection from another rank has a delay shorter")
+    first, second = found["infinite"]
+    assert first.startswith("RankError: rank 1: ") and second.startswith("SimulationError: ")
+    assert all("fallback='neuron' is for one process" in line for line in found["fallback"])
+    assert all(line.startswith("InputError: from_neuron() is") for line in found["from_neuron"])
+    assert all("ParallelContext.splitcell_connect" in line for line in found["pieces"])

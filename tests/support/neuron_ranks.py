@@ -1,0 +1,155 @@
+"""A network of NEURON on one and more MPI ranks: ``neuron_ranks.py SCENARIO...``.
+
+Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
+engine, or what is refused.
+"""
+
+import json
+import sys
+from contextlib import suppress
+
+from mpi4py import MPI
+from neuron import h
+
+import clhines
+from clhines import ClhinesError
+from clhines.neuron import disable, enable
+
+CELLS, STOPS, STIM = 6, (40.0, 41.0, 100.0), 50  # of gid STIM: a NetStim
+comm = MPI.COMM_WORLD
+if comm.size > 1:
+    h.nrnmpi_init()
+pc, kept = h.ParallelContext(), []
+rank, ranks = int(pc.id()), int(pc.nhost())
+
+
+class Cell:
+    """A soma with a dendrite, and two synapses there."""
+
+    def __init__(self, gid):
+        self.soma, self.dend = h.Section(name=f"soma{gid}"), h.Section(name=f"dend{gid}")
+        self.soma.L = self.soma.diam = 20 + gid
+        self.dend.L, self.dend.diam, self.dend.nseg = 200, 2, 5
+        self.dend.connect(self.soma(1))
+        self.soma.insert("hh")
+        self.dend.insert("pas")
+        self.excites, self.inhibits = h.ExpSyn(self.dend(0.5)), h.Exp2Syn(self.dend(0.1))
+        self.excites.tau, self.inhibits.e = 2, -80
+        netcon = h.NetCon(self.soma(0.5)._ref_v, None, sec=self.soma)
+        netcon.threshold = 10
+        pc.set_gid2node(gid, rank)
+        pc.cell(gid, netcon)
+
+
+def connect(gid, target, weight, delay):
+    netcon = pc.gid_connect(gid, target)
+    netcon.weight[0], netcon.delay = weight, delay
+    kept.append(netcon)
+
+
+cells = {gid: Cell(gid) for gid in range(rank, CELLS, ranks)}
+if rank == ranks - 1:
+    stim = h.NetStim()
+    stim.number, stim.start, stim.interval = 3, 5, 20
+    pc.set_gid2node(STIM, rank)
+    pc.cell(STIM, h.NetCon(stim, None))
+for gid, cell in cells.items():
+    connect((gid - 1) % CELLS, cell.excites, 0.05, 2.0)
+    connect((gid - 2) % CELLS, cell.inhibits, 0.004, 1.3)
+    if gid in (0, 3):
+        connect(STIM, cell.excites, 0.05, 1.0 + gid / 10)
+times, gids = h.Vector(), h.Vector()
+pc.spike_record(-1, times, gids)
+v = h.Vector().record(cells[rank].soma(0.5)._ref_v)
+pc.set_maxstep(10)
+
+
+def ran():
+    """Spikes of all ranks, and the voltage of cell 0."""
+    h.finitialize(-65)
+    for stop in STOPS:
+        pc.psolve(stop)
+    spikes = comm.gather([*zip(times.to_python(), gids.to_python(), strict=True)])
+    return sorted(pair for some in spikes or [] for pair in some), v.to_python()
+
+
+def refused(do):
+    """What each rank says."""
+    try:
+        do()
+        line = "nothing"
+    except ClhinesError as error:
+        line = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return comm.gather(line)
+
+
+def setting():
+    """Something that one rank alone has."""
+    h.nrn_netrec_state_adjust = int(rank == 1)
+    h.finitialize(-65)
+    try:
+        pc.psolve(5)
+    finally:
+        h.nrn_netrec_state_adjust = 0
+
+
+def changed():
+    """A weight that one rank changes in the middle."""
+    h.finitialize(-65)
+    pc.psolve(5)
+    if rank == 1:
+        kept[0].weight[0] *= 1.5
+    try:
+        pc.psolve(10)
+    finally:
+        if rank == 1:
+            kept[0].weight[0] /= 1.5
+
+
+def early():
+    """A delay below a step, which NEURON has not seen."""
+    h.finitialize(-65)
+    delay, kept[0].delay = kept[0].delay, 0.01
+    try:
+        pc.psolve(5)
+    finally:
+        kept[0].delay = delay
+
+
+def infinite():
+    """A voltage that is not finite on one rank."""
+    h.finitialize(-65)
+    if rank == 1:
+        cells[1].soma(0.5).v = float("nan")
+    pc.psolve(5)
+
+
+def fallback():
+    with enable(fallback="neuron"):
+        setting()
+
+
+def pieces():
+    """A cell on two ranks; from then on."""
+    cells[rank].soma.push()
+    pc.splitcell_connect(1 - rank)
+    h.pop_section()
+    h.finitialize(-65)
+    pc.psolve(5)
+
+
+REFUSED = {f.__name__: f for f in (setting, changed, early, infinite, fallback, pieces)}
+REFUSED["from_neuron"] = clhines.from_neuron
+found = {}
+for scenario in sys.argv[1:]:
+    if scenario == "neuron":
+        found[scenario] = ran()
+        continue
+    enable(engine="steps" if scenario in REFUSED else scenario)
+    found[scenario] = refused(REFUSED[scenario]) if scenario in REFUSED else ran()
+    disable()
+if rank == 0:
+    print(json.dumps(found), flush=True)
+pc.barrier()
+with suppress(SystemExit):
+    h.quit()
