@@ -407,19 +407,27 @@ class Network:
 
     # -- sources, ions and more -------------------------------------------------------------------
 
-    def add_detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
+    def add_detector(
+        self, node: ArrayLike, threshold: ArrayLike = 10.0, refractory: ArrayLike = 0.0
+    ) -> Sources:
         """Detect spikes at nodes; what it returns is a source for `connect`.
+
+        A spike is where v comes from below to above the threshold.
 
         Parameters
         ----------
         node : integer or (count,) integer
         threshold : float or (count,) float, mV
+        refractory : float or (count,) float, ms
+            Two spikes of a detector are at least so far apart, to whole steps: in this time after a
+            spike, v may cross the threshold without another one. Where v is still above the
+            threshold at its end, it has to fall below first.
 
         Returns
         -------
         Sources
         """
-        return self._inside.added.add_detector(node, threshold)
+        return self._inside.added.add_detector(node, threshold, refractory)
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
         """Make sources whose events are given, as NEURON's VecStim.

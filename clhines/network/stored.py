@@ -81,6 +81,7 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
         "sources": [
             {
                 "first": source.first, "node": put(source.node), "threshold": put(source.threshold),
+                "refractory": put(source.refractory),
                 "sizes": put([len(t) for t in source.times]) if source.times else None,
                 "times": put(np.concatenate([np.zeros(0), *source.times])),
             }
@@ -224,7 +225,7 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
 
 def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
     if told["sizes"] is None:
-        return net.add_detector(value(told["node"]), value(told["threshold"]))
+        return net.add_detector(*(value(told[k]) for k in ("node", "threshold", "refractory")))
     ends = np.cumsum(value(told["sizes"]))
     return net.spike_source(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
 

@@ -34,7 +34,7 @@ def network():
     net.set_pointer(net.add(ours("ext_gap"), soma + 5), "vgap", to=np.roll(soma + 5, 1))
     net.add("iclamp", at=soma, delay=2.0, dur=40.0, amp=rng.uniform(0.1, 0.5, CELLS))
     net.play(net.add(ours("ext_clamp"), soma[[2]]), 0, "amp", [0, 5, 9.0], [0, 0.1, 0.2])
-    spikes = net.add_detector(np.concatenate([soma, soma + 5]), -20.0)
+    spikes = net.add_detector(np.concatenate([soma, soma + 5]), -20.0, 3.0)
     weights = np.stack([rng.uniform(0.001, 0.004, 2 * CELLS), np.ones(2 * CELLS)], axis=1)
     net.connect(spikes, nmda, rng.integers(0, CELLS, 2 * CELLS), weights, rng.uniform(0, 2, 10))
     net.connect(spikes, fire, rng.integers(0, 4, 2 * CELLS), 0.5, rng.uniform(0, 2, 10))

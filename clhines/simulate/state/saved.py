@@ -36,6 +36,9 @@ def signature(model: Model) -> str:
     arrays += [model.constant_d, model.constant_b, events.target, events.step, events.weight]
     arrays += [known.source.astype(np.int64), known.target.astype(np.int64), known.weight]
     arrays += [known.delay.astype(np.int64), known.plastic]
+    if model.num_extra:
+        sources = model.sources
+        arrays += [sources.detector_node, sources.detector_threshold, model.detector_hold]
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
@@ -148,6 +151,8 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
     """Return the least and the largest values of an array; None where any finite number will do."""
     if field.key == "failed":  # a run that failed cannot be saved
         return 0, 0
+    if field.key == "held":
+        return 0, model.detector_hold
     if field.key == "incoming":
         return _incoming(model)
     if field.what == "plastic":
