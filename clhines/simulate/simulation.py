@@ -477,7 +477,10 @@ class Simulation(Holder):
 
     @exclusive
     def weights(self) -> np.ndarray:
-        """(m,) float64: of all connections as they are now, in the order of `connect`."""
+        """(m,) float64: of all connections as they are now, in the order of `connect`.
+
+        ``sim.weights()[c.where]`` are those of the `Connections` c that it returned.
+        """
         self._changing.settle()
         found, model = self.runner.weights(), self._runner.model.known
         rule = model.connections.rule
