@@ -161,7 +161,7 @@ class Result:
         try:
             from clhines.analysis import pandas as tables
         except ImportError as error:
-            raise InputError("to_pandas() needs pandas: pip install pandas") from error
+            raise InputError("to_pandas() needs pandas: python -m pip install pandas") from error
         chosen = self._with_rows() if record is None else [record]
         if not chosen:
             raise InputError("the result has no record of all steps; expected one")
