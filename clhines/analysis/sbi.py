@@ -15,9 +15,7 @@ from clhines.errors import InputError, install, meant
 try:
     import torch
 except ImportError as error:
-    raise ImportError(
-        f"clhines.analysis.sbi needs PyTorch ({error}): {install('sbi')}"
-    ) from None
+    raise ImportError(f"clhines.analysis.sbi needs PyTorch ({error}): {install('sbi')}") from None
 
 
 class Simulator:

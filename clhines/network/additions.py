@@ -213,7 +213,9 @@ class Added:
             raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
         given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
         times, values = (as_finite(k, as_array(k, a, unit=unit)) for k, a, unit in given)
-        if times.ndim != 1 or times.shape != values.shape or not len(times):
+        if not times.size:
+            raise InputError(f"t of {name} is empty; expected one time or more")
+        if times.ndim != 1 or times.shape != values.shape:
             raise InputError(f"t has shape {times.shape}, y {values.shape}; expected equal ones")
         if (np.diff(times) < 0).any():
             raise InputError("t goes back in time; expected ascending times")

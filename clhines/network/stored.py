@@ -105,11 +105,15 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
     """Read a network from a file; see `Network.load`. `make` gives it its cells."""
     with Npz(path, _WHAT) as file:
-        told = parse_json(_member(file, "network").tobytes(), f"{file.name}: network")
+        if file.header("network")[1].kind == "U":  # its digest
+            what = "is the state of a simulation, for Simulation.restore()"
+            raise InputError(f"{file.name}: {what}; expected {_WHAT}")
         try:
+            told = parse_json(_member(file, "network").tobytes(), "network")
             return _made(cast("dict[str, Any]", told), partial(_value, file), make)
         except InputError as error:
-            raise InputError(f"{file.name}: {error}") from error
+            named = str(error).startswith(file.name)
+            raise InputError(str(error) if named else f"{file.name}: {error}") from error
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{file.name}: not {_WHAT}: {error!r:.100}") from error
 

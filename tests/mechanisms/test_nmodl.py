@@ -210,7 +210,9 @@ def test_every_verbatim_is_told():
     lines = [k for k, line in enumerate(text.split("\n"), 1) if line.endswith("VERBATIM")]
     found = rejections(text)
     assert [r.construct for r in found] == ["VERBATIM"] * 3
-    assert sorted(r.line for r in found) == [k for k in lines if "END" not in text.split("\n")[k - 1]]
+    assert sorted(r.line for r in found) == [
+        k for k in lines if "END" not in text.split("\n")[k - 1]
+    ]
 
 
 def test_mechanism_of_nmodl_is_a_value():

@@ -166,6 +166,20 @@ def test_other_files_are_refused(tmp_path):
         Network.load(tmp_path / "none.npz")
 
 
+def test_states_and_networks_are_told_apart(tmp_path):
+    """Each names the other one's reader, and the file."""
+    net = plastic()
+    net.save(tmp_path / "network.npz")
+    sim = Simulation(net, DT, engine="reference")
+    sim.save(tmp_path / "state.npz")
+    with pytest.raises(
+        InputError, match=r"state.npz: is the state of a simulation, for Sim.*resto"
+    ):
+        Network.load(tmp_path / "state.npz")
+    with pytest.raises(InputError, match=r"network.npz: is a network, for Network.load\(\); expec"):
+        sim.restore(tmp_path / "network.npz")
+
+
 def test_a_member_larger_than_the_file_is_refused(tmp_path):
     """Before it is read: a compressed member may unfold to any size."""
     everything().save(tmp_path / "network.npz")

@@ -51,7 +51,7 @@ class TableUse:
 
 @dataclass
 class Shared:
-    """What all blocks of a mechanism have in common; `verbatim` are blocks of C that are refused."""
+    """What all blocks of a mechanism have in common; `verbatim` are refused blocks of C."""
 
     file: File
     names: Names

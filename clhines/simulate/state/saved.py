@@ -19,7 +19,7 @@ from clhines.simulate.events.sources import ring_sizes
 from clhines.simulate.state.decisions import external_sums, incoming_scale
 from clhines.simulate.state.shapes import length, shape_of
 
-_WHAT = "a file that save() has written"
+_WHAT = "a file that Simulation.save() has written"
 _SCALAR = np.dtype(np.int64)
 _MOST = 2**31 - 1  # of all counts
 
@@ -90,6 +90,8 @@ def read(
     read, is of another network or of the other precision, or is damaged, is an InputError.
     """
     with Npz(path, _WHAT) as file:
+        if file.header("network")[1] == np.uint8:  # its text
+            raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
         network = file.read("network", Member((), np.array(digest).dtype))
         if str(network) != digest:
             raise InputError(
