@@ -27,16 +27,6 @@ class Connections:
     Attributes
     ----------
     target : Group
-    sources : (m,) int64
-        Their numbers, as `Network.source_numbers` and `Result.spike_cell` have them; those of cells
-        are the cells.
-    targets : (m,) int64
-        Which instances of `target`; ``target.nodes[targets]`` are their nodes.
-    weights : (m,) or (m, k) float64
-        In the unit of the mechanism; k where it takes several.
-    delays : (m,) float64, ms
-    where : slice
-        Place of the weights in `Simulation.weights`, which returns those of now.
     """
 
     def __init__(self, wiring: Wiring, number: int, target: Group) -> None:
@@ -44,17 +34,17 @@ class Connections:
 
     @property
     def sources(self) -> np.ndarray:
-        """(m,) int64: numbers of the sources."""
+        """(m,) int64: sources as `Result.spike_cell` has them, those of cells by their numbers."""
         return self._column(0).astype(np.int64)
 
     @property
     def targets(self) -> np.ndarray:
-        """(m,) int64: instances of the target."""
+        """(m,) int64: instances of `target`; ``target.nodes[targets]`` are their nodes."""
         return self._column(2).astype(np.int64)
 
     @property
     def weights(self) -> np.ndarray:
-        """(m,) or (m, k) float64."""
+        """(m,) or (m, k) float64: in the unit of the mechanism, k where it takes several."""
         rows = self._column(3)
         return (rows[:, 0] if rows.shape[1] == 1 else rows).copy()
 
@@ -65,7 +55,7 @@ class Connections:
 
     @property
     def where(self) -> slice:
-        """Place of the weights in `Simulation.weights`."""
+        """Slice: place of the weights in `Simulation.weights`, which returns those of now."""
         sizes = [rows.size for _, _, _, rows, *_ in self._wiring.given[: self._number + 1]]
         return slice(sum(sizes[:-1]), sum(sizes))
 
