@@ -127,6 +127,15 @@ def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarr
     return values.astype(np.int64)
 
 
+def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
+    """Return (m,) int64 indices, which may be given as a mask of all `count` things."""
+    if values.dtype.kind != "b":
+        return as_indices(name, values, count, what)
+    if values.shape != (count,):
+        raise InputError(f"{name} is a mask of shape {values.shape}; expected ({count},)")
+    return np.flatnonzero(values)
+
+
 def as_finite(name: str, values: np.ndarray) -> np.ndarray:
     """Return (m,) float64 finite numbers, in an array of their own."""
     if values.size and values.dtype.kind not in "fiu":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clhines import files
-from clhines.errors import InputError
+from clhines.errors import InputError, install
 from clhines.files import PathLike
 
 if TYPE_CHECKING:
@@ -512,7 +512,7 @@ def check_matplotlib() -> None:
     try:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
-        raise InputError("a plot needs matplotlib: pip install 'clhines[plot]'") from error
+        raise InputError(f"a plot needs matplotlib: {install('plot')}") from error
 
 
 def _figure(**options: Any) -> Any:

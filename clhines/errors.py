@@ -211,6 +211,11 @@ class SimulationError(ClhinesError, ArithmeticError):
         self.cell, self.node, self.time, self.result = cell, node, time, result
 
 
+def install(extra: str) -> str:
+    """Return the command that installs what an extra name of the package stands for."""
+    return f"python -m pip install '.[{extra}]' in a checkout of clhines"
+
+
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the line outside this package that led here, however many calls away it is."""
     package = os.path.dirname(__file__) + os.sep

@@ -220,6 +220,10 @@ CONVERTED = {
     "event.time": (lambda x: event(time=x), *MS),
     "event.weight": (lambda x: event(weight=x), *US),
     "add_detector.threshold": (lambda x: network().add_detector(0, x).threshold, *MV),
+    "add_detector.refractory": (
+        lambda x: network().add_detector(0, refractory=x).refractory,
+        *MS,
+    ),
     "spike_source.times": (lambda x: network().spike_source([x]).times[0], [0.5, 2.0], "ms"),
     "ion.e": (lambda x: ion(e=x), 120.0, "mV"),
     "ion.ci": (lambda x: ion(ci=x), 1e-4, "mM"),

@@ -30,7 +30,7 @@ def papers() -> Iterator[Quote]:
         said(review, r"vpo is best in \d+ of (\d+)"),
     )
     most = said(review, r"slowest over fastest of the review's three: up to ([\d.]+)")
-    yield prose(PAPERS, REVIEW, "takes up to {} of the fastest", most)
+    yield prose(PAPERS, REVIEW, "takes up to {} times as long as the fastest", most)
     cores = "papers-pocl-intel-r-xeon-r-processor/review-4"
     yield prose(
         PAPERS,
@@ -164,7 +164,7 @@ def of_report() -> Iterator[Quote]:
     yield prose(
         PAPERS,
         "### All of the report",
-        "as there: {} % idle in warps of 32 instead of {}",
+        "the same: {} % idle in warps of 32 instead of {}",
         Figure(f"{HERE}/report-4.1", lambda r: f"{100 * r['idle_sorted']:.1f}", where),
         Figure(f"{HERE}/report-4.1", lambda r: f"{100 * r['idle_unsorted']:.1f}", where),
     )
@@ -177,16 +177,16 @@ def of_batch() -> Iterator[Quote]:
     """Yield the figures of the cuHinesBatch paper."""
     for words, figures in (
         (
-            "Full-interleaved makes {} and {} of sequential execution with 25,600 and 256,000"
-            " cells [20 and 25], flat at best {} [2]",
+            "Full-interleaved is {} and {} times as fast as sequential execution with 25,600 and"
+            " 256,000 cells [20 and 25], flat at best {} [2]",
             [
                 found("batch-3", "full-interleaved, 25,600"),
                 found("batch-3", "full-interleaved, 256,000"),
                 found("batch-3", "flat, at best"),
             ],
         ),
-        ("Two GPUs make {} of one", [found("batch-3", "full-interleaved, 2 devices")]),
-        ("The best cell gains {} of what", [found("batch-5", "best cell over worst")]),
+        ("Two GPUs are {} times as fast as one", [found("batch-3", "full-interleaved, 2 devices")]),
+        ("The best cell gains {} times as much", [found("batch-5", "best cell over worst")]),
         (
             "in float64 near ~{} for 64 rows and ~{} for 512",
             [
@@ -195,11 +195,11 @@ def of_batch() -> Iterator[Quote]:
             ],
         ),
         (
-            "CR-PCR takes {} of Thomas' time [3], in float32 {} [4]",
+            "CR-PCR takes at most {} times as long as Thomas [3], in float32 {} [4]",
             [found("batch-9", f"{t}: time of CR-PCR") for t in ("float64", "float32")],
         ),
         (
-            "Thomas makes {} and {} of sequential execution at best [25], CR-PCR {} and {} [10]",
+            "Thomas is {} and {} times as fast as sequential execution [25], CR-PCR {} and {} [10]",
             [
                 found(f"batch-{n}", f"{who}, at best")
                 for who in ("Thomas", "CR-PCR")
@@ -207,15 +207,15 @@ def of_batch() -> Iterator[Quote]:
             ],
         ),
         (
-            "error is at most {} of Thomas' [4], and gtsvStridedBatch's memory {} of it",
+            "error is at most {} times that of Thomas [4], and gtsvStridedBatch takes {} times as",
             [
                 found("batch-12", "error of CR-PCR"),
                 found("batch-12", "memory of gtsvStridedBatch"),
             ],
         ),
-        ("skipping it takes {} of that time", [found("batch-13", "most systems: time of padding")]),
+        ("skipping takes {} of the time", [found("batch-13", "most systems: time of padding")]),
         (
-            "Here slower: {} of its speed at best, with {} levels [4]",
+            "Here it is slower: {} of its speed at best, with {} levels [4]",
             [
                 found("batch-14", "time of mono over"),
                 found("batch-14", "fastest number of levels"),

@@ -11,14 +11,14 @@ from clhines.analysis import responses as of_population
 from clhines.analysis.extract import FEATURES
 from clhines.analysis.responses import Population, Responses
 from clhines.analysis.spikes import RaggedArray
-from clhines.errors import InputError
+from clhines.errors import InputError, install
 
 try:
     import bluepyopt
     import bluepyopt.ephys as ephys
 except ImportError as error:
     raise ImportError(
-        f"clhines.analysis.bluepyopt needs BluePyOpt ({error}): pip install 'clhines[bluepyopt]'"
+        f"clhines.analysis.bluepyopt needs BluePyOpt ({error}): {install('bluepyopt')}"
     ) from None
 
 _EFEL_STEP = 0.1  # ms, to which eFEL interpolates unless it is told otherwise

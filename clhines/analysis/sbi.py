@@ -10,14 +10,12 @@ from clhines.analysis import responses as of_population
 from clhines.analysis.extract import FEATURES
 from clhines.analysis.responses import Population
 from clhines.checks import shown
-from clhines.errors import InputError, meant
+from clhines.errors import InputError, install, meant
 
 try:
     import torch
 except ImportError as error:
-    raise ImportError(
-        f"clhines.analysis.sbi needs PyTorch ({error}): pip install 'clhines[sbi]'"
-    ) from None
+    raise ImportError(f"clhines.analysis.sbi needs PyTorch ({error}): {install('sbi')}") from None
 
 
 class Simulator:

@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 from clhines.analysis.results import Spikes, TimedResults, timed_record_of
 from clhines.checks import as_array, shown
-from clhines.errors import InputError
+from clhines.errors import InputError, install
 from clhines.files import PathLike, check_new, whole
 
 try:
     import h5py
 except ImportError as error:
     raise ImportError(
-        f"clhines.analysis.sonata needs h5py ({error}): pip install 'clhines[adapters]'"
+        f"clhines.analysis.sonata needs h5py ({error}): {install('adapters')}"
     ) from None
 
 _MAGIC, _VERSION = 0x0A7A, (0, 1)

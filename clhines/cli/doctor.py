@@ -17,7 +17,7 @@ import numpy as np
 
 import clhines
 from clhines.cli.report import doing
-from clhines.errors import ClhinesError
+from clhines.errors import ClhinesError, install
 
 if TYPE_CHECKING:
     from clhines.cli.arguments import Commands
@@ -210,7 +210,7 @@ def mpi() -> list[Finding]:
     from clhines.device.health import Finding
 
     if _version("mpi4py") is None:
-        return [Finding(True, "MPI is not installed; several processes need 'clhines[mpi]'")]
+        return [Finding(True, f"MPI is not installed; several processes need {install('mpi')}")]
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
     library = _output([sys.executable, "-c", program])
     reinstall = "pip install --force-reinstall mpi4py mpich"
@@ -260,7 +260,7 @@ def extras() -> list[Finding]:
     """Say which optional packages there are."""
     from clhines.device.health import Finding
 
-    names = {"matplotlib": "pictures need 'clhines[plot]'", "neuron": "NEURON is not installed"}
+    names = {"matplotlib": f"pictures need {install('plot')}", "neuron": "NEURON is not installed"}
     return [
         Finding(True, f"{name} {v}" if (v := _version(name)) else why)
         for name, why in names.items()

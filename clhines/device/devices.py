@@ -15,15 +15,13 @@ from numpy.typing import DTypeLike
 from clhines.device.caches import pocl_problem
 from clhines.device.guard import check_process
 from clhines.device.pocl import is_unnamed, register_bytes
-from clhines.errors import DeviceError, InputError, meant, shown
+from clhines.errors import DeviceError, InputError, install, meant, shown
 from clhines.plan.plan import WIDEST_VECTOR, Limits
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-INSTALL_HINT = (
-    "install a driver for your GPU, or run 'pip install clhines[pocl]' for the CPU (PoCL)"
-)
+INSTALL_HINT = f"install a driver for your GPU, or PoCL for the CPU: {install('pocl')}"
 
 
 # Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands

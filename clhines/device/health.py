@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from clhines.device import caches as kept
 from clhines.device import devices, pocl
-from clhines.errors import DeviceError
+from clhines.errors import DeviceError, install
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def precisions() -> list[Finding]:
         Finding(
             False,
             f"no device has float64 ({', '.join(d.name.strip() for d in real)})",
-            "use dtype='float32' (--dtype float32), or 'pip install clhines[pocl]' for the CPU",
+            f"use dtype='float32' (--dtype float32), or PoCL for the CPU: {install('pocl')}",
         )
     ]
 

@@ -14,6 +14,7 @@ Who owns what
 >>> pas = net.insert("pas", g=1e-4, e=-65.0)  # S/cm², mV; everywhere
 >>> synapses = net.add("expsyn", at=net.soma, tau=2.0)  # ms; one per cell
 >>> net.connect([0, 1], synapses, index=[1, 2], weight=0.01, delay=1.0)  # µS, ms
+Connections(2 to expsyn × 3; weight 0.01, delay 1 ms)
 >>> model = clhines.model.compile(net, dt=0.025)
 >>> [kind.mechanism.name for kind in model.kinds]  # pas is constant: part of the matrix
 ['expsyn']

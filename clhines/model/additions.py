@@ -55,6 +55,7 @@ def fields_of(
             count=added.num_sources + sum(len(rows[0]) for rows in events),
             detector_node=np.concatenate([s.node for s in detectors]),
             detector_threshold=np.concatenate([s.threshold for s in detectors]),
+            detector_refractory=np.concatenate([s.refractory for s in detectors]),
             detector_source=np.concatenate([s.first + np.arange(len(s)) for s in detectors]),
             train_source=np.concatenate([np.zeros(0, np.int64), *source]),
             train_time=tuple(times),

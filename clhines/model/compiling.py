@@ -119,7 +119,7 @@ def _compiled(
     second_order = _second_order(times[2], exact)
     if second_order and any(kind.mechanism.program.spike for kind in kinds):
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
-    cells = Sources(network, 0, network.soma, threshold)
+    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     added_fields = fields_of(
         added, cells, kinds, instances, network.area, network.celsius,
         (at_times.given, at_times.outside), times[2],
@@ -259,7 +259,8 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
     wiring, nothing, first = inside(network).wiring, Wiring(network), np.zeros(0, int)
     kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
     instances = _Instances(once, network.groups, copies)
-    cells = Sources(network, 0, network.soma, np.tile(once.threshold, copies))
+    threshold = np.tile(once.threshold, copies)
+    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     weights = given_weights(wiring)
     connections, numbers = compiled_connections(nothing, added, once.dt, 0, first, ())
     return replace(

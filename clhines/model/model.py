@@ -16,6 +16,7 @@ from clhines.model.ions import IonNodes
 from clhines.model.schema import EXACT, Field, Schema, plastic_fields, queue_of
 from clhines.model.sources import NetCons, Played, Sources
 from clhines.network.structure import NodeValues
+from clhines.network.times import LAST_STEP
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 
@@ -200,6 +201,13 @@ class Model:
         """(num_cells,) float64, mV: of the somas."""
         return self.sources.detector_threshold[: len(self.soma)]
 
+    @cached_property
+    def detector_hold(self) -> np.ndarray:
+        """(d,) int32: what `held` of a detector becomes when it sends an event; see `detect`."""
+        steps = np.floor(self.sources.detector_refractory / self.dt + 0.5)
+        found: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
+        return found
+
     @property
     def u(self) -> np.ndarray:
         """(n,) float64, µS: entry of a node and its parent, minus the conductance; 0 at roots."""
@@ -265,7 +273,7 @@ class Model:
         if self.has_sums:
             yield Field("incoming", "target", "int64", rows="slot")
         if not self.has_times and self.num_extra:
-            yield Field("above", "detector", "bool")
+            yield Field("held", "detector", "int32")
         if self.has_times:
             yield from EXACT
             if len(self.remote_v):

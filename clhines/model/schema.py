@@ -53,7 +53,7 @@ EXACT = (
     Field("cursor", "connection", "int64"),
     Field("ring", "ring", "float64"),
     Field("count", "source", "int64"),
-    Field("above", "detector", "bool"),
+    Field("held", "detector", "int32"),
 )
 _PLASTIC = {"pre": "sent", "post": "sent", "synapse": "plastic"}
 _QUEUE = (

@@ -19,6 +19,7 @@ class Sources:
     count: int
     detector_node: np.ndarray  # (d,) int64, of the cells first
     detector_threshold: np.ndarray  # mV
+    detector_refractory: np.ndarray  # ms
     detector_source: np.ndarray
     train_source: np.ndarray
     train_time: tuple[np.ndarray, ...]  # ascending, ms
@@ -32,6 +33,7 @@ class Sources:
             self,
             detector_node=self.detector_node[here] - low,
             detector_threshold=self.detector_threshold[here],
+            detector_refractory=self.detector_refractory[here],
             detector_source=self.detector_source[here],
         )
 

@@ -25,6 +25,7 @@ Three cells, of which cells 0 and 1 excite cells 1 and 2:
 >>> pas = net.insert("pas", g=1e-4, e=-65.0)  # S/cm², mV; everywhere
 >>> synapses = net.add("expsyn", at=net.soma, tau=2.0)  # ms; one per cell
 >>> net.connect([0, 1], synapses, index=[1, 2], weight=0.01, delay=1.0)  # µS, ms
+Connections(2 to expsyn × 3; weight 0.01, delay 1 ms)
 
 Everything is checked here, so that a wrong network is rejected before a device is used:
 

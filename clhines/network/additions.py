@@ -38,6 +38,7 @@ class Sources:
     node : (count,) int64
         -1 for trains.
     threshold : (count,) float64, mV
+    refractory : (count,) float64, ms
     times : tuple of (k,) float64, ms
         Of trains.
     """
@@ -46,6 +47,7 @@ class Sources:
     first: int
     node: np.ndarray
     threshold: np.ndarray
+    refractory: np.ndarray
     times: tuple[np.ndarray, ...] = ()
 
     def __repr__(self) -> str:
@@ -99,12 +101,16 @@ class Added:
     bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
     exact: bool = False  # all events act at exact times, as those of imported models
 
-    def add_detector(self, node: ArrayLike, threshold: ArrayLike) -> Sources:
+    def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
         """Add detectors; see `Network.add_detector`."""
         inside(self.network).check_not_frozen("add_detector()")
         given = np.atleast_1d(as_array("node", node))
         nodes = as_indices("node", given, self.num_nodes, "node")
-        return self._source(nodes, spread("threshold", threshold, len(nodes), unit="mV"), ())
+        limit = spread("threshold", threshold, len(nodes), unit="mV")
+        quiet = spread("refractory", refractory, len(nodes), unit="ms")
+        if quiet.min(initial=0.0) < 0:
+            raise InputError(f"refractory is {quiet.min():g} ms; expected 0 or more")
+        return self._source(nodes, limit, quiet, ())
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
         """Add trains; see `Network.spike_source`."""
@@ -123,12 +129,17 @@ class Added:
             if len(t) and t[0] < 0:
                 raise InputError(f"times[{k}] has {t[0]:g} ms; expected 0 or more")
         none = np.full(len(checked), -1)
-        return self._source(none, np.zeros(len(checked)), checked)
+        zero = np.zeros(len(checked))
+        return self._source(none, zero, zero, checked)
 
     def _source(
-        self, node: np.ndarray, threshold: np.ndarray, times: tuple[np.ndarray, ...]
+        self,
+        node: np.ndarray,
+        threshold: np.ndarray,
+        refractory: np.ndarray,
+        times: tuple[np.ndarray, ...],
     ) -> Sources:
-        found = Sources(self.network, self.num_sources, node, threshold, times)
+        found = Sources(self.network, self.num_sources, node, threshold, refractory, times)
         self.sources.append(found)
         self.num_sources += len(found)
         return found
@@ -202,7 +213,9 @@ class Added:
             raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
         given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
         times, values = (as_finite(k, as_array(k, a, unit=unit)) for k, a, unit in given)
-        if times.ndim != 1 or times.shape != values.shape or not len(times):
+        if not times.size:
+            raise InputError(f"t of {name} is empty; expected one time or more")
+        if times.ndim != 1 or times.shape != values.shape:
             raise InputError(f"t has shape {times.shape}, y {values.shape}; expected equal ones")
         if (np.diff(times) < 0).any():
             raise InputError("t goes back in time; expected ascending times")

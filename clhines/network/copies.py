@@ -137,7 +137,9 @@ class _Filling:
             put = self.copies.spike_source(sources.times * self.count)
         else:
             put = self.copies.add_detector(
-                self._nodes(sources.node), np.tile(sources.threshold, self.count)
+                self._nodes(sources.node),
+                np.tile(sources.threshold, self.count),
+                np.tile(sources.refractory, self.count),
             )
         self._begins.append((sources.first, len(sources), put.first))
 
@@ -310,7 +312,8 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
         sources=[
             Sources(
                 network, one.first * copies, shifted(one.node, 0 if one.times else n, copies),
-                np.tile(one.threshold, copies), one.times * copies,
+                np.tile(one.threshold, copies), np.tile(one.refractory, copies),
+                one.times * copies,
             )
             for one in added.sources
         ],

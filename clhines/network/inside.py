@@ -62,11 +62,11 @@ class Inside:
             value = self.places.resolved(what, value, nodes, unit)
         return as_parameter(mechanism, name, value, len(nodes))
 
-    def connect(self, source: np.ndarray, target: Group, *given: Any) -> None:
+    def connect(self, source: np.ndarray, target: Group, *given: Any) -> Any:
         """Do what `Network.connect` does, with sources by their numbers."""
         self.check_not_frozen("connect()")
         self.wiring.check_target(target)
-        self.wiring.connect(source, target, *given)
+        return self.wiring.connect(source, target, *given)
 
 
 def inside(network: Any) -> Inside:

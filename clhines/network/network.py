@@ -43,7 +43,7 @@ from clhines.network.pairs import Drawn, Pairs
 from clhines.network.places import PerCell, Value, Where
 from clhines.network.plasticity import Rule
 from clhines.network.structure import Structure, of_arrays, of_cables
-from clhines.network.wiring import Wiring
+from clhines.network.wiring import Connections, Wiring
 from clhines.summary import as_html, counted, range_text
 
 CELSIUS = 6.3  # °C, NEURON's default
@@ -95,6 +95,7 @@ class Network:
     area : (n,) float64, µm²
         0 at junctions, which have no membrane.
     groups : tuple of Group
+    connections : tuple of Connections
     cables : tuple of Cable
         Of the cells, which take them in turn; none where the network was made of arrays.
     branched_from : Network or None
@@ -243,6 +244,12 @@ class Network:
     def groups(self) -> tuple[Group, ...]:
         """All groups, in the order in which they came."""
         return tuple(self._inside.groups)
+
+    @property
+    def connections(self) -> tuple[Connections, ...]:
+        """What each `connect` that made any returned, in the order of `Simulation.weights`."""
+        found: tuple[Connections, ...] = self._inside.wiring.connections
+        return found
 
     @property
     def threshold(self) -> float | np.ndarray:
@@ -407,19 +414,27 @@ class Network:
 
     # -- sources, ions and more -------------------------------------------------------------------
 
-    def add_detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
+    def add_detector(
+        self, node: ArrayLike, threshold: ArrayLike = 10.0, refractory: ArrayLike = 0.0
+    ) -> Sources:
         """Detect spikes at nodes; what it returns is a source for `connect`.
+
+        A spike is where v comes from below to above the threshold.
 
         Parameters
         ----------
         node : integer or (count,) integer
         threshold : float or (count,) float, mV
+        refractory : float or (count,) float, ms
+            Two spikes of a detector are at least so far apart, to whole steps: in this time after a
+            spike, v may cross the threshold without another one. Where v is still above the
+            threshold at its end, it has to fall below first.
 
         Returns
         -------
         Sources
         """
-        return self._inside.added.add_detector(node, threshold)
+        return self._inside.added.add_detector(node, threshold, refractory)
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
         """Make sources whose events are given, as NEURON's VecStim.
@@ -613,7 +628,7 @@ class Network:
         delay: ArrayLike | Drawn = 1.0,
         rule: Rule | None = None,
         source_index: ArrayLike | None = None,
-    ) -> None:
+    ) -> Connections:
         """Send an event to an instance at each event of a source; the arrays broadcast.
 
         Or, with `Pairs` as `index`, as a rule says: ``net.connect(np.arange(3200), synapses,
@@ -644,6 +659,11 @@ class Network:
             plastic connections of a network have one rule.
         source_index : integer array, optional
             Which of the sources, where `source` is no array of cells; default: all in order.
+
+        Returns
+        -------
+        Connections
+            Their sources, targets, weights and delays, and where `Simulation.weights` has them.
         """
         self._inside.check_not_frozen("connect()")
         self._inside.wiring.check_target(target)
@@ -652,13 +672,15 @@ class Network:
             cell = np.where(
                 target.nodes < 0, -1, stretch_of(self.forest.cell_offsets, target.nodes)
             )
-            self._inside.wiring.connect_pairs(numbers, target, index, weight, delay, rule, cell)
-            return
+            given = index, weight, delay, rule, cell
+            found: Connections = self._inside.wiring.connect_pairs(numbers, target, *given)
+            return found
         if isinstance(weight, Drawn) or isinstance(delay, Drawn):
             name = "weight" if isinstance(weight, Drawn) else "delay"
             raise InputError(f"{name} is Drawn; expected numbers, as index is not Pairs")
         index = np.arange(len(target)) if index is None else index
-        self._inside.connect(numbers, target, index, weight, delay, rule)
+        made: Connections = self._inside.connect(numbers, target, index, weight, delay, rule)
+        return made
 
     def add_event(
         self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0

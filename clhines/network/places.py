@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import repeat, stretch_of
 from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
-from clhines.checks import as_array, as_finite, as_indices, shown
+from clhines.checks import as_array, as_finite, as_indices, as_places, shown
 from clhines.errors import InputError, meant
 from clhines.network.structure import NodeValues, Structure
 
@@ -66,13 +66,7 @@ class Places:
                 )
             return np.flatnonzero(mask & (self.area > 0))
         nodes = np.atleast_1d(as_array("at", at))
-        if nodes.dtype.kind != "b":
-            return as_indices("at", nodes, self.forest.num_nodes, "node")
-        if nodes.shape != (self.forest.num_nodes,):
-            raise InputError(
-                f"at is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
-            )
-        return np.flatnonzero(nodes)
+        return as_places("at", nodes, self.forest.num_nodes, "node")
 
     def membrane(self, mechanism: str, at: Where) -> np.ndarray:
         """Nodes as of `at`, for a mechanism of the membrane: junctions are refused."""

@@ -81,6 +81,7 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
         "sources": [
             {
                 "first": source.first, "node": put(source.node), "threshold": put(source.threshold),
+                "refractory": put(source.refractory),
                 "sizes": put([len(t) for t in source.times]) if source.times else None,
                 "times": put(np.concatenate([np.zeros(0), *source.times])),
             }
@@ -104,11 +105,15 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
     """Read a network from a file; see `Network.load`. `make` gives it its cells."""
     with Npz(path, _WHAT) as file:
-        told = parse_json(_member(file, "network").tobytes(), f"{file.name}: network")
+        if file.header("network")[1].kind == "U":  # its digest
+            what = "is the state of a simulation, for Simulation.restore()"
+            raise InputError(f"{file.name}: {what}; expected {_WHAT}")
         try:
+            told = parse_json(_member(file, "network").tobytes(), "network")
             return _made(cast("dict[str, Any]", told), partial(_value, file), make)
         except InputError as error:
-            raise InputError(f"{file.name}: {error}") from error
+            named = str(error).startswith(file.name)
+            raise InputError(str(error) if named else f"{file.name}: {error}") from error
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(f"{file.name}: not {_WHAT}: {error!r:.100}") from error
 
@@ -225,7 +230,7 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
 
 def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
     if told["sizes"] is None:
-        return net.add_detector(value(told["node"]), value(told["threshold"]))
+        return net.add_detector(*(value(told[k]) for k in ("node", "threshold", "refractory")))
     ends = np.cumsum(value(told["sizes"]))
     return net.spike_source(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
 

@@ -16,8 +16,61 @@ from clhines.network.groups import Group
 from clhines.network.pairs import Drawn, Pairs, connected
 from clhines.network.plasticity import Rule
 from clhines.quantities import as_numbers
+from clhines.summary import range_text
 
 Columns = list[tuple[np.ndarray, ...]]
+
+
+class Connections:
+    """Connections that one call of `Network.connect` made, with what it was given.
+
+    Attributes
+    ----------
+    target : Group
+    """
+
+    def __init__(self, wiring: Wiring, number: int, target: Group) -> None:
+        self._wiring, self._number, self.target = wiring, number, target
+
+    @property
+    def sources(self) -> np.ndarray:
+        """(m,) int64: sources as `Result.spike_cell` has them, those of cells by their numbers."""
+        return self._column(0).astype(np.int64)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """(m,) int64: instances of `target`; ``target.nodes[targets]`` are their nodes."""
+        return self._column(2).astype(np.int64)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(m,) or (m, k) float64: in the unit of the mechanism, k where it takes several."""
+        rows = self._column(3)
+        return (rows[:, 0] if rows.shape[1] == 1 else rows).copy()
+
+    @property
+    def delays(self) -> np.ndarray:
+        """(m,) float64, ms."""
+        return self._column(4).copy()
+
+    @property
+    def where(self) -> slice:
+        """Slice: place of the weights in `Simulation.weights`, which returns those of now."""
+        sizes = [rows.size for _, _, _, rows, *_ in self._wiring.given[: self._number + 1]]
+        return slice(sum(sizes[:-1]), sum(sizes))
+
+    def _column(self, k: int) -> np.ndarray:
+        return self._wiring.given[self._number][k]
+
+    def __len__(self) -> int:
+        return len(self._column(0))
+
+    def __repr__(self) -> str:
+        weights, delays = range_text(self._column(3)), range_text(self._column(4))
+        return (
+            f"Connections({len(self)} to {self.target.mechanism.name} × {len(self.target)}; "
+            f"weight {weights}, delay {delays} ms)"
+        )
 
 
 class Wiring:
@@ -61,7 +114,7 @@ class Wiring:
         weight: ArrayLike,
         delay: ArrayLike,
         rule: Rule | None,
-    ) -> None:
+    ) -> Connections:
         """Check and keep connections; see `Network.connect`."""
         self._check_rule(rule)
         rows = rows_of_weights(weight, target)
@@ -76,7 +129,7 @@ class Wiring:
         shape = len(which), rows.shape[1]
         row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, shape)
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        self._keep(arrays["source"], target, instance, row, arrays["delay"], rule)
+        return self._keep(arrays["source"], target, instance, row, arrays["delay"], rule)
 
     def connect_pairs(
         self,
@@ -87,7 +140,7 @@ class Wiring:
         delay: ArrayLike | Drawn,
         rule: Rule | None,
         cell: np.ndarray,
-    ) -> None:
+    ) -> Connections:
         """Make and keep connections by a rule; `cell` is that of each target, -1 of none."""
         self._check_rule(rule)
         if not isinstance(delay, Drawn):
@@ -111,7 +164,7 @@ class Wiring:
         if not np.array_equal(source, np.arange(len(source))):
             row = source.astype(np.int32)[row]
         delays = drawn.get("delay", np.broadcast_to(delay, len(row)))  # type: ignore[arg-type]
-        self._keep(row, target, instance, rows, delays, rule)
+        return self._keep(row, target, instance, rows, delays, rule)
 
     def _keep(
         self,
@@ -121,7 +174,7 @@ class Wiring:
         rows: np.ndarray,
         delay: np.ndarray,
         rule: Rule | None,
-    ) -> None:
+    ) -> Connections:
         """Check delays, and keep connections; what all of them have alike is kept once."""
         count = len(source)
         delays = each(partial(as_finite, "delay"), delay)
@@ -137,6 +190,7 @@ class Wiring:
         self._connections.append((source, group, instance, weights, delays, plastic))
         self._weights.append(rows)
         self._rule = rule or self._rule
+        return Connections(self, len(self._weights) - 1, target)
 
     def add_event(
         self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
@@ -172,6 +226,15 @@ class Wiring:
         return [(*c[:3], rows, *c[4:]) for c, rows in columns]
 
     @property
+    def connections(self) -> tuple[Connections, ...]:
+        """Of each `connect` that made any."""
+        return tuple(
+            Connections(self, number, self._network.groups[int(group[0])])
+            for number, (_, group, *_) in enumerate(self.columns)
+            if len(group)
+        )
+
+    @property
     def outside(self) -> Columns:
         """Group, instance, time and weight of each `event`."""
         return list(self._events)
@@ -192,17 +255,16 @@ class Wiring:
 
     def _reweighed(self, weight: np.ndarray) -> tuple[Columns, list[np.ndarray]]:
         """Return connections and rows with other weights, one connection after another."""
-        sizes = [max(1, rows.shape[1]) * len(rows) for rows in self._weights]
+        sizes = [rows.size for rows in self._weights]
         if weight.shape != (sum(sizes),):
             raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
         parts = np.split(weight, np.cumsum(sizes)[:-1]) if sizes else []
-        rows = [part.reshape(len(old), -1) for part, old in zip(parts, self._weights, strict=True)]
+        rows = [part.reshape(old.shape) for part, old in zip(parts, self._weights, strict=True)]
         connections = [
-            (*given[:3], new[:, 0].copy(), *given[4:])
+            (*given[:3], *([new[:, 0].copy()] if new.size else given[3:4]), *given[4:])
             for given, new in zip(self._connections, rows, strict=True)
         ]
-        kept = [new[:, : old.shape[1]] for new, old in zip(rows, self._weights, strict=True)]
-        return connections, kept
+        return connections, rows
 
     def _check_rule(self, rule: Rule | None) -> None:
         if rule is None:
@@ -226,6 +288,8 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     given = np.asarray(weight)
     if given.ndim < 2:
         first = as_finite("weight", np.atleast_1d(as_array("weight", weight)))
+        if not width and first.any():
+            raise InputError(f"weight is given; {target.mechanism.name} takes events without one")
         rows = np.zeros((len(first), width))
         rows[:, :1] = first[:, None]
         return rows

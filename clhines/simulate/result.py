@@ -80,7 +80,7 @@ class Result:
     def __repr__(self) -> str:
         ends = f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "no times"
         shapes = ", ".join(str(a.shape) for a in self.values)
-        return f"Result({ends}; {len(self.spike_time)} spikes; records [{shapes}])"
+        return f"Result({ends}; {counted(len(self.spike_time), 'spike')}; records [{shapes}])"
 
     def _repr_html_(self) -> str:
         rows: dict[str, object] = {
@@ -161,7 +161,7 @@ class Result:
         try:
             from clhines.analysis import pandas as tables
         except ImportError as error:
-            raise InputError("to_pandas() needs pandas: pip install pandas") from error
+            raise InputError("to_pandas() needs pandas: python -m pip install pandas") from error
         chosen = self._with_rows() if record is None else [record]
         if not chosen:
             raise InputError("the result has no record of all steps; expected one")

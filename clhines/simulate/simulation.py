@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import nullcontext
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -347,10 +348,11 @@ class Simulation(Holder):
             outward (of ``iclamp`` and ``vclamp``, too: minus NEURON's), mA/cm² in membranes and nA
             of points; of a ``.mod`` file instead an output, as a current; a variable of an ion, as
             ``cai``; a parameter that is played.
-        at : (r,) integer, str, or Group
-            Natural nodes, or a word as in `Network.insert`, for ``v``, ``i_membrane``, ions, and
-            ``MECHANISM.VARIABLE`` as ``hh.m``; the group that has the state.
-        index : (r,) integer, optional
+        at : (r,) integer, (n,) bool, str, callable, or Group
+            Natural nodes, or a mask, word or function as in `Network.insert`, for ``v``,
+            ``i_membrane``, ions, and ``MECHANISM.VARIABLE`` as ``hh.m``; the group that has the
+            state.
+        index : (r,) integer or (count,) bool, optional
             Which of the group's instances; default: all.
         every : float, optional, ms
             Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
@@ -476,7 +478,10 @@ class Simulation(Holder):
 
     @exclusive
     def weights(self) -> np.ndarray:
-        """(m,) float64: of all connections as they are now, in the order of `connect`."""
+        """(m,) float64: of all connections as they are now, in the order of `connect`.
+
+        ``sim.weights()[c.where]`` are those of the `Connections` c that it returned.
+        """
         self._changing.settle()
         found, model = self.runner.weights(), self._runner.model.known
         rule = model.connections.rule
@@ -648,6 +653,10 @@ def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:
     """
     if not show:
         return None
-    from tqdm.auto import tqdm
+    from tqdm import TqdmWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets: text does
+        from tqdm.auto import tqdm
 
     return tqdm(total=total, unit=unit, unit_scale=scale, bar_format=_BAR)

@@ -241,7 +241,8 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
                 ${spec.loop.times("old_end")}
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
                     const int above = v > mem[detector_threshold + r];
-                    if (above && !ints[detector_above + r]) {
+                    const int held = ints[detector_held + r];
+                    if (above && !held) {
                         const int source = ints[detector_source + r];
                         const int count = ints[event_live + source]++;
                         clock[ring + ints[ring_first + source] + count % ints[ring_size + source]] = old_end + 1e-10;
@@ -256,7 +257,8 @@ ${for_each(some, lambda kind: end_of(kind, block))}\
 % endif
                         }
                     }
-                    ints[detector_above + r] = above;
+                    ints[detector_held + r] =
+                        held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + r];
                 }
             }
             if (num_mem && is_active && !opens) {

@@ -302,7 +302,8 @@ ${kind.call(block, values, 8)}\
         if (!isfinite(mem[here_v + ints[soma_of + c]]) && failed[c] == 0) failed[c] = done + 1;
     for (int j = ints[first_detector + from]; j < ints[first_detector + to]; j++) {
         const int above = mem[here_v + ints[detector_at + j]] > mem[detector_threshold + j];
-        if (above && !ints[detector_above + j]) {
+        const int held = ints[detector_held + j];
+        if (above && !held) {
             const int source = ints[detector_source + j];
             const int number = ints[event_count + source]++;
             clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
@@ -321,7 +322,8 @@ ${kind.call(block, values, 8)}\
 % endif
             }
         }
-        ints[detector_above + j] = above;
+        ints[detector_held + j] =
+            held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + j];
     }
     for (int r = mem_first[from]; r < mem_first[to]; r++)
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];

@@ -10,16 +10,16 @@
 % endfor
 % endif
 % if spec.detects:
-            if (it.y < 0) {   // a detector: ${"`was_above`"} says whether v was above its threshold before
-                const int d = ~it.y, is_above = seen > detector_threshold[d];
-                if (is_above && !was_above[d]) {
+            if (it.y < 0) {   // a detector
+                const int d = ~it.y, held = detector_held[d], is_above = seen > detector_threshold[d];
+                if (is_above && !held) {
                     const int k = atomic_inc(spike_count);
                     if (k < spike_capacity) {
                         spike_source[k] = detector_source[d];
                         spike_step[k] = step;
                     }
                 }
-                was_above[d] = is_above;
+                detector_held[d] = held > 1 ? held - 1 : !is_above ? 0 : held ? 1 : detector_hold[d];
                 continue;
             }
 % endif

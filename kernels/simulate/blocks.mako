@@ -349,7 +349,8 @@ ${kind.call(block, after, 8)}\
     }
     for (int j = ints[first_detector + first]; j < ints[first_detector + end]; j++) {
         const int above = v[ints[detector_at + j]] > mem[detector_threshold + j];
-        if (above && !ints[detector_above + j]) {
+        const int held = ints[detector_held + j];
+        if (above && !held) {
             const int source = ints[detector_source + j];
             const int number = ints[event_count + source]++;
             clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
@@ -368,7 +369,8 @@ ${kind.call(block, after, 8)}\
 % endif
             }
         }
-        ints[detector_above + j] = above;
+        ints[detector_held + j] =
+            held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + j];
     }
     for (int r = mem_first[first]; r < mem_first[end]; r++)
         mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];

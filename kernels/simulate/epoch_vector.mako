@@ -477,15 +477,16 @@ ${after(f"inverse[i] * (b[i] - u[i] * x[parent[i] & {spec.window - 1}])")}\
 % if spec.detects:
             if (record_column[k] < 0) {  // a detector
                 const int d = ~record_column[k];
+                const int held = detector_held[d];
                 const int is_above = ((__global const real *)v)[record_slot[k]] > detector_threshold[d];
-                if (is_above && !above[d]) {
+                if (is_above && !held) {
                     const int place = atomic_inc(spike_count);
                     if (place < capacity) {
                         spike_source[place] = detector_source[d];
                         spike_step[place] = step;
                     }
                 }
-                above[d] = is_above;
+                detector_held[d] = held > 1 ? held - 1 : !is_above ? 0 : held ? 1 : detector_hold[d];
                 continue;
             }
 % endif

@@ -131,7 +131,8 @@ ${indent}const int c = ints[cell + a];
 ${indent}if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
 ${indent}for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
 ${indent}    const int above = v_now > mem[detector_threshold + j];
-${indent}    if (above && !ints[detector_above + j]) {
+${indent}    const int held = ints[detector_held + j];
+${indent}    if (above && !held) {
 ${indent}        const int source = ints[detector_source + j];
 ${indent}        const int number = ints[event_count + source]++;
 ${indent}        clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
@@ -147,7 +148,8 @@ ${indent}            grid_step[on_grid] = done;
 % endif
 ${indent}        }
 ${indent}    }
-${indent}    ints[detector_above + j] = above;
+${indent}    ints[detector_held + j] =
+${indent}        held > 1 ? held - 1 : !above ? 0 : held ? 1 : ints[detector_hold + j];
 ${indent}}
 ${indent}for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
 ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];

@@ -77,7 +77,7 @@ def test_no_icd(monkeypatch):
     monkeypatch.setattr(cl, "get_platforms", none)
     found = only_fault(health.platforms())
     assert found.what == "no OpenCL platform was found"
-    assert "pip install clhines[pocl]" in found.advice
+    assert "pip install '.[pocl]'" in found.advice
     assert health.precisions() == health.processors() == doctor.solves() == []
 
 

@@ -202,4 +202,4 @@ def test_ring_without_matplotlib(cli, tmp_path, monkeypatch):
     """Said before any work is done."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setattr(Simulation, "__init__", lambda *_, **__: pytest.fail("work was done"))
-    cli(*REFERENCE, "--plot", tmp_path / "ring.png").assert_refused("pip install 'clhines[plot]'")
+    cli(*REFERENCE, "--plot", tmp_path / "ring.png").assert_refused("pip install '.[plot]'")

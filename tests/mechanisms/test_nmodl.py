@@ -202,6 +202,19 @@ def test_all_refusals_at_once():
     assert rejections(_with("x = 1")) == []
 
 
+def test_every_verbatim_is_told():
+    """Several of one block and of a function, once each, and nothing that follows from them."""
+    block = "VERBATIM\n{} = 3;\nENDVERBATIM\n"
+    calls = f"{block.format('x')}x = f(2) + f(3)\n{block.format('y')}"
+    text = _with(calls) + f"FUNCTION f(a) {{\n{block.format('f')}}}\n"
+    lines = [k for k, line in enumerate(text.split("\n"), 1) if line.endswith("VERBATIM")]
+    found = rejections(text)
+    assert [r.construct for r in found] == ["VERBATIM"] * 3
+    assert sorted(r.line for r in found) == [
+        k for k in lines if "END" not in text.split("\n")[k - 1]
+    ]
+
+
 def test_mechanism_of_nmodl_is_a_value():
     one = mechanism("nmexpr")
     again = pickle.loads(pickle.dumps(one))

@@ -17,7 +17,7 @@ def network():
     inside(net).added.exact = True
     net.insert("hh", "soma", gnabar=np.linspace(0.1, 0.2, len(net.nodes(at="soma"))))
     synapses = net.add("expsyn", net.soma)
-    net.connect(net.add_detector(net.soma[:1]), synapses, [1], 0.5, 0.3)
+    net.connect(net.add_detector(net.soma[:1], refractory=3.0), synapses, [1], 0.5, 0.3)
     return net
 
 
@@ -41,6 +41,7 @@ def test_a_model_of_copies_that_are_alike():
     once = network()
     net, model = copies_of(once, 3), compile(once)
     whole = compile(net)
+    assert whole.detector_hold.tolist() == [1] * 6 + [119] * 3  # steps of 0.025 ms
     assert whole.copies == 3 and whole.once.forest is once.forest and model.copies == 1
     assert whole.alike.sources_of(np.array([0, 2])).tolist() == [0, 6, 2, 7, 4, 8]
     np.testing.assert_array_equal(whole.netcons.source, [6, 7, 8])

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import mod_files
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, reference
+from clhines import InputError, Network, Simulation, reference
 from clhines.cells.cable import discretise
 from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell, sample_cells
@@ -14,6 +15,7 @@ from clhines.model import compile
 from clhines.model.instances import ConstantSums
 from clhines.network.changes import Changes, as_value
 from clhines.network.inside import inside
+from clhines.network.pairs import Drawn, Pairs
 from clhines.network.plasticity import STDP
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
@@ -380,3 +382,49 @@ def test_functions_of_the_distance_take_one_argument():
 
     with pytest.raises(TypeError, match="its own"):
         group.parameters["g"] = fails
+
+
+NO_WEIGHT = """NEURON { ARTIFICIAL_CELL counter RANGE seen }
+ASSIGNED { seen }
+NET_RECEIVE() { seen = seen + 1 }
+"""
+
+
+def test_connect_returns_its_connections(tmp_path):
+    """As given or as drawn, also without and with several weights, where `weights` has them."""
+    net = Network.from_arrays([-1] * 6, np.arange(7), [300.0] * 6, [0.0] * 6, [0.005] * 6)
+    net.insert("pas")
+    synapses = net.add("expsyn", at=[5, 4, 3])
+    train = net.spike_source([[0.5], [1.0]])
+    several = net.add(mod_files.ours("ext_nmda"), at=[1])
+    first = net.connect([0, 1], synapses, [2, 0], [0.1, 0.2], 1.5)
+    counts = net.connect(train, net.add_artificial(Mechanism.from_nmodl(NO_WEIGHT), 2))
+    rows = net.connect(2, several, weight=[[0.3, 4.0]], delay=[2.0])
+    assert len(net.connect([], synapses, [])) == 0
+    drawn = net.connect(
+        [3, 4, 5], synapses, Pairs.fixed_indegree(2, seed=1), delay=Drawn.uniform(1.0, 2.0),
+        weight=Drawn.uniform(0.0, 0.1),
+    )  # fmt: skip
+    last = net.connect(train, synapses, [0, 1], 0.7, source_index=[1, 0])
+    assert first.sources.tolist() == [0, 1] and first.targets.tolist() == [2, 0]
+    assert first.weights.tolist() == [0.1, 0.2] and first.delays.tolist() == [1.5, 1.5]
+    assert first.target is synapses and last.sources.tolist() == [7, 6]
+    assert rows.weights.tolist() == [[0.3, 4.0, 0.0, 0.0]] and counts.weights.shape == (2, 0)
+    assert sorted(drawn.targets) == [0, 0, 1, 1, 2, 2] and set(drawn.sources) <= {3, 4, 5}
+    assert repr(first) == "Connections(2 to expsyn × 3; weight 0.1 to 0.2, delay 1.5 ms)"
+    assert repr(counts) == "Connections(2 to counter × 2; weight none, delay 1 ms)"
+    with pytest.raises(InputError, match="weight is given; counter takes events without one"):
+        net.connect(train, counts.target, weight=0.5)
+    every = first, counts, rows, drawn, last
+    net.save(tmp_path / "network.npz")
+    for one in (net, Network.load(tmp_path / "network.npz")):
+        sim = Simulation(one, 0.025, engine="reference")
+        for had, found in zip(every, one.connections, strict=True):
+            np.testing.assert_array_equal(found.sources, had.sources)
+            np.testing.assert_array_equal(found.targets, had.targets)
+            np.testing.assert_array_equal(found.delays, had.delays)
+            kept = 3 if had is rows else None  # its INITIAL sets the last one
+            weights = sim.weights()[found.where][:kept]
+            np.testing.assert_array_equal(weights, had.weights.ravel()[:kept])
+    sim.set(weight=np.arange(len(sim.weights())))
+    assert sim.weights()[one.connections[4].where].tolist() == [12.0, 13.0]

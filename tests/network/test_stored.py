@@ -36,7 +36,7 @@ def everything():
     net.celsius = 31.5
     fire = net.add_artificial(mod_files.ours("ext_fire"), 3, tau=[4.0, 5.0, 6.0])
     net.connect(fire, groups["ext_nmda"], [0, 1], [[0.003, 1.0]], 0.0, source_index=[0, 2])
-    net.connect(net.add_detector([2, 7], [-10.0, -30.0]), fire, [1, 2], 0.9, 0.7)
+    net.connect(net.add_detector([2, 7], [-10.0, -30.0], [0.0, 2.5]), fire, [1, 2], 0.9, 0.7)
     net.set_pointer(net.add(mod_files.ours("ext_gap"), [5, 11]), "vgap", to=[11, 5])
     draws = net.add(mod_files.ours("nmodl/nmrandom"), [3, 3]) if RANDOM == "point" else None
     if draws is None:
@@ -177,6 +177,20 @@ def test_other_files_are_refused(tmp_path):
             Network.load(tmp_path / name)
     with pytest.raises(InputError, match="cannot be read"):
         Network.load(tmp_path / "none.npz")
+
+
+def test_states_and_networks_are_told_apart(tmp_path):
+    """Each names the other one's reader, and the file."""
+    net = plastic()
+    net.save(tmp_path / "network.npz")
+    sim = Simulation(net, DT, engine="reference")
+    sim.save(tmp_path / "state.npz")
+    with pytest.raises(
+        InputError, match=r"state.npz: is the state of a simulation, for Sim.*resto"
+    ):
+        Network.load(tmp_path / "state.npz")
+    with pytest.raises(InputError, match=r"network.npz: is a network, for Network.load\(\); expec"):
+        sim.restore(tmp_path / "network.npz")
 
 
 def test_a_member_larger_than_the_file_is_refused(tmp_path):

@@ -44,7 +44,7 @@ def network(hh=None, fire=None):
     net.set_pointer(groups["ext_gap"], "vgap", to=[11, 5])
     groups["clamp"] = net.add("iclamp", at=[0, 6], delay=2.0, dur=40.0, amp=[0.9, 0.6])
     net.play(groups["ext_clamp"], 0, "amp", [0, 5, 12.0, 30], [0, 0.0, 0.05, 0.02])
-    cell, tip = net.add_detector(0, -10.0), net.add_detector([5, 11], -20.0)
+    cell, tip = net.add_detector(0, -10.0), net.add_detector([5, 11], -20.0, [0.0, 4.0])
     nmda, watch, added = groups["ext_nmda"], groups["ext_watch"], groups["ext_sum"]
     train = net.spike_source([[1.0, 9.99, 10.02, 17.0], [12.0]])
     for source, which, target, index, delay, *weights in (

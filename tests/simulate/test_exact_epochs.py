@@ -134,7 +134,7 @@ def test_artificial_cells_go_ahead(fast_queue, needs, case, binned):
             assert difference <= EPS * scale, name
         assert np.array_equal(found.spike_cell, expected.spike_cell)
         np.testing.assert_allclose(found.spike_time, expected.spike_time, 0, 1e-12 * STOP)
-        for name in ("count", "cursor", "above"):
+        for name in ("count", "cursor", "held"):
             assert np.array_equal(own[name], arrays[name])
 
 

@@ -236,7 +236,7 @@ def test_without_mpi4py(monkeypatch, capsys, asked):
     if not more:
         monkeypatch.setenv(asked, "4")
     assert main.main(["simulate", "ring", "--cells", "2", *more]) == 2
-    assert re.search(r"MPI needs mpi4py.*pip install clhines\[mpi\]", capsys.readouterr().err)
+    assert re.search(r"MPI needs mpi4py.*pip install '\.\[mpi\]'", capsys.readouterr().err)
 
 
 # ---------------------------------------------------------------------------- with MPI

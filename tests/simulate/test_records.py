@@ -196,7 +196,7 @@ def test_currents_that_cannot_be_recorded_are_rejected():
     net, syn = networks.simple_network()
     passive = net.insert("pas", "soma", g=1e-4, e=-65.0)
     sim = Simulation(net, DT, engine="reference")
-    with pytest.raises(InputError, match="current of pas is linear in v"):
+    with pytest.raises(InputError, match="current of pas has constants and v alone"):
         sim.record("i", passive)
     with pytest.raises(InputError, match="an instance of expsyn twice"):
         sim.record("i", syn, [0, 0])
@@ -388,3 +388,36 @@ def test_currents_of_texts_where_events_act_at_exact_times(fast_queue, needs, en
     for expected, rows in zip(*found, strict=True):
         assert (np.ptp(expected[:, 0]) > 0) and np.isfinite(expected).all()
         np.testing.assert_allclose(rows, expected, 0, 1e-11 * np.abs(expected).max())
+
+
+def test_masks_say_where_is_recorded():
+    """Of nodes and of instances, as in NumPy; of another shape they are refused."""
+    net = Network.from_arrays([-1, 0, 1], [0, 3], [10.0] * 3, [0.01] * 3, [1e-4] * 3)
+    group = net.insert("hh", [2, 0])
+    sim = Simulation(net, engine="reference")
+    pairs = [
+        (sim.record("v", [False, True, True]), sim.record("v", [1, 2], name="nodes")),
+        (sim.record("hh.m", np.arange(3) == 2, name="m"), sim.record("hh.m", [2], name="m2")),
+        (sim.record("m", group, [False, True], name="1"), sim.record("m", group, 1, name="is 1")),
+    ]
+    result = sim.run(1.0)
+    for masked, by_number in pairs:
+        np.testing.assert_array_equal(result[masked], result[by_number])
+        assert result[masked].std() > 0
+    with pytest.raises(InputError, match=r"at is a mask of shape \(2,\); expected \(3,\)"):
+        sim.record("v", [True, False])
+    with pytest.raises(InputError, match=r"index is a mask of shape \(3,\); expected \(2,\)"):
+        sim.record("m", group, [True, False, True])
+
+
+def test_what_to_record_instead_is_told():
+    net = Network.from_arrays([-1], [0, 1], [10.0], [0.0], [1e-4])
+    clamp = net.add("iclamp", at=0)
+    net.insert("pas")
+    with pytest.raises(InputError, match="t of amp is empty; expected one time or more"):
+        net.play(clamp, 0, "amp", [], [])
+    sim = Simulation(net, engine="reference")
+    with pytest.raises(InputError, match="the current of pas has constants and v alone; expected"):
+        sim.record("pas.i", 0)
+    with pytest.raises(InputError, match="'i' of nodes; expected 'v', 'i_membrane', a name as 'hh"):
+        sim.record("i", 0)

@@ -65,14 +65,14 @@ def test_the_file_holds_what_is_checked(state):
     sim.restore(path)
 
 
-# of files as they have always been: name:dtype:shape
+# of files: name:dtype:shape
 PLAIN = """
 failed:int32:3 incoming:int64:42,3 plastic_step_post:int32:3 plastic_step_pre:int32:3
 plastic_trace_post:float64:3 plastic_trace_pre:float64:3 plastic_weight:float64:6
 state0_h:float64:3 state0_m:float64:3 state0_n:float64:3 state1_g:float64:3 v:float64:21
 """
 EXACT = """
-above:bool:5 count:int64:14 cursor:int64:15 drawn10_r:int64:2 failed:int32:2 ion_cai:float64:12
+held:int32:5 count:int64:14 cursor:int64:15 drawn10_r:int64:2 failed:int32:2 ion_cai:float64:12
 ion_cao:float64:12 ion_dica:float64:12 ion_dik:float64:12 ion_eca:float64:12 ion_ek:float64:12
 ion_ica:float64:12 ion_ik:float64:12 ion_ki:float64:12 ion_ko:float64:12 output10_i:float64:2
 output4_seen:float64:12 output9_i:float64:1 played9_amp:float64:1 ring:float64:338

@@ -162,3 +162,63 @@ def test_weights_keep_their_order_and_can_be_set(fast_queue, needs, beside):
     for other, times in found[1:]:
         assert np.abs(other - found[0][0]).max() < 1e-11
         np.testing.assert_allclose(times, found[0][1], rtol=0, atol=1e-9)
+
+
+REFRACTORY = [0.0, 0.5, 0.5, 2.0, 0.1, 0.3]  # ms
+
+
+def noisy_detectors(exact):
+    """Two cells, driven by noise across the thresholds of detectors again and again."""
+    net = Network([clhines.discretise(clhines.sample_cells()[0], max_length=80)], num_cells=2)
+    net.insert("pas", g=1e-4, e=-65.0)
+    at = [0, 0, net.soma[1], 30, 0, 0]
+    net.add("inoise", at=[0, net.soma[1]], std=0.3)
+    synapses = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    found = net.add_detector(at, [-65.0, -65.0, -65.0, -65.0, -64.0, -100.0], REFRACTORY)
+    net.connect(found, synapses, [1, 0, 0, 1, 0, 1], 1e-4, 1.0)
+    inside(net).added.exact = exact
+    return net, found, np.array(at)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("engine", ["steps", "epochs-cpu", "epochs-gpu"])
+def test_a_detector_is_silent_in_its_refractory_time(fast_queue, needs, tmp_path, engine, exact):
+    """By hand from the voltages, on every engine, and through a state saved in that time."""
+    needs(fast_queue, np.float64)
+    dt, steps, saved = 0.025, 800, 333
+    net, detectors, at = noisy_detectors(exact)
+    sources, found = net.source_numbers(detectors), []
+    for other in ("reference", engine):
+        queue = None if other == "reference" else fast_queue
+        sim = Simulation(net, dt, queue=queue, engine=other)
+        assert sim.model.has_times == exact
+        v = sim.record("v", at)
+        first = sim.run(saved * dt)
+        held = sim.arrays()["held"][-6:]
+        sim.save(tmp_path / "state.npz")
+        second = sim.run((steps - saved) * dt)
+        sim = Simulation(net, dt, queue=queue, engine=other)
+        sim.restore(tmp_path / "state.npz")
+        again = sim.run((steps - saved) * dt)
+        np.testing.assert_array_equal(again.spike_time, second.spike_time)
+        np.testing.assert_array_equal(again.spike_cell, second.spike_cell)
+        voltage = np.concatenate([first[v], second[v]])
+        spikes = [
+            np.concatenate([getattr(r, name) for r in (first, second)])
+            for name in ("spike_cell", "spike_time")
+        ]
+        for k, source in enumerate(sources):
+            above = voltage[:, k] > detectors.threshold[k]
+            expected = [0] if above[0] else []
+            for step in np.flatnonzero(above[1:] & ~above[:-1]) + 1:
+                if not expected or step - expected[-1] >= round(REFRACTORY[k] / dt):
+                    expected.append(step)
+            times = spikes[1][spikes[0] == source]
+            np.testing.assert_array_equal(np.rint(times / dt), expected)
+        assert (held[:4] > 1).any()
+        found.append((voltage, *spikes, held))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=0, atol=1e-10)
+    for ours, theirs in zip(found[0][1:], found[1][1:], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+    counts = np.bincount(found[0][1])[sources]
+    assert counts[0] > 1.5 * counts[1] > 3 * counts[3] > 3 and counts[5] == 1

@@ -41,7 +41,7 @@ def network(gaps=True):
     )
     net.add("iclamp", at=soma, delay=2.0, dur=40.0, amp=rng.uniform(0.1, 0.5, CELLS))
     net.play(net.add(ours("ext_clamp"), soma[[2]]), 0, "amp", [0, 5, 9.0], [0, 0.1, 0.2])
-    spikes = net.add_detector(np.concatenate([soma, soma + 5]), -20.0)
+    spikes = net.add_detector(np.concatenate([soma, soma + 5]), -20.0, 3.0)
     weights = np.stack([rng.uniform(0.001, 0.004, 2 * CELLS), np.ones(2 * CELLS)], axis=1)
     delays = rng.uniform(0, 2, (2, 10)) + (0.0 if gaps else 0.5)
     net.connect(spikes, nmda, rng.integers(0, CELLS, 2 * CELLS), weights, delays[0])

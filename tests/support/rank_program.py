@@ -52,7 +52,7 @@ def ions_network():
     net, syn = busy_network(12)
     for name in ("ext_cad", "ext_ca", "ext_kca"):
         net.insert(mod_files.ours(name), net.soma)
-    spikes = net.add_detector(net.soma[:3] + 2, -30.0)
+    spikes = net.add_detector(net.soma[:3] + 2, -30.0, 5.0)
     fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
     net.connect(spikes, syn, [4, 5, 6], 1e-3, 1.3)
     net.connect(spikes, fire, [0, 1, 0], 0.6, 0.4)

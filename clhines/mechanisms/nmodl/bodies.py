@@ -36,13 +36,16 @@ class Bodies:
     refused: list[Refused] = field(default_factory=list)
 
     def attempt(self, work: Callable[[], None]) -> None:
-        """Do one part; what it refuses is kept."""
+        """Do one part; what it refuses is kept, but not what may follow from VERBATIM left out."""
+        found = list[Refused]()
         try:
             work()
         except Refused as refused:
-            self.refused.append(refused)
+            found = [refused]
         except ExpressionError as error:
-            self.refused.append(Refused(f"an expression: {error}"))
+            found = [Refused(f"an expression: {error}")]
+        self.refused += self.shared.verbatim or found
+        self.shared.verbatim.clear()
 
 
 def executed(file: File, use_tables: bool, secondorder: bool = False) -> Bodies:

@@ -104,7 +104,7 @@ class Run(Evaluation):
         elif s.kind == "while":
             self._while(s)
         elif is_return(s):
-            raise Refused("VERBATIM: a return there", s.line, "write it in NMODL")
+            self._refuse_verbatim("VERBATIM: a return there", s.line)
         elif s.kind == "verbatim":
             self._verbatim(str(s.names[0]), s.line)
         elif s.kind in self.rules:
@@ -180,14 +180,19 @@ class Run(Evaluation):
         names = ions_again(text)
         known = {name for ion in self.shared.file.ions for name in (*ion.reads, *ion.writes)}
         if not is_empty(text) and not (names and known.issuperset(names)):
-            raise Refused("VERBATIM", line, "write it in NMODL")
+            self._refuse_verbatim("VERBATIM", line)
+            return
         for name in names:
             key = self.key(name, None, line)
             if "\0" in key:
-                raise Refused("VERBATIM", line, "write it in NMODL")
-            if key in self.writes:
+                self._refuse_verbatim("VERBATIM", line)
+            elif key in self.writes:
                 self.set(key, self.graph.symbol(key))
                 self.reads[key] = None
+
+    def _refuse_verbatim(self, construct: str, line: int) -> None:
+        """Keep one of the blocks that are refused, and go on to find the others."""
+        self.shared.verbatim.append(Refused(construct, line, "write it in NMODL"))
 
     def _open_from(self, s: Statement, first: Node, last: Node) -> None:
         """Make a loop of a FROM whose bounds depend on values; they are whole, as C's int."""

@@ -51,7 +51,7 @@ class TableUse:
 
 @dataclass
 class Shared:
-    """What all blocks of a mechanism have in common."""
+    """What all blocks of a mechanism have in common; `verbatim` are refused blocks of C."""
 
     file: File
     names: Names
@@ -60,6 +60,7 @@ class Shared:
     secondorder: bool = False
     tables: dict[str, TableUse] = field(default_factory=dict)
     loops: int = 0
+    verbatim: list[Refused] = field(default_factory=list)
 
 
 class Values:

@@ -115,7 +115,8 @@ def take_values(
         nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
         values[nodes] = np.tile(instances.values(variable), copies)
     own = sim.model
-    arrays["above"] = arrays["v"][own.sources.detector_node] > own.sources.detector_threshold
+    above = arrays["v"][own.sources.detector_node] > own.sources.detector_threshold
+    arrays["held"] = above.astype(np.int32)
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
     _take_watches(sim, imported, arrays)
@@ -144,7 +145,7 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
     found = np.isin(model.netcons.source, model.sources.detector_source)
     count = arrays["count"]
     arrays["cursor"] = np.where(found, count[model.netcons.source], arrays["cursor"])
-    above = dict(zip(model.sources.detector_source.tolist(), arrays["above"].tolist(), strict=True))
+    above = dict(zip(model.sources.detector_source.tolist(), arrays["held"].tolist(), strict=True))
     imported.crossed.clear()
     for address, sources in imported.detectors.items():
         if above[int(sources[0])] and not imported.model.sources.above(address):

@@ -252,7 +252,7 @@ def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float)
     model.h.t = t
     _move_trains(imported, stims, last)
     _put_watches(sim, imported, arrays)
-    above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["above"], strict=True))
+    above = dict(zip(sim.model.sources.detector_source.tolist(), arrays["held"], strict=True))
     for address, sources in imported.detectors.items():
         one = int(sources[0])
         model.sources.set_above(address, bool(above[one]) and one not in unseen)

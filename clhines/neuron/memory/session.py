@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clhines.errors import InputError
+from clhines.errors import InputError, install
 
 if TYPE_CHECKING:  # types without stubs: to mypy they are Any
     from neuron.hoc import HocObject as Hoc
@@ -30,7 +30,7 @@ def interpreter() -> Hoc:
         import neuron
     except ImportError as error:
         raise InputError(
-            f"NEURON cannot be imported ({error}); expected: pip install 'clhines[neuron]'"
+            f"NEURON cannot be imported ({error}); expected: {install('neuron')}"
         ) from None
     found = tuple(int(part) for part in neuron.__version__.split(".")[:2] if part.isdigit())
     if found < OLDEST:

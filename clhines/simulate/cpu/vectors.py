@@ -47,7 +47,7 @@ from clhines.simulate.state.spread import Storage
 
 _RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
 _CHANGES = ("first_step", "steps", "row", *_RECORDS)  # arguments of each launch
-_DETECTORS = ("above", "detector_threshold", "detector_source")
+_DETECTORS = ("detector_held", "detector_hold", "detector_threshold", "detector_source")
 _LANES_BYTES = 64  # of the cells of a block, at most
 
 
@@ -68,7 +68,8 @@ class CellEpochSpec(TemplateSpec):
             "int *restrict spike_count, int num_targets, int slots, real scale_of_events",
             "ulong seed, long *restrict incoming, int row, int width",
             "const int *restrict record_slot, const int *restrict record_column",
-            "real *restrict record_v, int *restrict above if detects",
+            "real *restrict record_v, int *restrict detector_held if detects",
+            "const int *restrict detector_hold if detects",
             "const real *restrict detector_threshold if detects",
             "const int *restrict detector_source if detects",
             "const int *restrict first_of if alone, const int *restrict offset if alone",

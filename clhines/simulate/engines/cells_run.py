@@ -73,7 +73,7 @@ class CellStates:
     """States and detectors of a model on a device.
 
     State s of instance i is at ``s * count + i`` of its entry in `of_kinds`. `detectors` are empty
-    where there are none besides the somas, or have of each whether v is above its threshold, the
+    where there are none besides the somas, or have of each `Exact.held`, `Model.detector_hold`, the
     threshold, mV, and its source. `early` are the sources that are above their thresholds at the
     start, until they are told of.
     """
@@ -86,7 +86,8 @@ class CellStates:
         ]
         above, sources, first = self._above(model.v_init), model.sources, len(model.soma)
         arrays = (
-            above[first:].astype(np.int32),
+            (above * model.detector_hold)[first:],
+            model.detector_hold[first:],
             sources.detector_threshold[first:].astype(dtype),
             sources.detector_source[first:].astype(np.int32),
         )
@@ -124,17 +125,17 @@ class CellStates:
             states = self.of(k)
             saved |= {f.key: states[f.name] for f in self._model.schema.of("state", k)}
         if self.detectors:
-            saved["above"] = self._above(v)
+            saved["held"] = self._above(v).astype(np.int32)
             first = len(self._model.soma)
-            saved["above"][first:] = self.detectors[0].get(self._queue) > 0
+            saved["held"][first:] = self.detectors[0].get(self._queue)
         return saved
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""
         self.early = self.early[:0]
         if self.detectors:
-            above = saved["above"][len(self._model.soma) :].astype(np.int32)
-            self.detectors[0].set(above, self._queue)
+            held = saved["held"][len(self._model.soma) :].astype(np.int32)
+            self.detectors[0].set(held, self._queue)
         for k, array in enumerate(self.of_kinds):
             named = self._model.schema.named(saved, "state", k)
             if named:

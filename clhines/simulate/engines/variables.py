@@ -64,15 +64,15 @@ class Queue:
 class Exact:
     """Sources and connections of events at exact times; for `ring` and `count` see `Wires`.
 
-    `weight` is (w,), `cursor` (m,), one a connection, and `above` says whether each detector's
-    voltage is above its threshold.
+    `weight` is (w,), `cursor` (m,), one a connection, and `held` (d,) int32: for how many steps
+    each detector sends no event, and at least 1 while its voltage is above its threshold.
     """
 
     weight: np.ndarray
     cursor: np.ndarray
     ring: np.ndarray
     count: np.ndarray
-    above: np.ndarray
+    held: np.ndarray
 
     @classmethod
     def begin(cls, model: Model, wires: Wires) -> Exact:
@@ -80,7 +80,7 @@ class Exact:
         return cls(
             weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
             ring=wires.ring.copy(), count=wires.count.copy(),
-            above=np.zeros(len(model.sources.detector_node), bool),
+            held=np.zeros(len(model.sources.detector_node), np.int32),
         )  # fmt: skip
 
 
@@ -385,9 +385,10 @@ class Variables:
         for one in self.model.schema:
             array = self.array(one)
             array[...] = saved[one.key].reshape(array.shape)
-        if "above" not in saved:  # of detectors of somas alone
+        if "held" not in saved:  # of detectors of somas alone
             sources = self.model.sources
-            self.exact.above = self.v[sources.detector_node] > sources.detector_threshold
+            above = self.v[sources.detector_node] > sources.detector_threshold
+            self.exact.held = above.astype(np.int32)
 
 
 def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:

@@ -46,11 +46,16 @@ class HostEvents:
     # -- sources -------------------------------------------------------------------------------
 
     def detect(self, t: float, step: int) -> None:
-        """Send an event from each detector whose voltage has come to be above, after a step."""
+        """Send an event from each detector whose voltage has come to be above, after a step.
+
+        `held` counts steps down: to 0 below the threshold, to 1 above it. At 0 a detector sends.
+        """
         variables, model = self.variables, self.variables.model
         above = variables.v[model.sources.detector_node] > model.sources.detector_threshold
-        new = above & ~variables.exact.above
-        variables.exact.above = above
+        held = variables.exact.held
+        new = above & (held == 0)
+        variables.exact.held = np.maximum(held - 1, above).astype(np.int32)
+        variables.exact.held[new] = model.detector_hold[new]
         sources = model.sources.detector_source[new]
         self.append(sources, np.full(len(sources), t + SPIKE_LATE))
         if len(sources):

@@ -29,7 +29,7 @@ from clhines.simulate.kinds.spec import place_of
 from clhines.simulate.records.sampling import Sample, arguments
 from clhines.simulate.state.spread import Spread, Storage, each_instance
 
-_DETECTORS = ("was_above", "detector_threshold", "detector_source")
+_DETECTORS = ("detector_held", "detector_hold", "detector_threshold", "detector_source")
 _RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_records")
 _CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 

@@ -272,7 +272,8 @@ def add_detectors(variables: Variables, arenas: tuple[Arena, Arena], layout: Lay
     model = variables.model
     order = detector_order(variables, layout)
     ints.add("detector_source", model.sources.detector_source[order])
-    ints.add("detector_above", variables.exact.above[order])
+    ints.add("detector_held", variables.exact.held[order])
+    ints.add("detector_hold", model.detector_hold[order])
     mem.add("detector_threshold", model.sources.detector_threshold[order])
 
 
@@ -410,9 +411,9 @@ def read_back(
     size = variables.wires.ring_size
     ahead = variables.wires.sizes_ahead(model, layout.ring_steps)
     exact.ring = moved_rings(clock.get("ring"), exact.count, ahead, size)
-    exact.cursor, exact.above = exact.cursor.copy(), exact.above.copy()
+    exact.cursor, exact.held = exact.cursor.copy(), exact.held.copy()
     exact.cursor[order] = ints.get("cursor")
-    exact.above[detector_order(variables, layout)] = ints.get("detector_above") != 0
+    exact.held[detector_order(variables, layout)] = ints.get("detector_held")
     for k, queue in now.queues.items():
         queue.time, queue.sent = clock.get(f"queue_time_{k}"), clock.get(f"queue_sent_{k}")
         queue.flag = mem.get(f"queue_flag_{k}")

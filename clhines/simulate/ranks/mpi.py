@@ -23,13 +23,10 @@ from numpy.typing import DTypeLike
 
 from clhines.arrays import starts
 from clhines.device import devices
-from clhines.errors import InputError, RankError
+from clhines.errors import InputError, RankError, install
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
-
 
 # environment variables that launchers set: MPICH's and Intel's, Open MPI's, Slurm's
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -54,7 +51,7 @@ def world() -> MPI.Comm:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise InputError(
-            f"MPI needs mpi4py, which cannot be imported ({error}); {INSTALL_HINT}"
+            f"MPI needs mpi4py, which cannot be imported ({error}); expected: {install('mpi')}"
         ) from error
     return MPI.COMM_WORLD
 

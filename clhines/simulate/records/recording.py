@@ -58,7 +58,7 @@ class Recordings:
     ) -> Recording:
         """Add a record, and return its number and names; see `Simulation.record`."""
         network, model = self._runner.model.network, self._runner.model.known
-        if isinstance(at, str) or callable(at):
+        if not isinstance(at, Group):
             at = network.nodes(at=at)
         record = find_record(network, model, what, at, index)
         if is_current(record, model) and reduce in CROSSED:

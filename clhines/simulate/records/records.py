@@ -11,7 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.analysis.features import Features
-from clhines.checks import as_array, as_choice, as_indices, as_number, as_real, check_room, shown
+from clhines.checks import (
+    as_array,
+    as_choice,
+    as_indices,
+    as_number,
+    as_places,
+    as_real,
+    check_room,
+    shown,
+)
 from clhines.errors import InputError, meant
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.reader import CURRENT_UNITS
@@ -225,8 +234,8 @@ def find_record(
             return _ion_record(known[what], what, at)
         if not isinstance(what, str) or what != "v":
             raise InputError(
-                f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
-                "or add() gave, or 'i_membrane'"
+                f"{shown(what)} of nodes; expected 'v', 'i_membrane', a name as 'hh.m', or for a "
+                "state the Group that insert() or add() gave"
             )
         return Record("v", VOLTAGE, _nodes(model, at), unit="mV")
     if at.network is not network:
@@ -234,7 +243,7 @@ def find_record(
     chosen = np.arange(len(at))
     if index is not None:
         index = np.atleast_1d(as_array("index", index))
-        chosen = as_indices("index", index, len(at), at.mechanism.name)
+        chosen = as_places("index", index, len(at), at.mechanism.name)
     if what == "v":
         return Record("v", VOLTAGE, at.nodes[chosen], unit="mV")
     names = at.mechanism.states
@@ -309,7 +318,9 @@ def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:
     kind, instance = model.instances[at.number]
     name = at.mechanism.name
     if kind < 0:
-        raise InputError(f"the current of {name} is linear in v with constants; expected 'v'")
+        raise InputError(
+            f"the current of {name} has constants and v alone; expected 'v', to compute it from"
+        )
     if len(np.unique(chosen)) < len(chosen):
         raise InputError(f"index has an instance of {name} twice; expected each once")
     unit = CURRENT_UNITS[at.mechanism.kind]

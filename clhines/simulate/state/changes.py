@@ -115,9 +115,10 @@ def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:
     """Return what `Run.load` takes of a model at the start."""
     found = {f.key: np.zeros(shape_of(model, f), f.dtype_in(dtype)) for f in model.schema}
     found |= {"v": model.v_init, "plastic_weight": model.connections.weight}
-    if "above" in found:
+    if "held" in found:
         sources = model.sources
-        found["above"] = model.v_init[sources.detector_node] > sources.detector_threshold
+        above = model.v_init[sources.detector_node] > sources.detector_threshold
+        found["held"] = above * model.detector_hold
     for k, states in enumerate(model.initial_states()):
         found |= {f.key: states[f.name] for f in model.schema.of("state", k)}
     return found

@@ -19,7 +19,7 @@ from clhines.simulate.events.sources import ring_sizes
 from clhines.simulate.state.decisions import external_sums, incoming_scale
 from clhines.simulate.state.shapes import length, shape_of
 
-_WHAT = "a file that save() has written"
+_WHAT = "a file that Simulation.save() has written"
 _SCALAR = np.dtype(np.int64)
 _MOST = 2**31 - 1  # of all counts
 
@@ -36,6 +36,9 @@ def signature(model: Model) -> str:
     arrays += [model.constant_d, model.constant_b, events.target, events.step, events.weight]
     arrays += [known.source.astype(np.int64), known.target.astype(np.int64), known.weight]
     arrays += [known.delay.astype(np.int64), known.plastic]
+    if model.num_extra:
+        sources = model.sources
+        arrays += [sources.detector_node, sources.detector_threshold, model.detector_hold]
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
@@ -87,6 +90,8 @@ def read(
     read, is of another network or of the other precision, or is damaged, is an InputError.
     """
     with Npz(path, _WHAT) as file:
+        if file.header("network")[1] == np.uint8:  # its text
+            raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
         network = file.read("network", Member((), np.array(digest).dtype))
         if str(network) != digest:
             raise InputError(
@@ -148,6 +153,8 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
     """Return the least and the largest values of an array; None where any finite number will do."""
     if field.key == "failed":  # a run that failed cannot be saved
         return 0, 0
+    if field.key == "held":
+        return 0, model.detector_hold
     if field.key == "incoming":
         return _incoming(model)
     if field.what == "plastic":

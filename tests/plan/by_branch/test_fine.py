@@ -341,7 +341,7 @@ def test_what_cannot_be_drawn(monkeypatch, tmp_path):
     with pytest.raises(InputError, match="plot.. draws plans with .*; got 'contraction'"):
         make_plan(Forest(chain(5)), "contraction").plot()
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"a plot needs matplotlib: pip install 'clhines\[plot\]'"):
+    with pytest.raises(InputError, match=r"a plot needs matplotlib: .*'\.\[plot\]'"):
         plan.plot()
 
 
