@@ -126,43 +126,41 @@ def one_way(
 ) -> tuple[dict[str, Any], Taken]:  # fmt: skip
     """Run a model that lies here in one of `WAYS`; return what is said of it, and its records.
 
-    NEURON runs `rounds` times, this package `ROUNDS` times after its first steps, the other ways
-    once; the seconds are those of the first run, and microseconds per step those of the fastest.
+    After two steps NEURON runs `rounds` times, this package `ROUNDS` times, the others once; the
+    seconds are those of the first run, and microseconds per step those of the fastest.
     """
     import clhines
 
     model = Measured(case)
     h = model.h
     said: dict[str, Any] = {"stop_ms": stop}
+    begin = time.perf_counter()
     runs = {
         "neuron": partial(model.run, h.continuerun),
+        "clhines": partial(model.run, partial(clhines.neuron.run, device=device, dtype=dtype)),
         "nudged": partial(model.run, model.nudged),
         "reordered": model.reordered,
     }
+    run = by_texts(case, device, dtype) if way == "clhines" and case.network else runs[way]
+    run(2 * h.dt)  # builds kernels; in NEURON, too, as some models begin anew with what is left
     if way == "clhines":
-        ours = partial(clhines.neuron.run, device=device, dtype=dtype)
-        begin = time.perf_counter()
-        run = by_texts(case, device, dtype) if case.network else partial(model.run, ours)
-        run(2 * h.dt)  # builds kernels; the last is NEURON's
         said["first_step_s"] = time.perf_counter() - begin
-        times, taken = zip(*(run(stop) for _ in range(ROUNDS)), strict=True)
-    else:
-        many = rounds if way == "neuron" else 1
-        times, taken = zip(*(runs[way](stop) for _ in range(many)), strict=True)
+    many = {"neuron": rounds, "clhines": ROUNDS}.get(way, 1)
+    times, taken = zip(*(run(stop) for _ in range(many)), strict=True)
     if way in ("neuron", "clhines"):
         said[f"{way}_us"] = 1e6 * min(times) / round(stop / h.dt)
-    spent, taken = times[0], taken[0]
+    spent, records = times[0], taken[0]
     said |= {
         "dt": float(h.dt),
         "cells": sum(s.parentseg() is None for s in h.allsec()),
         "compartments": sum(s.nseg for s in h.allsec()),
         "mechanisms": mechanisms(h),
-        "spikes": sum(map(len, taken[1])),
+        "spikes": sum(map(len, records[1])),
         f"{way}_s": spent,
         "load": os.getloadavg()[0],
         "cores": os.cpu_count(),
     }
-    return said, taken
+    return said, records
 
 
 def first_steps(case: Case, copies: list[int], dtype: str, device: str | None) -> Iterator[str]:
