@@ -9,11 +9,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from bench.peers.neuron import bare_sections
+from clhines.errors import InputError
+from clhines.network.network import Network
+from clhines.network.ring import ring_cables
+
 MOSSY = "templates/MossyCell.hoc"
 DENTATE_CELLS = 10  # of each kind
+RING, RING_LEVELS, EXP2SYN = 20, 2, {"tau1": 0.5, "tau2": 2.0, "e": 0.0}  # cells; ms, mV
+STIM, THRESHOLD, WEIGHT, DELAY = (1.0, 31.0, 61.0), -20.0, 0.05, 1.0  # ms, mV, µS, ms
+STEPPING = (  # of stdrun.hoc; models replace them to draw
+    "proc advance() { fadvance() }",
+    "proc step() {local i if (using_cvode_) { advance() } else for i=1,nstep_steprun { advance() } "
+    "Plot() }",
+)
 Built = tuple[list[Any], float, object]
 
 
@@ -27,7 +42,7 @@ class Case:
     mechanisms : str
         Folder of its .mod files; empty for none.
     here : str
-        Folder that it is built from.
+        Folder that it is built from; empty for a model that needs no repository.
     build : callable
         Takes NEURON's h; returns sections to record, the initial voltage, and what must live on.
     stop : float, ms
@@ -39,6 +54,8 @@ class Case:
         Files that do not compile for CoreNEURON and that nothing uses.
     variables : dict of str -> str
         Of the process's environment.
+    network : callable, optional
+        Returns the same model as a network of texts, which then runs in place of NEURON's memory.
     """
 
     constructs: str
@@ -50,6 +67,7 @@ class Case:
     edits: tuple[tuple[str, str, str], ...] = ()
     without_core: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
+    network: Callable[[], Network] | None = None
 
 
 def layer5(h: Any) -> Built:
@@ -129,6 +147,64 @@ def bmtk_cells(h: Any) -> Built:
     return roots(h), -80.0, (graph, simulator)
 
 
+def loaded(file: str, *statements: str, current: float = 0.0) -> Callable[[Any], Built]:
+    """Return what loads a file of hoc and executes statements; `current`, nA, from 5 ms on.
+
+    The section that is accessed then gets the current and is recorded.
+    """
+
+    def build(h: Any) -> Built:
+        h.load_file(1, file)
+        for statement in (*statements, *STEPPING):
+            if not h(statement):
+                raise InputError(f"{file}: error in {statement}")
+        soma = h.cas()
+        clamp = h.IClamp(soma(0.5))
+        clamp.delay, clamp.dur, clamp.amp = 5, 1e9, current
+        return [soma], h.v_init, clamp
+
+    return build
+
+
+def ring20(h: Any, tables: bool) -> Built:
+    """Ring of cells with hh in all segments, an Exp2Syn in each, a NetStim that starts it."""
+    h.usetable_hh = int(tables)
+    cells = [bare_sections(h, cable) for cable in ring_cables(RING, RING_LEVELS)]
+    synapses, kept = [], list[Any]()
+    for sections in cells:
+        for section in sections:
+            section.insert("hh")
+        synapses.append(h.Exp2Syn(sections[0](0.5)))
+        for name, value in EXP2SYN.items():
+            setattr(synapses[-1], name, value)
+    for sections, target in zip(cells, synapses[1:] + synapses[:1], strict=True):
+        v = sections[0](0.5)._ref_v
+        kept.append(h.NetCon(v, target, THRESHOLD, DELAY, WEIGHT, sec=sections[0]))
+    stim = h.NetStim()
+    stim.start, stim.interval, stim.number = STIM[0], STIM[1] - STIM[0], len(STIM)
+    kept.append(h.NetCon(stim, synapses[0], 0, DELAY, WEIGHT))
+    return [sections[0] for sections in cells], -65.0, (cells, synapses, kept, stim)
+
+
+def ring20_text() -> Network:
+    """Return the network of `ring20` by texts."""
+    network = Network(ring_cables(RING, RING_LEVELS))
+    network.insert("hh")
+    synapses = network.add("exp2syn", at=network.soma, **EXP2SYN)
+    network.connect(np.roll(np.arange(RING), 1), synapses, weight=WEIGHT, delay=DELAY)
+    for time in STIM:
+        network.add_event(synapses, index=0, time=time + DELAY, weight=WEIGHT)
+    network.threshold = THRESHOLD
+    return network
+
+
+DRAWN = (
+    "125857 to 149100: the first ten single cells of 150 to 1,700 compartments of 72 numbers of "
+    "ModelDB, shuffled by random.Random(2026). Passed over before the tenth: 9769, 44050, 87535 "
+    "(exprand), 28316, 115356 (variables that all instances share and set), 119266 (a block that "
+    "is called) and 136176 (LinearMechanism), which are rejected; 144526 (2,766 compartments); "
+    "149000 (no cell without its windows); 18 others that are no such cells, or smaller."
+)
 CASES = {
     "139653": Case(
         "ions, concentrations, TABLE", "mod", "simulationcode", layer5, 1000.0,
@@ -159,5 +235,46 @@ CASES = {
     "bmtk": Case(
         "VecStim, Exp2Syn, ions, calcium",
         "examples/bio_components/mechanisms/modfiles", "examples/bio_14cells", bmtk_cells, 100.0,
+    ),
+    # The ten single cells of `DRAWN`, in the order of the draw.
+    "125857": Case("soma and dendrites", ".", ".", loaded("FRB3.hoc", current=6), 100.0),
+    "126637": Case(
+        "calcium", ".", ".",
+        loaded("purkinje_spine and spine neck at spinydendrite133.hoc", current=1), 50.0,
+    ),
+    "143604": Case(
+        "spines, calcium, point processes with events of their own, a NetStim", "mod", ".",
+        loaded("init.hoc", current=0.5), 50.0,
+    ),
+    "168148": Case("calcium, BK", ".", ".", loaded("LayerVrun.hoc", current=0.8), 50.0),
+    "20212": Case(
+        "calcium, two ions of it", "mechanism", "experiment/hyperpolarization-current",
+        loaded("H_current.hoc", "ic.amp = 0", current=1), 100.0,
+    ),
+    "19696": Case("two NetStims", ".", ".", loaded("fig4.hoc", "init()", current=0.5), 100.0),
+    "112546": Case(
+        "M current, calcium", ".", ".",
+        loaded(
+            "fig4a.hoc", "factor = 2", "playvec1.play_remove()", "soma.gbar_km = gkm",
+            "axon.gbar_km = gkm*factor", "init()", current=3,
+        ), 100.0,
+    ),
+    "8210": Case("myelin, spines", ".", ".", loaded("demo.hoc", current=0.5), 100.0),
+    "148094": Case(
+        "M currents, calcium", ".", ".",
+        loaded("fig4a.hoc", "setgw()", "init()", current=0.5), 100.0,
+    ),
+    "149100": Case(
+        "calcium", ".", ".",
+        loaded(
+            "import3d.hoc", 'load_file("models/L5PCbiophys_p14_exemplar.hoc")',
+            'load_file("models/L5PCtemplate.hoc")', "objref cell_", "v_init = -75",
+            'cell_ = new L5PCtemplate("morphologies/cell21.asc")', "access cell_.soma", current=1,
+        ), 100.0,
+    ),
+    "ring20": Case("20 cells, hh, Exp2Syn, a NetStim", "", "", partial(ring20, tables=True), 200.0),
+    "ring20-text": Case(
+        "the same by texts, from no memory of NEURON, whose hh has no table here",
+        "", "", partial(ring20, tables=False), 200.0, network=ring20_text,
     ),
 }  # fmt: skip

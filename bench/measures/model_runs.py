@@ -16,6 +16,8 @@ from bench.measures.model_cases import Case
 EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
 MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
 THREADS = 2
+DT, LATER = 0.025, 1e-10  # ms; NEURON's spikes are so much later than their step
+ROUNDS, WARM = 3, 200  # of a warm run; steps of one of copies
 Taken = tuple[list[np.ndarray], list[np.ndarray]]
 
 
@@ -26,7 +28,7 @@ def began(case: Case) -> tuple[Any, list[Any], float, object]:
     h.load_file("stdrun.hoc")
     sections, v_init, kept = case.build(h)
     h.cvode_active(0)
-    h.dt, h.steps_per_ms = 0.025, 40
+    h.dt, h.steps_per_ms = DT, 40
     return h, sections, v_init, kept
 
 
@@ -78,52 +80,117 @@ class Measured:
 WAYS = ("neuron", "clhines", "reordered", "nudged")
 
 
+def by_texts(case: Case, device: str | None, dtype: str) -> Callable[[float], tuple[float, Taken]]:
+    """Return what runs the network of a case from the begin, as `Measured.run` does.
+
+    Spikes are at the times that NEURON gives to those of a step.
+    """
+    from clhines import Simulation
+    from clhines.neuron.back.writeback import clock
+
+    assert case.network is not None
+    sim = Simulation(case.network(), dt=DT, dtype=dtype, device=device)
+    num_cells = sim.network.num_cells
+    voltages = sim.record("v", at="soma")
+
+    def run(until: float) -> tuple[float, Taken]:
+        sim.reset()
+        begin = time.perf_counter()
+        result = sim.run(until)
+        spent = time.perf_counter() - begin
+        times = clock(0.0, DT, sim.step)[np.rint(result.spike_time / DT).astype(int)] + LATER
+        spikes = [times[result.spike_cell == c] for c in range(num_cells)]
+        return spent, (list(result[voltages].T[:MOST_VECTORS]), spikes)
+
+    return run
+
+
+def mechanisms(h: Any) -> int:
+    """Return how many mechanisms a model has in sections or as points, ions not counted."""
+    sections, found, name = list(h.allsec()), 0, h.ref("")
+    for point in (0, 1):
+        kinds = h.MechanismType(point)
+        for k in range(int(kinds.count())):
+            kinds.select(k)
+            kinds.selected(name)
+            if point:
+                found += len(h.List(name[0])) > 0
+            elif name[0] not in ("morphology", "capacitance") and not name[0].endswith("_ion"):
+                found += any(s.has_membrane(name[0]) for s in sections)
+    return found
+
+
 def one_way(
-    case: Case, way: str, stop: float, device: str | None, dtype: str = "float64"
-) -> tuple[dict[str, Any], Taken]:
-    """Run a model that lies here in one of `WAYS`; return what is said of it, and its records."""
+    case: Case, way: str, stop: float, device: str | None, dtype: str = "float64",
+    rounds: int = ROUNDS,
+) -> tuple[dict[str, Any], Taken]:  # fmt: skip
+    """Run a model that lies here in one of `WAYS`; return what is said of it, and its records.
+
+    After two steps NEURON runs `rounds` times, this package `ROUNDS` times, the others once; the
+    seconds are those of the first run, and microseconds per step those of the fastest.
+    """
     import clhines
 
     model = Measured(case)
     h = model.h
     said: dict[str, Any] = {"stop_ms": stop}
+    begin = time.perf_counter()
+    runs = {
+        "neuron": partial(model.run, h.continuerun),
+        "clhines": partial(model.run, partial(clhines.neuron.run, device=device, dtype=dtype)),
+        "nudged": partial(model.run, model.nudged),
+        "reordered": model.reordered,
+    }
+    run = by_texts(case, device, dtype) if way == "clhines" and case.network else runs[way]
+    run(2 * h.dt)  # builds kernels; in NEURON, too, as some models begin anew with what is left
     if way == "clhines":
-        ours = partial(clhines.neuron.run, device=device, dtype=dtype)
-        said["first_step_s"], _ = model.run(ours, 2 * h.dt)  # builds kernels; the last is NEURON's
-        spent, taken = model.run(ours, stop)
-    else:
-        runs = {"neuron": h.continuerun, "nudged": model.nudged}
-        spent, taken = model.run(runs[way], stop) if way in runs else model.reordered(stop)
+        said["first_step_s"] = time.perf_counter() - begin
+    many = {"neuron": rounds, "clhines": ROUNDS}.get(way, 1)
+    times, taken = zip(*(run(stop) for _ in range(many)), strict=True)
+    if way in ("neuron", "clhines"):
+        said[f"{way}_us"] = 1e6 * min(times) / round(stop / h.dt)
+    spent, records = times[0], taken[0]
     said |= {
         "dt": float(h.dt),
         "cells": sum(s.parentseg() is None for s in h.allsec()),
         "compartments": sum(s.nseg for s in h.allsec()),
-        "spikes": sum(map(len, taken[1])),
+        "mechanisms": mechanisms(h),
+        "spikes": sum(map(len, records[1])),
         f"{way}_s": spent,
         "load": os.getloadavg()[0],
         "cores": os.cpu_count(),
     }
-    return said, taken
+    return said, records
 
 
 def first_steps(case: Case, copies: list[int], dtype: str, device: str | None) -> Iterator[str]:
-    """Yield how long so many copies of a model that lies here take until their first step ends."""
+    """Yield how long so many copies of a model that lies here take: the first step, a warm one."""
     import clhines
 
     h, _, v_init, kept = began(case)
     h.finitialize(v_init)
     for count in copies:
         begin = time.perf_counter()
-        model = clhines.from_neuron(dtype, device, copies=count)
-        sim = model.simulation
+        if case.network is not None:
+            sim = clhines.Simulation(case.network(), dt=DT, dtype=dtype, device=device)
+            sim = sim.replicate(count)
+        else:
+            model = clhines.from_neuron(dtype, device, copies=count)
+            sim = model.simulation
         built = time.perf_counter()
         sim.run(sim.model.dt)
         stepped = time.perf_counter()
         sim.run(sim.model.dt)
+        second = time.perf_counter()
+        warm = []
+        for _ in range(ROUNDS):
+            begun = time.perf_counter()
+            sim.run(WARM * sim.model.dt)
+            warm.append((time.perf_counter() - begun) / WARM)
         yield (
             f"{count} copies, {dtype}, {sim.network.forest.num_nodes} nodes: built in "
             f"{built - begin:.2f} s, first step ends after {stepped - begin:.2f} s, the "
-            f"second takes {time.perf_counter() - stepped:.3f} s"
+            f"second takes {second - stepped:.3f} s, a warm one of {WARM} {1e6 * min(warm):.1f} us"
         )
         del sim
     assert kept is not None

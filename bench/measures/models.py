@@ -33,9 +33,10 @@ from typing import Any
 import numpy as np
 
 from bench import record, table
-from bench.measures.model_cases import CASES
+from bench.measures.model_cases import CASES, DRAWN
 from bench.measures.model_runs import (
     EQUAL_V,
+    ROUNDS,
     THREADS,
     WAYS,
     Taken,
@@ -50,6 +51,9 @@ from clhines.errors import InputError
 def prepared(name: str, folder: Path, where: Path, for_core: bool = False) -> Path:
     """Copy a model and compile its mechanisms."""
     case, copy = CASES[name], where / name
+    if not case.here:
+        copy.mkdir()
+        return copy
     shutil.copytree(folder / name, copy)
     if not for_core and (copy / case.here / platform.machine()).is_dir():
         return copy
@@ -75,6 +79,7 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
     stop = args.stop or CASES[name].stop
     with tempfile.TemporaryDirectory() as where:
         kept = Path(args.keep or where)
+        kept.mkdir(parents=True, exist_ok=True)
         try:
             ways = ("core",) if for_core else WAYS[: 2 if args.short else None]
             missing = [w for w in ways if kept_way(kept, name, w, stop) is None]
@@ -95,7 +100,7 @@ def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any)
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     words = [name, "--way", way, "--stop", str(stop), "--keep", str(kept.resolve())]
-    words += ["--dtype", args.dtype]
+    words += ["--dtype", args.dtype, *(["--short"] if args.short else [])]
     words += ["--device", args.device] if args.device else []
     done = subprocess.run(
         [sys.executable, "-m", "bench", "models", *words],
@@ -147,6 +152,18 @@ HEAD = (
     "  NEURON    Core"
 )
 SINGLE = "model         cells compart.    ms spikes same step within 1 ms     mV  clhines  NEURON"
+
+STEPS = "model         compart. mechanisms   us a step  in NEURON   times  first step"
+
+
+def step_line_of(row: dict[str, Any]) -> str:
+    """Return a line of the table of steps."""
+    here, there = row["clhines_us"], row.get("neuron_us")
+    neuron = f"{'-':>11}{'-':>8}" if there is None else f"{there:>11.1f}{there / here:>8.1f}"
+    return (
+        f"{row['model']:<14}{row['compartments']:>8}{row['mechanisms']:>11}{here:>12.1f}{neuron}"
+        f"{row['first_step_s']:>10.2f} s"
+    )
 
 
 def line_of(row: dict[str, Any]) -> str:
@@ -203,6 +220,7 @@ def text(result: dict[str, Any]) -> str:
     good = [r for r in rows if "failed" not in r]
     single = result.get("dtype") == "float32"
     lines = [single_line_of(r) if single else line_of(r) for r in good]
+    steps = [step_line_of(r) for r in good if "clhines_us" in r]
     for r in rows:
         if "failed" in r:
             lines += table.wrapped([f"{r['model']}: {r['failed']}"])
@@ -216,14 +234,24 @@ def text(result: dict[str, Any]) -> str:
         *(note for r in good for note in notes_of(r)),
         "Times are of one run each, on a machine that was shared as the numbers of processes say.",
     ]
+    if steps:
+        notes.append(
+            f"us a step: the fastest of {ROUNDS} runs that follow one of two steps, the first step "
+            f"here, by its steps; in NEURON the fastest of {ROUNDS} runs, with --short of one. "
+            "times: NEURON's by that here. mechanisms: of sections and points, without ions."
+        )
+    if any(r["model"] == "125857" for r in rows):
+        notes.append(DRAWN)
     if single:
         notes = [
             "In single precision; NEURON in double. same step, within 1 ms: of NEURON's spikes, "
             "the n-th of each cell beside the n-th here; mV: the largest difference of a voltage "
             "at any time, which is a whole spike's height where one is in another step.",
-            notes[-1],
+            *notes[1 + len(good) :],
         ]
-    return "\n".join([table.ruled(SINGLE if single else HEAD, lines), "", *table.wrapped(notes)])
+    said = [table.ruled(SINGLE if single else HEAD, lines), ""]
+    said += [table.ruled(STEPS, steps), ""] if steps else []
+    return "\n".join([*said, *table.wrapped(notes)])
 
 
 def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
@@ -268,12 +296,14 @@ def main(arguments: Sequence[str]) -> int:
         if args.way == "core":
             said, found = core(CASES[name], args.stop), ([], [])
         else:
-            said, found = one_way(CASES[name], args.way, args.stop, args.device, args.dtype)
+            rounds = 1 if args.short else ROUNDS
+            said, found = one_way(CASES[name], args.way, args.stop, args.device, args.dtype, rounds)
         keep(Path(args.keep), name, args.way, said, found)
         return 0
     folder = Path(os.environ.get("CLHINES_MODELS", ""))
-    names = [n for n in args.names or CASES if (folder / n).is_dir()]
-    if "CLHINES_MODELS" not in os.environ or not names:
+    there = {n for n in CASES if "CLHINES_MODELS" in os.environ and (folder / n).is_dir()}
+    names = [n for n in args.names or CASES if n in there or (n in CASES and not CASES[n].here)]
+    if not names:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
     if args.copies:

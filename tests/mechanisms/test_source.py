@@ -5,6 +5,8 @@ functions (OpenCL allows 3 to 5 ulp, eight times that where one exponential stan
 power) and fused multiplications: `CLOSE` times eps of the largest term; measured 4.
 """
 
+import re
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -267,3 +269,19 @@ def test_a_constant_in_a_condition_of_constants_has_one_name():
     source, constants = Mechanism(minimal(lines)).grouped("double", 1, ("a",))
     assert "b" in constants
     assert "real b = " not in source[source.index("_current(") :]
+
+
+def test_a_constant_has_another_name_than_a_variable_of_its_block():
+    factor = Mechanism.from_nmodl(
+        "NEURON { SUFFIX factor RANGE gbar GLOBAL q10, tadj NONSPECIFIC_CURRENT i }\n"
+        "PARAMETER { gbar = 0.1 q10 = 2.3 celsius }\nASSIGNED { v i tadj a }\nSTATE { m }\n"
+        "INITIAL { rates(v) m = a }\n"
+        "BREAKPOINT { SOLVE states METHOD cnexp i = tadj*gbar*m*v }\n"
+        "DERIVATIVE states { rates(v) m' = tadj*(a - m) }\n"
+        "PROCEDURE rates(x) { tadj = q10^((celsius - 23)/10) a = 1/(1 + exp(-x)) }"
+    )
+    source, constants = factor.grouped("double", 4, ("q10", "celsius"))
+    head = source[source.index("factor__v4_current(") :].split(")")[0]
+    names = re.findall(r"(\w+)(?:,|$)", head)
+    assert constants and set(constants) <= set(names)
+    assert len(set(names)) == len(names)

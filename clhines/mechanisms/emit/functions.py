@@ -226,7 +226,9 @@ class Functions:
         """Find what blocks need of single parameters and dt alone."""
         graph, ordered = Graph(), [q.name for q in self.program.parameters]
         self._copies = {name: self._body(name, graph) for name in blocks}
-        self._constants = Constants(graph, [*(n for n in ordered if n in self.single), "dt"])
+        single = [*(name for name in ordered if name in self.single), "dt"]
+        taken = {a.name for name in blocks for a in self.compiled.calls(name, self.outputs)}
+        self._constants = Constants(graph, single, taken)
         for body in self._copies.values():
             self._constants.lifted(body.every())
 

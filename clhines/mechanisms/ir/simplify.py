@@ -25,11 +25,12 @@ _EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight"}
 class Constants:
     """Expensive expressions of some symbols alone, and the symbols that stand for them.
 
-    `symbols` are what does not change from step to step, `names` the names of the constants.
+    `symbols` are what does not change from step to step, `names` the names of the constants, of
+    which none is in `taken`.
     """
 
-    def __init__(self, graph: Graph, symbols: Iterable[str]) -> None:
-        self.graph, self.names = graph, dict[Node, str]()
+    def __init__(self, graph: Graph, symbols: Iterable[str], taken: Iterable[str] = ()) -> None:
+        self.graph, self.names, self._taken = graph, dict[Node, str](), frozenset(taken)
         self._known = 0
         for name in symbols:
             self._known |= graph.symbol(name).mask
@@ -68,7 +69,7 @@ class Constants:
         if e.op in CONDITIONS:
             return self._condition(e)
         if e not in self.names:
-            named = e.op == "local" and not e.name.startswith("_")
+            named = e.op == "local" and not e.name.startswith("_") and e.name not in self._taken
             self.names[e] = e.name if named else f"_c{len(self.names)}"
         return self.graph.symbol(_marked(self.names[e]))
 

@@ -1,10 +1,15 @@
 """Models beside NEURON: what is kept, compared and told; the models themselves are not here."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from bench.measures import models
-from bench.measures.model_runs import WAYS, compared, together
+from bench.measures.model_cases import STEPPING, loaded
+from bench.measures.model_runs import EQUAL_V, WAYS, compared, together
+from clhines.errors import InputError
 
 DT = 0.025
 
@@ -53,3 +58,65 @@ def test_the_table_says_what_was_measured(ways):
     assert line.count(" - ") + line.endswith("-") == (1 if len(ways) > 2 else 3)
     assert "the first other spike at 2 ms" in text.replace("\n  ", " ")
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_steps_have_a_table_of_their_own_and_old_rows_none():
+    old = together({w: (said(w), taken()) for w in WAYS[:2]})
+    new = old | {"clhines_us": 20.0, "neuron_us": 50.0, "mechanisms": 3}
+    alone = new | {"clhines_us": 8.0}
+    del alone["neuron_us"]
+    names = ("netpyne", "ring20", "ring20-text")
+    rows = [r | {"model": n, "command": ""} for r, n in zip((old, new, alone), names, strict=True)]
+    lines = models.text({"rows": rows}).splitlines()
+    steps = [x.split() for x in lines[lines.index(models.STEPS) + 2 :]][:3]
+    assert steps == [
+        ["ring20", "4", "3", "20.0", "50.0", "2.5", "0.50", "s"],
+        ["ring20-text", "4", "3", "8.0", "-", "-", "0.50", "s"],
+        [],
+    ]
+    assert max(map(len, lines)) <= 100
+    assert models.STEPS not in models.text({"rows": rows[:1]})
+
+
+class Hoc:
+    """What `loaded` takes of NEURON's h."""
+
+    v_init = -70.0
+
+    def __init__(self, fails):
+        self.done, self.fails = [], fails
+
+    def load_file(self, again, name):
+        self.done.append(name)
+
+    def __call__(self, statement):
+        self.done.append(statement)
+        return statement != self.fails
+
+    def cas(self):
+        return lambda x: x
+
+    def IClamp(self, at):  # noqa: N802
+        return SimpleNamespace(at=at)
+
+
+def test_a_cell_of_hoc_is_loaded_and_gets_a_current():
+    h = Hoc("")
+    _, v_init, clamp = loaded("cell.hoc", "init()", current=0.5)(h)
+    assert h.done == ["cell.hoc", "init()", *STEPPING]
+    assert v_init == -70.0
+    assert (clamp.at, clamp.delay, clamp.amp) == (0.5, 5, 0.5)
+    with pytest.raises(InputError, match=r"cell\.hoc: error in init\(\)"):
+        loaded("cell.hoc", "init()")(Hoc("init()"))
+
+
+@pytest.mark.parametrize("name", ["ring20", "ring20-text"])
+def test_the_ring_spikes_as_in_neuron(name, tmp_path, monkeypatch):
+    pytest.importorskip("neuron")
+    monkeypatch.delenv("CLHINES_MODELS", raising=False)
+    assert models.main([name, "--short", "--stop", "12", "--out", str(tmp_path)]) == 0
+    row = json.loads(next(tmp_path.glob("models-*.json")).read_text("utf-8"))["rows"][0]
+    assert row["spikes"] == 6  # one after another, from 2.65 ms on every 1.65 ms
+    assert row["clhines"]["largest_mv"] < EQUAL_V
+    assert row["clhines_us"] > 0
+    assert row["neuron_us"] > 0
