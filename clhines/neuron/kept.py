@@ -129,9 +129,10 @@ class Fingerprint:
             for variable, column in columns.items():
                 (fixed if variable in given else moving).append(column)
             for variable in program.random if program is not None else ():
-                fixed.append(Value(partial(_streams, instances, variable, "get_ids")))
-                moving.append(Value(partial(_streams, instances, variable, "get_seq")))
-            pointers = program.pointers if program is not None else ()
+                of = partial(_of_streams, model, name, variable)
+                fixed += [Value(partial(of, "ids")), Value(partial(of, "distribution"))]
+                moving.append(Value(partial(of, "drawn")))
+            pointers = (*program.pointers, *program.picked) if program is not None else ()
             if pointers:
                 words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)
                 fixed.append(Value(partial(gather, instances.places, words)))
@@ -183,9 +184,9 @@ def _columns(memory: Memory, instances: Instances) -> dict[str, Column]:
     return {n: Column(at, rows * ranges.get(n, 1)) for n, at in found.items()}
 
 
-def _streams(instances: Instances, variable: str, method: str) -> list[object]:
-    values = [getattr(getattr(thing, variable), method)() for thing in instances.things[:]]
-    return [v if isinstance(v, float) else list(v) for v in values]
+def _of_streams(model: Model, name: str, variable: str, what: str) -> np.ndarray:
+    found: np.ndarray = getattr(model.streams(name, variable), what)()
+    return found
 
 
 def _globals(model: Model, names: list[str]) -> list[object]:

@@ -13,6 +13,7 @@ from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
+from clhines.neuron.memory.streams import Named, Pointed, Streams, rejected
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
 from clhines.neuron.read.hooks import read_hooks
@@ -51,6 +52,30 @@ class Model:
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
+
+    def hidden_of(self, name: str) -> Hidden:
+        """Return the variables of a mechanism that hoc does not see."""
+        if name not in self.hidden:
+            self.hidden[name] = Hidden(self.memory, self.every[name])
+        return self.hidden[name]
+
+    def streams(self, name: str, variable: str) -> Streams:
+        """Return the streams of random numbers of a variable; a RejectedError: it has none."""
+        index, instances = int(self.h.Random().Random123_globalindex()), self.every[name]
+        if variable not in self.mechanisms[name].program.picked:
+            return Named(name, instances.things, variable, index)
+        try:
+            pointers = self.slots.pointers(instances, self._width())
+            return Pointed(self.memory, self.h, name, variable, pointers, index)
+        except OSError as error:
+            raise rejected(name, f"POINTER {variable}: {error}") from None
+
+    def _width(self) -> int:
+        """Return how many bytes a place that is no variable has, which point processes tell."""
+        for one in self.every.values():
+            if one.entry.kind == "point":
+                return self.memory.slots_of(self.memory.inside(one.things[0]))[1]
+        raise OSError("a model without point processes")
 
     def refresh(self, values: bool) -> None:
         """Read again what changes in a run: vectors, and values where they are not as they were.

@@ -79,12 +79,8 @@ def _with(body, neuron="RANGE x", more=""):
     )
 
 
+END = "ENDVERBATIM"
 REFUSED = {  # text, what is refused, and what stands in its line
-    "return in a FUNCTION": (
-        _with("x = f(3)") + "FUNCTION f(y) { f = y\nVERBATIM\nreturn 0;\nENDVERBATIM\n}",
-        "VERBATIM: a return there",
-        "VERBATIM",
-    ),
     "return in a loop": (
         _with("FROM k=0 TO 2 { VERBATIM\nreturn;\nENDVERBATIM\n}"),
         "VERBATIM: a return there",
@@ -95,7 +91,32 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM: a return beside a LOCAL",
         "if",
     ),
-    "VERBATIM": (_with("VERBATIM\n x = 3;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "VERBATIM": (_with("VERBATIM\n x = *y;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "whole quotient": (_with("VERBATIM\n x = 1/2;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "rounded": (_with("VERBATIM\n int k = 0.5;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "v in C": (_with("VERBATIM\n x = v;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "hidden by a LOCAL": (
+        _with("LOCAL m\nVERBATIM\n x = m;\nENDVERBATIM"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "braces of others": (
+        _with(
+            "VERBATIM\n if (x > 0) {\nENDVERBATIM\nx = 2\nVERBATIM\nfprintf(f, &x); }\nENDVERBATIM"
+        ),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "left out": (
+        _with("VERBATIM\n#if 0\nENDVERBATIM\nx = 2\nVERBATIM\n#endif\nENDVERBATIM"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "pointer in C": (
+        _with("VERBATIM\n if (_p_q) x = 2;\nENDVERBATIM", "POINTER q", "ASSIGNED { q }"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
     "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is", "p = 3"),
     "BBCOREPOINTER": (
         _with("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"),
@@ -195,7 +216,7 @@ def test_refused_by_name_and_line(which):
 
 
 def test_all_refusals_at_once():
-    text = _with("VERBATIM\n x = 3;\nENDVERBATIM").replace("x = m }", "x = gauss(m) }")
+    text = _with("VERBATIM\n x = *y;\nENDVERBATIM").replace("x = m }", "x = gauss(m) }")
     found = rejections(text + "BEFORE STEP { x = nothing }\n")
     assert [r.construct.split()[0] for r in found] == ["VERBATIM", "the", "'nothing'"]
     assert [r.line for r in found] == [10, 6, 14]

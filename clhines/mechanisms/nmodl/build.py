@@ -152,6 +152,7 @@ class _Builder:
             tables=tables,
             net=self._net(),
             random=tuple(plain(name) for name in self.file.random),
+            picked=tuple(plain(name) for name in self.file.picked),
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),

@@ -225,12 +225,14 @@ class Run(Evaluation):
         starts = [self.value(k) for k in changed]
         loop = self.open_loop(changed, starts, MAX_TURNS)
         loop.entered = condition
+        self.draws_inside = True
         with self.trial():
             for key, name in zip(changed, loop.names, strict=True):
                 self.values[key] = self.graph.symbol(name)
             self.body(s.blocks[0])
             loop.values = [self.values[k] for k in changed]
             loop.go_on = self.truth(self.expression(s.values[0]))
+        self.draws_inside = False
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
             raise Refused("an event is sent in a WHILE", s.line)
         for key, end in zip(changed, self.close_loop(loop), strict=True):

@@ -92,7 +92,7 @@ class Values:
         self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
         self._calls: list[str] = []
         self._serial = self._executed = 0
-        self.inside_loop = False
+        self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
 
     def _find(self, name: str) -> str | list[str] | None:
         for scope in reversed(self.scopes):
