@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike
 
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
+from clhines.neuron.convert import function_tables_of
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
@@ -132,6 +133,8 @@ class Fingerprint:
                 of = partial(_of_streams, model, name, variable)
                 fixed += [Value(partial(of, "ids")), Value(partial(of, "distribution"))]
                 moving.append(Value(partial(of, "drawn")))
+            if function_tables_of(instances.entry.text):
+                fixed.append(Value(partial(model.function_tables, name)))
             pointers = (*program.pointers, *program.picked) if program is not None else ()
             if pointers:
                 words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)

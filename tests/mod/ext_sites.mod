@@ -6,11 +6,12 @@ NEURON {
     POINTER rng
 }
 PARAMETER { tau = 2  e = 0  use = 0.4  dep = 8  sites = 4 }
-ASSIGNED { v i rng occupied free last u }
+ASSIGNED { v i rng occupied free last u room }
 STATE { g }
 VERBATIM
 #include "nrnran123.h"
 ENDVERBATIM
+CONSTRUCTOR { room = 0.8 }
 INITIAL { g = 0  occupied = sites  free = 0  last = 0  u = 0 }
 BREAKPOINT { SOLVE decay METHOD cnexp  i = g*(v - e) }
 DERIVATIVE decay { g' = -g/tau }
@@ -53,5 +54,5 @@ NET_RECEIVE (w) {
     }
     free = sites - occupied
     last = t
-    g = g + w*released/sites
+    g = g + w*released/sites*room
 }

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.reading.names import plain
 from clhines.mechanisms.nmodl.reading.tree import PICKED, Block, Expression, Refused
 from clhines.mechanisms.nmodl.values import Values, stream_keys
@@ -182,7 +183,7 @@ class Evaluation(Values):
         if block is None:
             return self._other_call(name, arguments, line)
         if block.sort == "FUNCTION_TABLE":
-            raise Refused(f"FUNCTION_TABLE {name}", line, "write the function in NMODL")
+            return function_table.value(self, block, [self.expression(a) for a in arguments], line)
         if block.sort not in ("FUNCTION", "PROCEDURE"):
             raise Refused(f"{block.sort} {name} is called", line)
         values = [self.expression(a) for a in arguments]

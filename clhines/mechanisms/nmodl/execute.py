@@ -182,9 +182,7 @@ class Run(Evaluation):
         if not is_empty(text) and not (names and known.issuperset(names)):
             raise Refused("VERBATIM", line, "write it in NMODL")
         for name in names:
-            key = self.key(name, None, line)
-            if "\0" in key:
-                raise Refused("VERBATIM", line, "write it in NMODL")
+            key = self.names.element(name, None, line)  # C's cai is no argument of that name
             if key in self.writes:
                 self.set(key, self.graph.symbol(key))
                 self.reads[key] = None

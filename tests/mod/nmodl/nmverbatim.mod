@@ -25,8 +25,12 @@ INITIAL {
     m = start
 }
 BREAKPOINT {
-    SOLVE s METHOD cnexp
-    i = g*m*(v + 60)
+    if (v > -50) {  : SOLVE is executed all the same
+        SOLVE s METHOD cnexp
+        i = g*m*(v + 60)
+    } else {
+        i = g*m*(v + 60)*0.5
+    }
 }
 DERIVATIVE s {
     VERBATIM
@@ -67,6 +71,22 @@ PROCEDURE rates(u) {
     if (a <= 0) return 0;
     x = log(a + 1) / (2 * 3.0);
     ENDVERBATIM
+    FROM j = 0 TO 2 {
+        VERBATIM
+        switch (_lj) {
+            case 0:
+                if ((table[_lj] = 1 / (_ly + 5)) < 0.18) { table[_lj] = 0.18; }
+                table[_lj] = table[_lj] / 2;
+                break;
+            case 1: case 7:
+                if (a > 3) { table[_lj] = 0; }
+                else if ((table[_lj] = v * 2) > 100) table[_lj] = 100;
+                break;
+            default:
+                table[_lj] += 1e-3;
+        }
+        ENDVERBATIM
+    }
     if (u > peak) {
         peak = u
     }

@@ -1,15 +1,16 @@
 """The C of VERBATIM blocks that NMODL can say: statements become NMODL's text.
 
-Read are assignments, ``if``, ``for``, ``while``, ``return``, locals of type double and int, calls
-of functions, ``printf`` (dropped), and random numbers of a POINTER: ``nrn_random_pick(_p_rng)`` and
-functions of ``nrnran123.h``. Blocks of one function may share braces. All else stays as it is, and
-is refused where it is executed.
+Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
+int, calls of functions, ``printf`` (dropped), and random numbers of a POINTER:
+``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. Blocks of one function may share
+braces. All else stays as it is, and is refused where it is executed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -19,7 +20,7 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
     |(?P<name>[A-Za-z_]\w*)|(?P<text>"(?:[^"\\\n]|\\.)*")
-    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||::|[-+*/<>=!(){}\[\];,&]))""",
+    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||::|[-+*/<>=!(){}\[\];:,&]))""",
     re.X,
 )
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*?)[ \t]*$", re.M)
@@ -49,7 +50,7 @@ _BLOCKS = {  # of NMODL
     "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
 }  # fmt: skip
 _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
-_OTHERS = {"v", "abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
+_OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
 
 
 class _Not(Exception):  # noqa: N818  (it is no error: the block stays as it is)
@@ -64,6 +65,8 @@ class Around:
     nmodl: frozenset[str]  # LOCALs and arguments anywhere in the file
     streams: frozenset[str]  # POINTERs from which some VERBATIM draws random numbers
     functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
+    whole: frozenset[str]  # variables of FROM, which are C's int
+    takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
     types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
 
 
@@ -72,7 +75,8 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
     functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
     streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
-    known = frozenset(_locals(words)), frozenset().union(*streams), frozenset(functions)
+    whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
+    known = frozenset(_locals(words)), frozenset().union(*streams), frozenset(functions), whole
     found, depth = dict[int, str](), 0
     around, blocks = Around("", *known), list[tuple[int, tuple[str, int, int] | None]]()
     for k, part in enumerate(parts):
@@ -81,7 +85,7 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
         elif words[k] == "FUNCTION":
             around = Around(words[k + 1], *known)
         elif not depth and words[k] in _BLOCKS:
-            around = Around("", *known)
+            around = Around("", *known, words[k] != "NET_RECEIVE")
         depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
             found |= _balanced(blocks)
@@ -236,6 +240,8 @@ class _Reader:
             return f"while ({self._condition()}) {self._closed()}"
         if self._take("for"):
             return self._for()
+        if self._take("switch"):
+            return self._switch()
         if self._take("return"):
             return self._return()
         if self._take("extern"):
@@ -278,14 +284,66 @@ class _Reader:
         return found
 
     def _if(self) -> str:
-        before = self.depth
-        found = f"if ({self._condition()}) {self._body()}"
+        before, first = self.depth, self._assigned_first()
+        found = f"{first}if ({self._condition()}) {self._body()}"
         if self.depth == before and self._take("else"):
             found += f" {self._else()}"
         return found
 
     def _else(self) -> str:
+        if self._tokens[self._at : self._at + 3] == [("name", "if"), *[("sign", "(")] * 2]:
+            return f"else {{ {self._closed_if()} }}"  # it may begin with an assignment
         return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
+
+    def _closed_if(self) -> str:
+        before = self.depth
+        found = self._statement()
+        if self.depth != before:
+            raise _Not
+        return found
+
+    def _assigned_first(self) -> str:
+        """Return the assignment with which a condition begins: ``if ((x = 1/a) < b)``."""
+        begin = self._at
+        if self._take("(", "(") and self._tokens[self._at][0] == "name":
+            at = self._at
+            with suppress(_Not):
+                name, kind = self._variable()
+                variable = self._tokens[at : self._at]
+                if self._take("="):
+                    said = self._assigned(name, kind)
+                    self._need(")")
+                    self._tokens[at - 1 : self._at] = variable
+                    self._at = begin
+                    return f"{said}\n"
+        self._at = begin
+        return ""
+
+    def _switch(self) -> str:
+        """Return branches for a switch whose cases all end with break."""
+        self._need("(")
+        value, _ = self._variable()
+        self._need(")")
+        self._need("{")
+        found = list[str]()
+        while not self._take("}"):
+            tests = list[str]()
+            while self._take("case"):
+                tests.append(f"{value} == {self._expression()[0]}")
+                self._need(":")
+            if not tests:
+                self._need("default")
+                self._need(":")
+            body = list[str]()
+            while not (self._take("break", ";") or self._next == "}"):
+                body.append(self._closed_if())
+            inside = "\n".join(body)
+            test = f"if ({' || '.join(tests)}) " if tests else ""
+            found.append(f"{test}{{ {inside} }}")
+            if not tests:
+                self._need("}")
+                break
+        return " else ".join(found)
 
     def _for(self) -> str:
         self._need("(")
@@ -455,18 +513,18 @@ class _Reader:
                 raise _Not
             if name in self._around.types:
                 raise _Not
-            kind = "double"
+            kind = "int" if name in self._around.whole else "double"
         elif name in self._around.types:
             return name, self._around.types[name]
         elif name.startswith("_") or name in self._around.nmodl | _OTHERS:
             raise _Not  # a LOCAL of that name is another variable
+        elif name == "v" and not self._around.takes_v:
+            raise _Not
         else:
             kind = "double"
         if self._take("["):
-            index, of_index = self._expression()
+            index, _ = self._expression()
             self._need("]")
-            if of_index != "int":
-                raise _Not
             name += f"[{index}]"
         return name, kind
 

@@ -105,6 +105,17 @@ class Variable:
     unit: str = ""
 
 
+@dataclass(frozen=True)
+class FunctionTable:
+    """What a FUNCTION_TABLE is given by hoc: knots of each argument, and values, the last fastest.
+
+    Between knots it is linear, beyond them constant.
+    """
+
+    axes: tuple[tuple[float, ...], ...]
+    values: tuple[float, ...]
+
+
 @dataclass
 class Ion:
     """USEION."""
