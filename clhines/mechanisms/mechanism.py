@@ -20,7 +20,7 @@ from clhines.mechanisms.calls import Values
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
 from clhines.mechanisms.ir.program import Argument, Program
-from clhines.mechanisms.nmodl.build import Nmodl
+from clhines.mechanisms.nmodl.build import FunctionTables, Nmodl
 from clhines.mechanisms.nmodl.build import read as read_nmodl
 from clhines.mechanisms.text.language import Text
 from clhines.quantities import as_numbers
@@ -144,6 +144,7 @@ class Mechanism:
         path: str = "",
         use_tables: bool = True,
         secondorder: bool = False,
+        function_tables: FunctionTables | None = None,
     ) -> Mechanism:
         """Return the mechanism of an NMODL file (``.mod``), which does what NEURON does with it.
 
@@ -158,6 +159,10 @@ class Mechanism:
         secondorder : bool
             Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
             extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
+        function_tables : mapping of str to tuple of array_like, optional
+            What hoc's ``table_NAME`` gives each FUNCTION_TABLE: ``(x, y)`` of shapes (n,) and (n,),
+            ``(x0, x1, y)`` with y of shape (n0, n1), or a number; x in ascending order. Between
+            knots it is linear, beyond them constant.
 
         Raises
         ------
@@ -165,7 +170,8 @@ class Mechanism:
             An `InputError` whose `rejections` list everything that cannot be simulated, with line
             and, where there is one, the way out.
         """
-        return cls(*read_nmodl(text_or_path, path, use_tables, secondorder))
+        given = use_tables, secondorder, function_tables
+        return cls(*read_nmodl(text_or_path, path, *given))
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"

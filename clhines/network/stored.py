@@ -20,7 +20,8 @@ from clhines.checks import as_indices
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, parse_json, write_npz
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.build import Nmodl
+from clhines.mechanisms.nmodl.build import Nmodl, tables_of
+from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.network.inside import inside
@@ -186,10 +187,12 @@ def _mechanism(told: dict[str, Any]) -> Mechanism:
         return Mechanism(told["text"])
     about = told["nmodl"]
     includes = tuple((str(name), str(text)) for name, text in about["includes"])
-    return Mechanism(
-        told["text"],
-        Nmodl(str(about["path"]), includes, bool(about["use_tables"]), bool(about["secondorder"])),
-    )
+    tables = {
+        str(name): FunctionTable(tuple(map(tuple, table["axes"])), tuple(table["values"]))
+        for name, table in about.get("function_tables", ())
+    }
+    how = bool(about["use_tables"]), bool(about["secondorder"]), tables_of(tables)
+    return Mechanism(told["text"], Nmodl(str(about["path"]), includes, *how))
 
 
 def _add_groups(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.reading.tree import NmodlError
+from clhines.mechanisms.nmodl.reading.parse import parse
+from clhines.mechanisms.nmodl.reading.tree import FunctionTable, NmodlError, Refused, Rejection
 from clhines.neuron.read.catalogue import Entry
 
 
@@ -56,26 +57,54 @@ class RejectedError(InputError):
 
 
 def converted(
-    entry: Entry, pointers: Sequence[str] = (), use_tables: bool = True, secondorder: bool = False
+    entry: Entry,
+    pointers: Sequence[str] = (),
+    use_tables: bool = True,
+    secondorder: bool = False,
+    function_tables: Mapping[str, FunctionTable] | None = None,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated.
 
     `pointers` are RANGE variables that `ParallelContext.target_var` sets, `use_tables` is NEURON's
-    ``usetable`` of the mechanism, and `secondorder` whether NEURON's ``secondorder`` is not 0.
+    ``usetable`` of the mechanism, and `secondorder` whether NEURON's ``secondorder`` is not 0;
+    `function_tables` are those of its FUNCTION_TABLE that have been found.
     """
-    text = with_currents(entry.text)
+    text = built(with_currents(entry.text))
     for name in pointers:
         text = pointing(text, name)
     try:
         return Mechanism.from_nmodl(
-            text, path=entry.file, use_tables=use_tables, secondorder=secondorder
+            text,
+            path=entry.file,
+            use_tables=use_tables,
+            secondorder=secondorder,
+            function_tables=function_tables,
         )
     except NmodlError as error:
         return [
-            Rejected(entry.name, r.construct, r.file, r.line, r.way_out) for r in error.rejections
+            Rejected(entry.name, r.construct, r.file, r.line, _way_out(r)) for r in error.rejections
         ]
     except InputError as error:
         return [Rejected(entry.name, str(error), entry.file)]
+
+
+def _way_out(r: Rejection) -> str:
+    name = re.match(r"FUNCTION_TABLE (\w+) without a table", r.construct)
+    return f"call its table_{name[1]}() in hoc, with knots that ascend" if name else r.way_out
+
+
+def function_tables_of(text: str) -> dict[str, int]:
+    """Return how many arguments each FUNCTION_TABLE of an NMODL text has, by name."""
+    try:
+        blocks = parse(text).blocks if "FUNCTION_TABLE" in text else {}
+    except Refused:
+        return {}  # said where the text is converted
+    return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
+
+
+def built(text: str) -> str:
+    """Return an NMODL text without CONSTRUCTOR: what that has set is in NEURON's memory."""
+    return re.sub(r"\bCONSTRUCTOR\b", "PROCEDURE constructor_of_neuron()", text)
 
 
 def with_currents(text: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from clhines.arrays import shifted
 from clhines.mechanisms.ir.program import Quantity
+from clhines.mechanisms.nmodl.reading.tree import PICKED
 from clhines.network.additions import Sources
 from clhines.network.copies import copies_of
 from clhines.network.groups import Group
@@ -111,10 +112,15 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:
     mechanism = model.mechanisms[name]
     nodes = instances.nodes
-    given: dict[str, float | np.ndarray] = {}
     program = mechanism.program
+    given: dict[str, float | np.ndarray] = {}
+    own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate(PICKED)}
     for quantity in (*program.parameters, *(q for q in program.states if q.is_given)):
-        value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
+        if quantity.name in own:
+            variable, k = own[quantity.name]
+            given[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
+            continue
+        value = _parameter(model, name, quantity, mechanism.program.built_in, nodes)
         if value is not None:
             given[quantity.name] = value
     return put_group(network, mechanism, nodes, given)
@@ -122,13 +128,14 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
 
 def _parameter(
     model: Model,
-    instances: Instances,
+    name: str,
     quantity: Quantity,
     built_in: Sequence[str],
     nodes: np.ndarray,
 ) -> float | np.ndarray | None:
-    """Value of a parameter in NEURON's memory; None where it is the network's, or hidden."""
+    """Value of a parameter in NEURON's memory; None where it is the network's, or not found."""
     base, place = split_name(quantity)
+    instances = model.every[name]
     entry = instances.entry
     if quantity.name in built_in:
         return _single(model.tree.diam[nodes]) if base == "diam" else None
@@ -137,6 +144,9 @@ def _parameter(
     if base in entry.globals_:
         value = getattr(model.h, f"{base}_{entry.name}")
         return float(value if place is None else value[place])
+    hidden = model.hidden_of(name)  # what VERBATIM alone sets
+    if place is None and base in hidden.columns and len(instances):
+        return _single(hidden.values(base, place))
     return None
 
 
@@ -158,10 +168,7 @@ def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> No
     index = int(model.h.Random().Random123_globalindex())
     for name, group in groups.items():
         for variable in group.mechanism.program.random:
-            things = model.every[name].things
-            ids = [getattr(thing, variable).get_ids() for thing in things]
-            numbers = np.array(ids, np.uint32).reshape(-1, 3)
-            network.random(group, variable, numbers, index)
+            network.random(group, variable, model.streams(name, variable).ids(), index)
 
 
 def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike
 
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
+from clhines.neuron.convert import function_tables_of
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
@@ -132,9 +133,12 @@ class Fingerprint:
             for variable, column in columns.items():
                 (fixed if variable in given else moving).append(column)
             for variable in program.random if program is not None else ():
-                fixed.append(Value(partial(_streams, instances, variable, "get_ids")))
-                moving.append(Value(partial(_streams, instances, variable, "get_seq")))
-            pointers = program.pointers if program is not None else ()
+                of = partial(_of_streams, model, name, variable)
+                fixed += [Value(partial(of, "ids")), Value(partial(of, "distribution"))]
+                moving.append(Value(partial(of, "drawn")))
+            if function_tables_of(instances.entry.text):
+                fixed.append(Value(partial(model.function_tables, name)))
+            pointers = (*program.pointers, *program.picked) if program is not None else ()
             if pointers:
                 words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)
                 fixed.append(Value(partial(gather, instances.places, words)))
@@ -186,9 +190,9 @@ def _columns(memory: Memory, instances: Instances) -> dict[str, Column]:
     return {n: Column(at, rows * ranges.get(n, 1)) for n, at in found.items()}
 
 
-def _streams(instances: Instances, variable: str, method: str) -> list[object]:
-    values = [getattr(getattr(thing, variable), method)() for thing in instances.things[:]]
-    return [v if isinstance(v, float) else list(v) for v in values]
+def _of_streams(model: Model, name: str, variable: str, what: str) -> np.ndarray:
+    found: np.ndarray = getattr(model.streams(name, variable), what)()
+    return found
 
 
 def _globals(model: Model, names: list[str]) -> list[object]:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
-from clhines.neuron.convert import Rejected, RejectedError, converted
+from clhines.neuron.convert import Rejected, RejectedError, converted, function_tables_of
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
+from clhines.neuron.memory.streams import Named, Pointed, Streams, rejected
+from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
 from clhines.neuron.read.hooks import read_hooks
@@ -51,6 +54,42 @@ class Model:
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
+
+    def function_tables(self, name: str) -> dict[str, FunctionTable]:
+        """Return the tables of the FUNCTION_TABLE of a mechanism, of those that are found."""
+        instances, found = self.every[name], dict[str, FunctionTable]()
+        for function, count in function_tables_of(instances.entry.text).items():
+            of_point = instances.entry.kind != "density"
+            owner = instances.things[0] if of_point else self.h
+            call = getattr(owner, function if of_point else f"{function}_{name}")
+            table = read_table(function, count, call)
+            if table is not None:
+                found[function] = table
+        return found
+
+    def hidden_of(self, name: str) -> Hidden:
+        """Return the variables of a mechanism that hoc does not see."""
+        if name not in self.hidden:
+            self.hidden[name] = Hidden(self.memory, self.every[name])
+        return self.hidden[name]
+
+    def streams(self, name: str, variable: str) -> Streams:
+        """Return the streams of random numbers of a variable; a RejectedError: it has none."""
+        index, instances = int(self.h.Random().Random123_globalindex()), self.every[name]
+        if variable not in self.mechanisms[name].program.picked:
+            return Named(name, instances.things, variable, index)
+        try:
+            pointers = self.slots.pointers(instances, self._width())
+            return Pointed(self.memory, self.h, name, variable, pointers, index)
+        except OSError as error:
+            raise rejected(name, f"POINTER {variable}: {error}") from None
+
+    def _width(self) -> int:
+        """Return how many bytes a place that is no variable has, which point processes tell."""
+        for one in self.every.values():
+            if one.entry.kind == "point":
+                return self.memory.slots_of(self.memory.inside(one.things[0]))[1]
+        raise OSError("a model without point processes")
 
     def refresh(self, values: bool) -> None:
         """Read again what changes in a run: vectors, and values where they are not as they were.
@@ -211,7 +250,8 @@ def _convert(model: Model) -> None:
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
-        found = converted(instances.entry, pointers, use_tables, int(model.h.secondorder) > 0)
+        second, tables = int(model.h.secondorder) > 0, model.function_tables(name)
+        found = converted(instances.entry, pointers, use_tables, second, tables)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
             model.rejected += _slots(model, name, found)

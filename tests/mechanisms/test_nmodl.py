@@ -15,6 +15,7 @@ import pytest
 from nmodl_cases import CASES
 from nmodl_compare import OWN, mechanism, simulated, wheel
 
+from clhines import Network, Simulation
 from clhines.device.devices import limits
 from clhines.errors import InputError
 from clhines.mechanisms import Mechanism
@@ -79,12 +80,8 @@ def _with(body, neuron="RANGE x", more=""):
     )
 
 
+END = "ENDVERBATIM"
 REFUSED = {  # text, what is refused, and what stands in its line
-    "return in a FUNCTION": (
-        _with("x = f(3)") + "FUNCTION f(y) { f = y\nVERBATIM\nreturn 0;\nENDVERBATIM\n}",
-        "VERBATIM: a return there",
-        "VERBATIM",
-    ),
     "return in a loop": (
         _with("FROM k=0 TO 2 { VERBATIM\nreturn;\nENDVERBATIM\n}"),
         "VERBATIM: a return there",
@@ -95,7 +92,41 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM: a return beside a LOCAL",
         "if",
     ),
-    "VERBATIM": (_with("VERBATIM\n x = 3;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "VERBATIM": (_with("VERBATIM\n x = *y;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "whole quotient": (_with("VERBATIM\n x = 1/2;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "rounded": (_with("VERBATIM\n int k = 0.5;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "falls through": (
+        _with("LOCAL k\nVERBATIM\n switch (_lk) { case 1: x = 2; case 2: x = 3; }\nENDVERBATIM"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "v of an event": (
+        _with("VERBATIM\n x = v;\nENDVERBATIM").replace("INITIAL", "NET_RECEIVE(w)"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "hidden by a LOCAL": (
+        _with("LOCAL m\nVERBATIM\n x = m;\nENDVERBATIM"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "braces of others": (
+        _with(
+            "VERBATIM\n if (x > 0) {\nENDVERBATIM\nx = 2\nVERBATIM\nfprintf(f, &x); }\nENDVERBATIM"
+        ),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "left out": (
+        _with("VERBATIM\n#if 0\nENDVERBATIM\nx = 2\nVERBATIM\n#endif\nENDVERBATIM"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "pointer in C": (
+        _with("VERBATIM\n if (_p_q) x = 2;\nENDVERBATIM", "POINTER q", "ASSIGNED { q }"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
     "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is", "p = 3"),
     "BBCOREPOINTER": (
         _with("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"),
@@ -133,9 +164,9 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
     "FROM": (_with("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
-    "SOLVE in IF": (
-        _with("").replace("SOLVE s METHOD cnexp", "IF (v > 0) { SOLVE s METHOD cnexp }"),
-        "SOLVE s in an IF",
+    "SOLVE in a loop": (
+        _with("").replace("SOLVE s METHOD cnexp", "FROM k=0 TO 1 { SOLVE s METHOD cnexp }"),
+        "SOLVE s in a loop",
         "SOLVE",
     ),
     "used before FOR_NETCONS": (
@@ -195,7 +226,7 @@ def test_refused_by_name_and_line(which):
 
 
 def test_all_refusals_at_once():
-    text = _with("VERBATIM\n x = 3;\nENDVERBATIM").replace("x = m }", "x = gauss(m) }")
+    text = _with("VERBATIM\n x = *y;\nENDVERBATIM").replace("x = m }", "x = gauss(m) }")
     found = rejections(text + "BEFORE STEP { x = nothing }\n")
     assert [r.construct.split()[0] for r in found] == ["VERBATIM", "the", "'nothing'"]
     assert [r.line for r in found] == [10, 6, 14]
@@ -376,3 +407,43 @@ def test_a_name_with_an_underscore_is_not_another_ones_pointer():
     for name, arguments in heads:
         names = [a.split("*")[-1].split()[-1] for a in arguments.split(",") if a != "void"]
         assert len(set(names)) == len(names), (name, names)
+
+
+def test_function_table_without_neuron():
+    x, y = np.array([-80.0, -60.0, -20.0, 10.0]), np.array([0.1, 0.4, 0.2, 0.9])
+    first, second = np.array([-70.0, -30.0]), np.array([0.0, 0.3, 0.5])
+    z = np.arange(1.0, 7.0).reshape(2, 3)
+    tables = {"inf": (x, y), "tau": (first, second, z), "scale": 2}
+    net = Network.from_arrays([-1, 0], [0, 2], [400.0, 300.0], [0.0, 0.01], [4e-6, 3e-6])
+    channel = Mechanism.from_nmodl(mod_files.FOLDER / "ext_functab.mod", function_tables=tables)
+    group = net.insert(channel, at=np.arange(2))
+    net.add("iclamp", [0], delay=1.0, dur=6.0, amp=0.02)
+    sim = Simulation(net, 0.1, engine="reference", v_init=-75.0)
+    v = sim.record("v", [0, 1])
+    minf, mtau = sim.record("minf", group), sim.record("mtau", group)
+    result = sim.run(10.0)
+    moved = result[v][1:]
+    assert np.ptp(moved) > 20
+    expected = np.interp(moved, x, y)
+    np.testing.assert_allclose(result[minf][1:], expected, rtol=1e-12)
+    inner = [np.interp(expected, second, row) for row in z]
+    share = np.clip((moved + 70) / 40, 0, 1)
+    tau = (1 - share) * inner[0] + share * inner[1]
+    np.testing.assert_allclose(result[mtau][1:], tau, rtol=1e-12)
+
+
+WRONG_TABLES = {
+    "shapes": (([0.0, 1.0], [1.0]), "values of shape (1,); expected (2,)"),
+    "descending": (([1.0, 0.0], [1.0, 2.0]), "knots that do not ascend"),
+    "infinite": (([0.0, 1.0], [1.0, np.inf]), "a number that is not finite"),
+    "four": (([0.0], [0.0], [0.0], [[[1.0]]]), "4 arrays; expected knots of 1 or 2"),
+    "large": ((np.arange(9000.0), np.ones(9000)), "9000 values; expected 1 to 8000"),
+}
+
+
+@pytest.mark.parametrize("which", WRONG_TABLES)
+def test_wrong_function_tables(which):
+    table, message = WRONG_TABLES[which]
+    with pytest.raises(InputError) as caught:
+        Mechanism.from_nmodl(mod_files.FOLDER / "ext_functab.mod", function_tables={"inf": table})
+    assert message in str(caught.value) and "function_tables['inf']" in str(caught.value)

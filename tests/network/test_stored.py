@@ -44,6 +44,10 @@ def everything():
     variable = draws.mechanism.program.random[0]
     net.random(draws, variable, np.arange(3 * len(draws)).reshape(-1, 3), 4)
     net.spike_source([])
+    tables = {"inf": ([-90.0, 0.0], [0.1, 0.9]), "tau": 3.0, "scale": ([0, 1], [1, 2])}
+    net.insert(
+        Mechanism.from_nmodl(mod_files.FOLDER / "ext_functab.mod", function_tables=tables), [4]
+    )
     inside(net).added.bins = True
     return net
 

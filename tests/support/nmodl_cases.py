@@ -47,6 +47,10 @@ CASES = [
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
+    _driven(
+        "nmverbatim",
+        ["a", "b", "c", "d", "x", "peak", "turns", "m", "n", *(f"table[{k}]" for k in range(3))],
+    ),
     {
         **_driven("nmhint", [], ions=["k", "na"]),
         "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],

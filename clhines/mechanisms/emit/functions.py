@@ -36,6 +36,13 @@ _HELPERS = {
         "    low = table[row, column]\n"
         "    return low + (place - row) * (table[row + 1, column] - low)",
     ),
+    "entry": (
+        "a row of a table of one column",
+        "const {type} row, __global const real *table, const int n",
+        "    return table[max(0, min((int)row, n))];",
+        "row, table, n",
+        "    return table[np.clip(np.nan_to_num(row), 0, n).astype(int), 0]",
+    ),
 }
 _OF_VECTORS = {
     "place": "    return xi <= 0 ? ({type})0 : (xi >= (real)n ? ({type})n : xi);",
@@ -45,6 +52,9 @@ _OF_VECTORS = {
     const {type} low = ({type})({low});
     const {type} high = ({type})({high});
     return low + (place - convert_{plain}(row)) * (high - low);""",
+    "entry": """\
+    const {int} at = max(min(convert_{int}(row), ({int})n), ({int})0);
+    return ({type})({low});""",
 }
 
 

@@ -248,10 +248,12 @@ class Printer:
         if e.op in ("less", "lessequal", "both"):
             return self.where(e, self.number(1), self.number(0))
         arguments = [self.show(a) for a in e.args]
-        if e.op in ("place", "lookup"):
-            numbers = [str(int(a.value)) for a in e.args if a.is_number]
-            shown = [self.show(a) for a in e.args if not a.is_number]
-            return f"{self.prefix}_{e.op}_({', '.join([*shown, *numbers])})"
+        if e.op in ("place", "lookup", "entry"):
+            numbers = [str(int(a.value)) for a in e.args[1:] if a.is_number]
+            shown = [self.show(a) for a in e.args[1:] if not a.is_number]
+            place = f"({self.type})({arguments[0]})" if e.args[0].is_number else arguments[0]
+            place = arguments[0] if self.python else place
+            return f"{self.prefix}_{e.op}_({', '.join([place, *shown, *numbers])})"
         if self.python and e.op in _NUMPY:
             return self.call(_NUMPY[e.op], *arguments)
         if e.op in ("bernoulli", "bernoulli_slope", "weight") or e.op.startswith("random_"):

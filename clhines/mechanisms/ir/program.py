@@ -158,6 +158,7 @@ class Program:
     tables: tuple[Table, ...] = ()
     net: Net | None = None
     random: tuple[str, ...] = ()  # names of RANDOM variables
+    picked: tuple[str, ...] = ()  # of these, POINTERs of a file whose VERBATIM draws
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER, Body
@@ -11,11 +11,19 @@ from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.ir.forms import linear_parts
 from clhines.mechanisms.nmodl.evaluate import counts
 from clhines.mechanisms.nmodl.execute import Run
+from clhines.mechanisms.nmodl.meaning.function_table import row_of
 from clhines.mechanisms.nmodl.meaning.netcons import check
 from clhines.mechanisms.nmodl.meaning.solve import halves, solve
 from clhines.mechanisms.nmodl.meaning.verbatim import is_empty
 from clhines.mechanisms.nmodl.reading.names import Names
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
+from clhines.mechanisms.nmodl.reading.tree import (
+    Block,
+    Expression,
+    File,
+    FunctionTable,
+    Refused,
+    Statement,
+)
 from clhines.mechanisms.nmodl.values import Shared, TableUse, weight
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
@@ -48,9 +56,14 @@ class Bodies:
         self.shared.verbatim.clear()
 
 
-def executed(file: File, use_tables: bool, secondorder: bool = False) -> Bodies:
-    """Execute all blocks of a file."""
-    shared = Shared(file, Names(file), Graph(), use_tables, secondorder)
+def executed(
+    file: File,
+    use_tables: bool,
+    secondorder: bool = False,
+    given: Mapping[str, FunctionTable] | None = None,
+) -> Bodies:
+    """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
+    shared = Shared(file, Names(file), Graph(), use_tables, secondorder, given or {})
     bodies = Bodies(shared)
     work = _Work(bodies)
     for part in (work.initial, work.current, work.advance, work.events, work.others, work.tables):
@@ -128,7 +141,7 @@ class _Work:
         currents = self._currents()
         if not currents:
             return  # the block is executed after the voltages: `advance`
-        statements = [s for s in body.body if s.kind != "solve"]
+        _, statements = taken_out(body.body)
         run = Run(self.shared, "current")
         run.solve = _nested
         run.body(statements)
@@ -201,8 +214,7 @@ class _Work:
         run = Run(self.shared, "advance")
         run.solve = solve
         body = self._main("BREAKPOINT")
-        solves = [s for s in body if s.kind == "solve"]
-        others = [s for s in body if s.kind != "solve"]
+        solves, others = taken_out(body)
         if self._currents() or self.file.kind == "artificial":
             others = []  # else NEURON executes them once, after all SOLVE, with the new voltages
         if solves or others:
@@ -329,6 +341,12 @@ class _Work:
     def _table(self, name: str) -> None:
         use = self.shared.tables[name]
         run = Run(self.shared, f"table_{name}")
+        if use.rows:
+            column = row_of(run, use.rows, self.graph.symbol("_x"))
+            self.bodies.blocks[f"table_{name}"] = Body([("column", "0", column)])
+            grid = [("grid", "low", use.low), ("grid", "high", use.high)]
+            self.bodies.blocks[f"grid_{name}"] = Body(grid)
+            return
         value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
         columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
         if known := self._known(use, {key for node in columns for key in node.free}):
@@ -352,9 +370,24 @@ class _Work:
         }
 
 
+def taken_out(body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
+    """Return the SOLVE statements, those in IF too, and the rest: NEURON executes all, always."""
+    solves, others = list[Statement](), list[Statement]()
+    for s in body:
+        if s.kind == "solve":
+            solves.append(s)
+        elif s.kind == "if":
+            parts = [taken_out(block) for block in s.blocks]
+            solves += [one for inner, _ in parts for one in inner]
+            others.append(replace(s, blocks=[rest for _, rest in parts]))
+        else:
+            others.append(s)
+    return solves, others
+
+
 def _nested(run: Run, s: Statement) -> None:
     block = run.file.blocks.get(str(s.names[0]))
     if run.is_in_call and block is not None and block.sort == "LINEAR":
         solve(run, s)
         return
-    raise Refused(f"SOLVE {s.names[0]} in an IF or a loop", s.line)
+    raise Refused(f"SOLVE {s.names[0]} in a loop or a procedure", s.line)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, shown
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
@@ -16,9 +20,11 @@ from clhines.mechanisms.nmodl.bodies import Bodies, executed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
-from clhines.mechanisms.nmodl.reading.tree import NmodlError, Refused, Rejection
+from clhines.mechanisms.nmodl.reading.tree import FunctionTable, NmodlError, Refused, Rejection
+from clhines.quantities import as_numbers
 
 MAX_QUEUE = 16
+MAX_ROWS = 8000  # of a FUNCTION_TABLE
 
 
 def build(
@@ -27,12 +33,13 @@ def build(
     includes: Includes | None = None,
     use_tables: bool = True,
     secondorder: bool = False,
+    given: Mapping[str, FunctionTable] | None = None,
 ) -> Compiled:
     """Read an NMODL text; an NmodlError has everything that cannot be simulated."""
     shown = path or "NMODL text"
     try:
         file = parse(text, shown, includes)
-        bodies = executed(file, use_tables, secondorder)
+        bodies = executed(file, use_tables, secondorder, given)
         refused = [*file.refused, *bodies.refused]
         model = None if refused else _Builder(bodies).model(path)
     except Refused as one:
@@ -152,6 +159,7 @@ class _Builder:
             tables=tables,
             net=self._net(),
             random=tuple(plain(name) for name in self.file.random),
+            picked=tuple(plain(name) for name in self.file.picked),
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),
@@ -339,6 +347,7 @@ class Nmodl:
     includes: tuple[tuple[str, str], ...] = ()  # names and texts of the files that it includes
     use_tables: bool = True  # value of usetable: whether TABLE statements count
     secondorder: bool = False  # whether NEURON's secondorder is not 0
+    function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # of FUNCTION_TABLE, by name
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""
@@ -347,20 +356,56 @@ class Nmodl:
     def compiled(self, text: str) -> Compiled:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
-        return build(text, self.path, includes, self.use_tables, self.secondorder)
+        given = dict(self.function_tables)
+        return build(text, self.path, includes, self.use_tables, self.secondorder, given)
+
+
+FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]
+
+
+def tables_of(given: FunctionTables | None) -> tuple[tuple[str, FunctionTable], ...]:
+    """Return tables of FUNCTION_TABLE from what users give of them."""
+    return tuple((name, _table_of(name, table)) for name, table in (given or {}).items())
+
+
+def _table_of(name: str, given: FunctionTable | Sequence[ArrayLike] | float) -> FunctionTable:
+    name = f"function_tables[{name!r}]"
+    if isinstance(given, FunctionTable):
+        parts: Sequence[ArrayLike] = (*given.axes, given.values)
+    else:
+        parts = given if isinstance(given, Sequence) else ([0.0], given)
+    if not 2 <= len(parts) <= 3:
+        raise InputError(f"{name} has {len(parts)} arrays; expected knots of 1 or 2, and values")
+    arrays = (np.asarray(as_numbers(name, part), np.float64) for part in parts)
+    *axes, values = (np.atleast_1d(array) for array in arrays)
+    shape = tuple(axis.size for axis in axes)
+    is_flat = isinstance(given, FunctionTable) and values.size == np.prod(shape)
+    if any(axis.ndim > 1 for axis in axes) or not (is_flat or values.shape == shape):
+        raise InputError(f"{name} has values of shape {values.shape}; expected {shape}")
+    if not 1 <= values.size <= MAX_ROWS:
+        raise InputError(f"{name} has {values.size} values; expected 1 to {MAX_ROWS}")
+    if not all(np.isfinite(array).all() for array in (*axes, values)):
+        raise InputError(f"{name} has a number that is not finite")
+    if any((np.diff(axis) < 0).any() for axis in axes):
+        raise InputError(f"{name} has knots that do not ascend")
+    return FunctionTable(tuple(tuple(a.tolist()) for a in axes), tuple(values.ravel().tolist()))
 
 
 def read(
-    text_or_path: str | Path, path: str = "", use_tables: bool = True, secondorder: bool = False
+    text_or_path: str | Path,
+    path: str = "",
+    use_tables: bool = True,
+    secondorder: bool = False,
+    function_tables: FunctionTables | None = None,
 ) -> tuple[str, Nmodl]:
     """Return an NMODL text and what there is to it, of a text or the path of a file."""
-    folder = None
+    folder, given = None, tables_of(function_tables)
     if not isinstance(text_or_path, (str, Path)):
         raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")
     if isinstance(text_or_path, Path) or "\n" not in text_or_path.strip():
         file = Path(text_or_path)
         if "{" in str(text_or_path) and not file.is_file():
-            return str(text_or_path), Nmodl(path, (), use_tables, secondorder)
+            return str(text_or_path), Nmodl(path, (), use_tables, secondorder, given)
         try:
             text = file.read_text("utf-8", "replace")
         except OSError as error:
@@ -372,4 +417,4 @@ def read(
     includes = Includes(folder)
     with suppress(Refused):  # said where the text is read
         tokens(text, includes)
-    return text, Nmodl(path, tuple(includes.texts.items()), use_tables, secondorder)
+    return text, Nmodl(path, tuple(includes.texts.items()), use_tables, secondorder, given)

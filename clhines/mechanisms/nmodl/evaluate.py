@@ -12,8 +12,9 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.reading.names import plain
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused
+from clhines.mechanisms.nmodl.reading.tree import PICKED, Block, Expression, Refused
 from clhines.mechanisms.nmodl.values import Values, stream_keys
 
 FUNCTIONS = {  # number of arguments
@@ -116,8 +117,25 @@ class Evaluation(Values):
                     place -= 1
                 value = self.graph.add(terms)
                 continue
-            value = self._operator(sign, value, self.expression(chain[place][1]))
+            if sign in ("&&", "||"):
+                value = self._operator(sign, value, self._where_asked(sign, value, chain[place][1]))
+            else:
+                value = self._operator(sign, value, self.expression(chain[place][1]))
             place -= 1
+        return value
+
+    def _where_asked(self, sign: str, left: Node, e: Expression) -> Node:
+        """Return the right side of && or ||, which C only executes where the left one asks."""
+        asked = self.truth(left)
+        asked = asked if sign == "&&" else self.graph.negated(asked)
+        before, guard = dict(self.values), self.guard
+        self.guard = self.graph.both(guard, asked) if guard is not self.graph.one else asked
+        value = self.expression(e)
+        self.guard = guard
+        for key, new in self.values.items():
+            old = before.get(key) or ("\0" not in key and self.graph.symbol(key))
+            if old and old is not new:
+                self.values[key] = self.graph.where(asked, new, old)
         return value
 
     def _operator(self, sign: str, a: Node, b: Node) -> Node:
@@ -165,7 +183,7 @@ class Evaluation(Values):
         if block is None:
             return self._other_call(name, arguments, line)
         if block.sort == "FUNCTION_TABLE":
-            raise Refused(f"FUNCTION_TABLE {name}", line, "write the function in NMODL")
+            return function_table.value(self, block, [self.expression(a) for a in arguments], line)
         if block.sort not in ("FUNCTION", "PROCEDURE"):
             raise Refused(f"{block.sort} {name} is called", line)
         values = [self.expression(a) for a in arguments]
@@ -188,6 +206,8 @@ class Evaluation(Values):
             return self.graph.zero
         if name == "at_time":  # of the fixed step
             return self._at_time(self.expression(arguments[-1]))
+        if name == "nrn_random_pick" and arguments and arguments[0][0] == "name":
+            return self._picked(str(arguments[0][1]), line)
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
             values = [self.expression(a) for a in arguments[1:]]
             return drawn(self, name, str(arguments[0][1]), values, line)
@@ -197,6 +217,12 @@ class Evaluation(Values):
         if len(arguments) != count:
             raise Refused(f"{name} is called with {len(arguments)} arguments", line)
         return built_in(self.graph, name, [self.expression(a) for a in arguments])
+
+    def _picked(self, name: str, line: int) -> Node:
+        """Return a number of a hoc Random: uniform, or exponential."""
+        number = drawn(self, "random_uniform", name, (), line)
+        low, width, mean = (self.read(f"{name}_{end}", None, line) for end in PICKED)
+        return low + width * number - mean * self.graph.call("log", number)
 
     def _at_time(self, time: Node) -> Node:
         graph = self.graph
@@ -226,7 +252,7 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
         raise Refused(f"{function}", line, "set it by NEURON's set_ids or by Network.random")
     if len(values) not in _TAKES[function]:
         raise Refused(f"{function} is called with {len(values) + 1} arguments", line)
-    if run.where not in _WHERE or run.rules or run.inside_loop:
+    if run.where not in _WHERE or run.rules or (run.inside_loop and not run.draws_inside):
         raise Refused(f"{function} in {run.where}", line, "draw it in a PROCEDURE or in INITIAL")
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)

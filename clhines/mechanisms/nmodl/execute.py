@@ -183,10 +183,8 @@ class Run(Evaluation):
             self._refuse_verbatim("VERBATIM", line)
             return
         for name in names:
-            key = self.key(name, None, line)
-            if "\0" in key:
-                self._refuse_verbatim("VERBATIM", line)
-            elif key in self.writes:
+            key = self.names.element(name, None, line)  # C's cai is no argument of that name
+            if key in self.writes:
                 self.set(key, self.graph.symbol(key))
                 self.reads[key] = None
 
@@ -230,12 +228,14 @@ class Run(Evaluation):
         starts = [self.value(k) for k in changed]
         loop = self.open_loop(changed, starts, MAX_TURNS)
         loop.entered = condition
+        self.draws_inside = True
         with self.trial():
             for key, name in zip(changed, loop.names, strict=True):
                 self.values[key] = self.graph.symbol(name)
             self.body(s.blocks[0])
             loop.values = [self.values[k] for k in changed]
             loop.go_on = self.truth(self.expression(s.values[0]))
+        self.draws_inside = False
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
             raise Refused("an event is sent in a WHILE", s.line)
         for key, end in zip(changed, self.close_loop(loop), strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -11,7 +11,14 @@ from typing import Any
 from clhines.mechanisms.ir.compiled import Loop
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, Names
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, File, Refused, Statement
+from clhines.mechanisms.nmodl.reading.tree import (
+    Block,
+    Expression,
+    File,
+    FunctionTable,
+    Refused,
+    Statement,
+)
 
 # what statements do that not every block may have: ``prime``, ``equation``, those of KINETIC
 Rules = dict[str, Callable[[Statement], None]]
@@ -46,6 +53,7 @@ class TableUse:
     low: Node
     high: Node
     n: int
+    rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
     known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
 
 
@@ -58,6 +66,7 @@ class Shared:
     graph: Graph
     use_tables: bool
     secondorder: bool = False
+    given: Mapping[str, FunctionTable] = field(default_factory=dict)  # of FUNCTION_TABLE
     tables: dict[str, TableUse] = field(default_factory=dict)
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
@@ -93,7 +102,7 @@ class Values:
         self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
         self._calls: list[str] = []
         self._serial = self._executed = 0
-        self.inside_loop = False
+        self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
 
     def _find(self, name: str) -> str | list[str] | None:
         for scope in reversed(self.scopes):

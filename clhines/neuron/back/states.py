@@ -8,10 +8,8 @@ import numpy as np
 
 from clhines.arrays import shifted, starts
 from clhines.errors import InputError
-from clhines.mechanisms.emit import random123
 from clhines.mechanisms.ir.program import Quantity
 from clhines.network.groups import Group
-from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.raw import put_numbers
 from clhines.neuron.memory.session import Hoc
@@ -61,16 +59,15 @@ def _variables(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str
 ) -> Iterator[tuple[np.ndarray, str, int | None, np.ndarray, Instances | Hidden]]:
     """Array, hoc's name, element, places and owner of the states of a mechanism."""
-    instances, hidden = imported.model.every[name], imported.model.hidden
+    instances = imported.model.every[name]
     for values, quantity, place in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
         elif element is None:
-            if name not in hidden:
-                hidden[name] = Hidden(imported.model.memory, instances)
-            if base in hidden[name].columns:
-                yield values, base, element, place, hidden[name]
+            hidden = imported.model.hidden_of(name)
+            if base in hidden.columns:
+                yield values, base, element, place, hidden
 
 
 def _states(
@@ -105,12 +102,11 @@ def take_values(
     model, copies = imported.model, imported.copies
     arrays = sim.arrays() if arrays is None else arrays
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
-    for name, group in imported.groups.items():
-        instances = model.every[name]
+    for name in imported.groups:
         _take_globals(sim, imported, arrays, name)
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             values[place] = np.tile(owner.values(base, element), copies)
-        _take_streams(sim, arrays, group, instances, copies)
+        _take_streams(sim, imported, arrays, name)
     for values, variable, instances in _ions(sim, imported, arrays):
         nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
         values[nodes] = np.tile(instances.values(variable), copies)
@@ -186,25 +182,13 @@ def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
     return values
 
 
-def _take_streams(
-    sim: Simulation | OneCopy, arrays: Arrays, group: Group, instances: Instances, copies: int
-) -> None:
-    """Take how many numbers each RANDOM variable has given."""
-    k, place = sim.model.instances[group.number]
-    for name, values in sim.model.schema.named(arrays, "drawn", k).items():
-        streams = [getattr(thing, name) for thing in instances.things]
-        drawn = np.array([stream.get_seq() for stream in streams]).astype(np.int64)
-        values[place] = np.tile(drawn, copies)
-        ids = sim.model.random_ids[k, name][place[: len(streams)]]
-        index = np.full((len(ids), 1), sim.model.random_index, np.uint32)
-        expected = random123.number("random_uniform", np.hstack([ids, index]), drawn, 1, 0)
-        for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
-            known = abs(stream.uniform(0, 1) - x) < 1e-15
-            stream.set_seq(seq)
-            if not known:
-                construct = f"RANDOM {name} has words of before its last set_ids()"
-                way_out = "call set_seq() after set_ids(), then h.finitialize()"
-                raise RejectedError([Rejected(group.mechanism.name, construct, "", 0, way_out)])
+def _take_streams(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
+    """Take how many numbers each stream of a mechanism has given."""
+    k, place = sim.model.instances[imported.groups[name].number]
+    for variable, values in sim.model.schema.named(arrays, "drawn", k).items():
+        streams = imported.model.streams(name, variable)
+        streams.check()
+        values[place] = np.tile(streams.drawn(), imported.copies)
 
 
 def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
@@ -275,11 +259,10 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         instances.columns.refresh()
     values, rows, numbers = _voltages(model)
     values[rows] = arrays["v"].astype(np.float64)[numbers]
-    for name, group in imported.groups.items():
-        instances = model.every[name]
+    for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             owner.put(base, values[place].astype(np.float64), element)
-        _put_streams(sim, arrays, group, instances)
+        _put_streams(sim, imported, arrays, name)
     for values, variable, of_ion in _ions(sim, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
     if model.memory.transfers:  # as at the end of NEURON's step
@@ -302,8 +285,7 @@ def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> Non
         put_numbers(wires.read.weight[chosen] + 8 * place, wires.weights[chosen, place])
 
 
-def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
-    k, place = sim.model.instances[group.number]
-    for name, values in sim.model.schema.named(arrays, "drawn", k).items():
-        for thing, count in zip(instances.things, values[place].tolist(), strict=True):
-            getattr(thing, name).set_seq(count)
+def _put_streams(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
+    k, place = sim.model.instances[imported.groups[name].number]
+    for variable, values in sim.model.schema.named(arrays, "drawn", k).items():
+        imported.model.streams(name, variable).put(values[place])

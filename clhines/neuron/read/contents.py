@@ -213,7 +213,8 @@ class Slots:
         self._memory = memory
         name = "_Z27nrn_dparam_semantics_to_intPKc"
         number = memory.function(name, ctypes.c_int, ctypes.c_char_p)
-        self._number = {n: int(number(n.encode())) for n in (*_BEGIN, "netsend", "watch")}
+        names = *_BEGIN, "netsend", "watch", "pointer", "bbcorepointer"
+        self._number = {n: int(number(n.encode())) for n in names}
         begin, end = words_at(memory.address("memb_func"), 2)
         count = ctypes.c_int.from_address(memory.address("n_memb_func")).value
         self._sizes = words_at(memory.address("nrn_prop_dparam_size_"), 1)[0]
@@ -228,17 +229,45 @@ class Slots:
             self._places[kind, what] = self._place_of(kind, what)
         return self._places[kind, what]
 
+    def pointers(self, instances: Instances, width: int) -> np.ndarray:
+        """(k,) int64: the words in the one POINTER of instances; a place is `width` bytes wide.
+
+        OSError where there are several.
+        """
+        kind = instances.entry.number
+        if self._at is None:  # found by any point process
+            self.place_of(int(np.flatnonzero(self._memory.are_points())[0]), "netsend")
+        places = [self.place_of(kind, what) for what in ("pointer", "bbcorepointer")]
+        found = [place for place in places if place >= 0]
+        if len(found) != 1 or self._several(kind):
+            raise OSError("its pointers are not as expected")
+        return gather(instances.places + width * found[0] + 8 * POINTER)[:, 0].astype(np.int64)
+
+    def _several(self, kind: int) -> bool:
+        numbers = [self._number[what] for what in ("pointer", "bbcorepointer")]
+        return sum(number in numbers for number in self._kinds_of(kind)) > 1
+
+    def _kinds_of(self, kind: int) -> list[int]:
+        """Return what each place of a mechanism is for."""
+        size = ctypes.c_int.from_address(self._sizes + 4 * kind).value
+        assert self._at is not None
+        entry = words_at(self._table + self._stride * kind, self._stride // 8)
+        return list((ctypes.c_int * size).from_address(entry[self._at]))
+
     def _place_of(self, kind: int, what: str) -> int:
+        if self._at is not None:
+            found = self._kinds_of(kind)
+            number = self._number[what]
+            return found.index(number) if number in found else -1
         size = ctypes.c_int.from_address(self._sizes + 4 * kind).value
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
         wanted = [self._number[n] for n in _BEGIN]
-        for word in entry if self._at is None else [entry[self._at]]:
+        for word in entry:
             if word % 4 == 0 and word // 8 * 8 in self._readable:
                 found = list((ctypes.c_int * size).from_address(word))
                 if found[:2] == wanted:
                     self._at = entry.index(word)
-                    number = self._number[what]
-                    return found.index(number) if number in found else -1
+                    return self._place_of(kind, what)
         raise OSError("the table of mechanisms is not as expected")
 
     def movable(self, instances: Instances) -> np.ndarray:

@@ -12,6 +12,7 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _LINES = re.compile(
     r"^[ \t]*#[ \t]*(include|ifndef|ifdef|if|endif|else|define|undef)\b[^\n]*$", re.M
 )
+_OPEN = re.compile(r"#\s*ifndef\s+CORENEURON_BUILD|#\s*if\s+!NRNBBCORE|#\s*endif")
 _NOTHING = re.compile(
     r"if\s*\(\s*cvode_active_\s*\)\s*\{\s*hoc_execerror\([^;{}]*\)\s*;\s*\}"  # no CVode here
     r"|return\s*(0|0\.0?|\(\s*0\s*\))?\s*;|extern\b[^;{}]*;|;"
@@ -64,8 +65,11 @@ def _inner(text: str) -> str:
 
 def is_empty(text: str) -> bool:
     """Whether a VERBATIM block, with its words around it, can be dropped."""
-    inner = _LINES.sub("", _inner(text))
-    return not _NOTHING.sub(" ", inner).strip()
+    inner = _inner(text)
+    opened = [word for word in _LINES.findall(inner) if word in ("if", "ifdef", "ifndef", "endif")]
+    if 2 * opened.count("endif") != len(opened) and not _OPEN.fullmatch(inner.strip()):
+        return False  # what follows the block may be left out
+    return not _NOTHING.sub(" ", _LINES.sub("", inner)).strip()
 
 
 def is_return(s: Statement) -> bool:

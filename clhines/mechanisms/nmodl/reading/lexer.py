@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clhines.mechanisms.nmodl.meaning.verbatim import said
+from clhines.mechanisms.nmodl.reading.c import translations
 from clhines.mechanisms.nmodl.reading.tree import Refused
 
 MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
@@ -23,6 +24,7 @@ _TOKEN = re.compile(
     """,
     re.X | re.S,
 )
+_SKIPPED = "space", "comment", "title", "text"
 
 
 @dataclass(frozen=True)
@@ -63,17 +65,24 @@ def tokens(text: str, includes: Includes) -> list[Token]:
     return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]
 
 
-def _tokens(text: str, includes: Includes, depth: int, fixed: int) -> list[Token]:
-    """Return tokens; those of an included file have the line that includes it."""
+def _tokens(
+    text: str, includes: Includes, depth: int, fixed: int, of_c: bool = False
+) -> list[Token]:
+    """Return tokens; those of an included file, or of C, have the line that they stand for."""
     result, row, include = list[Token](), 1, False
-    for found in _TOKEN.finditer(text):
+    parts = list(_TOKEN.finditer(text))
+    known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED])
+    for found in parts:
         line, sort, part = fixed or row, str(found.lastgroup), found.group()
+        statements = known.get(found.start(), said(part)) if sort == "verbatim" else None
         if include and sort == "text":
             if depth >= MAX_INCLUDES:
                 raise Refused(f"INCLUDE within {MAX_INCLUDES} others", line)
             result[-1:] = _tokens(includes.text(part[1:-1], line), includes, depth + 1, line)
-        elif sort == "verbatim" and (statements := said(part)) is not None:
-            result += _tokens(statements, includes, depth, line)
+        elif (
+            sort == "verbatim" and (statements := known.get(found.start(), said(part))) is not None
+        ):
+            result += _tokens(statements, includes, depth, line, of_c=True)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
             result.append(Token(sort, part, line, *found.span()))
         row += part.count("\n")

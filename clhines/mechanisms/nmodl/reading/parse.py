@@ -9,13 +9,13 @@ from fractions import Fraction
 from clhines.mechanisms.nmodl.meaning.verbatim import without_returns
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.reading.statements import Statements
-from clhines.mechanisms.nmodl.reading.tree import Block, File, Ion, Refused, Variable
+from clhines.mechanisms.nmodl.reading.tree import PICKED, Block, File, Ion, Refused, Variable
 from clhines.units import LONG_PREFIXES, PREFIXES, UNITS, Scaled
 
 _NAMED = {  # blocks that have a name and arguments
     "PROCEDURE", "FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE",
 }  # fmt: skip
-_VALUED = {"FUNCTION", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE"}  # C's returns
+_VALUED = {"DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE"}  # C's returns
 _PLAIN = {"INITIAL", "BREAKPOINT", "CONSTRUCTOR", "DESTRUCTOR", "TERMINAL", "EQUATION"}
 _DECLARED = {
     "PARAMETER": "parameter", "CONSTANT": "constant", "ASSIGNED": "assigned",
@@ -64,7 +64,26 @@ class Parser(Statements):
         for block in (*main, *self.result.blocks.values()):
             if block.sort not in _VALUED:
                 block.body = without_returns(block.body)
+        self._take_streams()
         return self.result
+
+    def _take_streams(self) -> None:
+        """Let POINTERs from which C draws random numbers be RANDOM variables, see `File.picked`."""
+        file = self.result
+        pointers = {**file.pointers, **file.core_pointers}
+        for name in [name for name in self.drawn if name in pointers]:
+            file.random[name] = pointers[name]
+            file.pointers.pop(name, None)
+            file.core_pointers.pop(name, None)
+            file.variables.pop(name, None)
+            file.picked.append(name)
+            # the Random's distribution: low + width*u - mean*log(u), u uniform from 0 to 1
+            of_erand = float(self.drawn[name] and self.has_exponential)
+            for end, value in zip(PICKED, (0, 1 - of_erand, of_erand), strict=True):
+                own = Variable(f"{name}_{end}", "parameter", pointers[name], value=Fraction(value))
+                if self.drawn[name]:
+                    self._declare(own)
+                    file.range[own.name] = own.line
 
     def _top(self) -> None:
         token = self.token

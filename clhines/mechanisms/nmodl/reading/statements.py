@@ -22,6 +22,8 @@ class Cursor:
         self.defines: dict[str, int] = {}
         self.own_units: dict[str, str] = {}
         self.sort = ""  # of the block
+        self.drawn: dict[str, bool] = {}  # first arguments of draws; whether by a Random of hoc
+        self.has_exponential = False  # whether exprand is called
 
     # ------------------------------------------------------------------------------- tokens
 
@@ -178,10 +180,19 @@ class Cursor:
             while not self.take(")"):
                 values.append(self.expression())
                 self.take(",")
+            self._note(name, values)
             return ("call", name, tuple(values), line)
         if name in self.defines:
             return ("number", Fraction(self.defines[name]))
         return ("name", name, self.index())
+
+    def _note(self, name: str, values: list[Expression]) -> None:
+        """Note from what a call draws a random number."""
+        self.has_exponential |= name == "exprand"
+        picks = name == "nrn_random_pick"
+        if (picks or name.startswith("random_")) and values and values[0][0] == "name":
+            stream = str(values[0][1])
+            self.drawn[stream] = self.drawn.get(stream, False) or picks
 
     def index(self) -> Expression | None:
         """Return an index in square brackets, if there is one."""

@@ -17,6 +17,7 @@ from typing import TypeAlias
 from clhines.errors import InputError
 
 Expression: TypeAlias = tuple[object, ...]
+PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of a POINTER's Random
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,17 @@ class Variable:
     unit: str = ""
 
 
+@dataclass(frozen=True)
+class FunctionTable:
+    """What a FUNCTION_TABLE is given by hoc: knots of each argument, and values, the last fastest.
+
+    Between knots it is linear, beyond them constant.
+    """
+
+    axes: tuple[tuple[float, ...], ...]
+    values: tuple[float, ...]
+
+
 @dataclass
 class Ion:
     """USEION."""
@@ -131,6 +143,7 @@ class File:
     core_pointers: dict[str, int] = field(default_factory=dict)
     external: dict[str, int] = field(default_factory=dict)
     random: dict[str, int] = field(default_factory=dict)
+    picked: list[str] = field(default_factory=list)  # of `random`: POINTERs that C draws from
     ions: list[Ion] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)  # by name
     main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...

@@ -1,0 +1,571 @@
+"""The C of VERBATIM blocks that NMODL can say: statements become NMODL's text.
+
+Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
+int, calls of functions, ``printf`` (dropped), and random numbers of a POINTER:
+``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. Blocks of one function may share
+braces. All else stays as it is, and is refused where it is executed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from clhines.mechanisms.nmodl.meaning.verbatim import is_empty
+
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
+    |(?P<name>[A-Za-z_]\w*)|(?P<text>"(?:[^"\\\n]|\\.)*")
+    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||::|[-+*/<>=!(){}\[\];:,&]))""",
+    re.X,
+)
+_CONDITION = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*?)[ \t]*$", re.M)
+_TRUE = {  # conditions of NEURON 9 that blocks ask for
+    "ifndef CORENEURON_BUILD", "ifndef NRNBBCORE", "ifndef ENABLE_CORENEURON", "if 1",
+    "if !defined(CORENEURON_BUILD)", "if !NRNBBCORE", "ifdef NRN_VERSION_GTEQ",
+    "ifdef NRN_VERSION_GTEQ_8_2_0", "if defined(NRN_VERSION_GTEQ_8_2_0)",
+}  # fmt: skip
+_FALSE = {
+    "ifdef CORENEURON_BUILD", "ifdef NRNBBCORE", "ifdef ENABLE_CORENEURON", "if 0",
+    "if defined(CORENEURON_BUILD)", "if NRNBBCORE", "ifndef NRN_VERSION_GTEQ",
+    "ifndef NRN_VERSION_GTEQ_8_2_0", "if !defined(NRN_VERSION_GTEQ_8_2_0)",
+}  # fmt: skip
+_CASTS = {"nrnran123_State", "Rand", "void"}  # of a stream's pointer
+_PICKS = {  # functions of a stream, and what NMODL calls them
+    "nrn_random_pick": "nrn_random_pick", "nrnran123_dblpick": "random_dpick",
+    "nrnran123_negexp": "random_negexp", "nrnran123_normal": "random_normal",
+    "nrnran123_ipick": "random_ipick",
+}  # fmt: skip
+_MATHS = {
+    "fabs", "exp", "log", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh", "floor",
+    "ceil", "asin", "acos", "atan", "pow", "fmod", "atan2",
+}  # fmt: skip
+_LEVELS = (("||",), ("&&",), ("==", "!="), ("<", "<=", ">", ">="), ("+", "-"), ("*", "/"))
+_BLOCKS = {  # of NMODL
+    "FUNCTION", "PROCEDURE", "DERIVATIVE", "KINETIC", "LINEAR", "NONLINEAR", "DISCRETE", "INITIAL",
+    "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
+}  # fmt: skip
+_RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
+_OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
+
+
+class _Not(Exception):  # noqa: N818  (it is no error: the block stays as it is)
+    """Some C is not read."""
+
+
+@dataclass
+class Around:
+    """What is around a VERBATIM block: its function and names of the file."""
+
+    function: str  # the FUNCTION that it is in, else empty
+    nmodl: frozenset[str]  # LOCALs and arguments anywhere in the file
+    streams: frozenset[str]  # POINTERs from which some VERBATIM draws random numbers
+    functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
+    whole: frozenset[str]  # variables of FROM, which are C's int
+    takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
+    types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
+
+
+def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
+    """Return NMODL's text of VERBATIM blocks of a file, by where they begin, from its tokens."""
+    words = [part.group() if part.lastgroup in ("name", "sign") else "" for part in parts]
+    functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
+    streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
+    whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
+    known = frozenset(_locals(words)), frozenset().union(*streams), frozenset(functions), whole
+    found, depth = dict[int, str](), 0
+    around, blocks = Around("", *known), list[tuple[int, tuple[str, int, int] | None]]()
+    for k, part in enumerate(parts):
+        if part.lastgroup == "verbatim" and depth and not _stays(part.group(), around.function):
+            blocks.append((part.start(), translated(part.group(), around)))
+        elif words[k] == "FUNCTION":
+            around = Around(words[k + 1], *known)
+        elif not depth and words[k] in _BLOCKS:
+            around = Around("", *known, words[k] != "NET_RECEIVE")
+        depth += {"{": 1, "}": -1}.get(words[k], 0)
+        if not depth and blocks:
+            found |= _balanced(blocks)
+            blocks.clear()
+    return found
+
+
+def _stays(text: str, function: str) -> bool:
+    """Whether a block is known without a translation."""
+    return is_empty(text) and not (function and re.search(r"\breturn\b", _COMMENT.sub(" ", text)))
+
+
+def _locals(words: Sequence[str]) -> Iterator[str]:
+    """Yield names of LOCALs, of variables of FROM, and of arguments, with those of units."""
+    for k, word in enumerate(words):
+        if word in ("LOCAL", "FROM"):
+            for name in words[k + 1 :]:
+                if not (name.isidentifier() or name in (",", "[", "]", "")):
+                    break
+                yield name
+        elif word in _BLOCKS | {"FOR_NETCONS"}:
+            for name in words[k + 1 :]:
+                if name == "{":
+                    break
+                yield name
+
+
+def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
+    """Return texts of the blocks of one function, of those that share braces all or none."""
+    found, shared, depth, whole = dict[int, str](), dict[int, str](), 0, True
+    for start, one in blocks:
+        if one is None:
+            whole &= not depth
+            continue
+        said, moved, lowest = one
+        (shared if moved or lowest or depth else found)[start] = said
+        whole &= depth + lowest >= 0
+        depth += moved
+    return found | (shared if whole and not depth else {})
+
+
+def _drawn_from(text: str) -> frozenset[str]:
+    """Return the pointers from which some C draws random numbers."""
+    calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
+    return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", _COMMENT.sub(" ", text)))
+
+
+def translated(text: str, around: Around) -> tuple[str, int, int] | None:
+    """Return what NMODL says of the C of a block, else None; how deep braces are, and at least."""
+    inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
+    try:
+        reader = _Reader(_tokens(preprocessed(_COMMENT.sub(" ", inner))), around)
+        said = reader.all()
+    except _Not:
+        return None
+    return said, reader.depth, reader.lowest
+
+
+def preprocessed(text: str) -> str:
+    """Return C without lines of the preprocessor, and without what they exclude."""
+    kept, result, at = [True], "", 0
+    for found in _CONDITION.finditer(text):
+        word = found[1]
+        if kept[-1]:
+            result += text[at : found.start()]
+        at = found.end()
+        condition = re.sub(r"\s+", " ", f"{word} {found[2]}").strip()
+        if word in ("if", "ifdef", "ifndef"):
+            if condition not in _TRUE | _FALSE:
+                raise _Not
+            kept.append(kept[-1] and condition in _TRUE)
+        elif word == "else" and len(kept) > 1:
+            kept[-1] = kept[-2] and not kept[-1]
+        elif word == "endif" and len(kept) > 1:
+            kept.pop()
+        elif word != "include" and kept[-1]:
+            raise _Not
+    if len(kept) > 1:
+        raise _Not
+    return result + text[at:]
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found, at, text = [], 0, text.rstrip()
+    while at < len(text):
+        one = _TOKEN.match(text, at)
+        if one is None:
+            raise _Not
+        found.append((str(one.lastgroup), str(one[str(one.lastgroup)])))
+        at = one.end()
+    return found
+
+
+class _Reader:
+    """One reading of one block; expressions come with their type, ``int`` or ``double``."""
+
+    def __init__(self, tokens: Sequence[tuple[str, str]], around: Around) -> None:
+        self._tokens, self._around = [*tokens, ("end", "")], around
+        self._at = self.depth = self.lowest = 0
+
+    # ------------------------------------------------------------------------------- tokens
+
+    @property
+    def _next(self) -> str:
+        return self._tokens[self._at][1]
+
+    def _take(self, *texts: str) -> bool:
+        """Go on if the next tokens are these."""
+        found = [text for _, text in self._tokens[self._at : self._at + len(texts)]]
+        same = found == [*texts] and self._tokens[self._at][0] != "text"
+        self._at += len(texts) if same else 0
+        return same
+
+    def _need(self, text: str) -> None:
+        if not self._take(text):
+            raise _Not
+
+    def _name(self) -> str:
+        sort, text = self._tokens[self._at]
+        if sort != "name":
+            raise _Not
+        self._at += 1
+        return text
+
+    # ------------------------------------------------------------------------------- statements
+
+    def all(self) -> str:
+        """Return everything; braces may be of other blocks."""
+        found = []
+        while self._tokens[self._at][0] != "end":
+            if self._take("}"):
+                self._move(-1)
+                found.append("}")
+                if self._take("else"):
+                    found.append(self._else())
+            else:
+                found.append(self._statement())
+        return "\n".join(found)
+
+    def _move(self, by: int) -> None:
+        self.depth += by
+        self.lowest = min(self.lowest, self.depth)
+
+    def _statement(self) -> str:
+        if self._take(";"):
+            return ""
+        if self._next == "{":
+            return self._body()
+        if self._take("if"):
+            return self._if()
+        if self._take("while"):
+            return f"while ({self._condition()}) {self._closed()}"
+        if self._take("for"):
+            return self._for()
+        if self._take("switch"):
+            return self._switch()
+        if self._take("return"):
+            return self._return()
+        if self._take("extern"):
+            return self._skipped()
+        if self._next in ("double", "int", "long", "const", "static"):
+            return self._declaration()
+        for printing in (("printf", "("), ("fprintf", "(", "stderr"), ("fprintf", "(", "stdout")):
+            if self._take(*printing):
+                return self._dropped()
+        if self._take("hoc_execerror", "("):
+            return f"hoc_execerror()\n{self._dropped()}"  # refused where it is executed
+        found = self._simple()
+        self._need(";")
+        return found
+
+    def _body(self) -> str:
+        """Return a block in braces, which may go on after the end, or one statement in braces."""
+        if not self._take("{"):
+            return f"{{ {self._statement()} }}"
+        self._move(1)
+        found = ["{"]
+        while self._tokens[self._at][0] != "end":
+            if self._take("}"):
+                self._move(-1)
+                return "\n".join([*found, "}"])
+            found.append(self._statement())
+        return "\n".join(found)
+
+    def _closed(self) -> str:
+        before = self.depth
+        found = self._body()
+        if self.depth != before:
+            raise _Not
+        return found
+
+    def _condition(self) -> str:
+        self._need("(")
+        found, _ = self._expression()
+        self._need(")")
+        return found
+
+    def _if(self) -> str:
+        before, first = self.depth, self._assigned_first()
+        found = f"{first}if ({self._condition()}) {self._body()}"
+        if self.depth == before and self._take("else"):
+            found += f" {self._else()}"
+        return found
+
+    def _else(self) -> str:
+        if self._tokens[self._at : self._at + 3] == [("name", "if"), *[("sign", "(")] * 2]:
+            return f"else {{ {self._closed_if()} }}"  # it may begin with an assignment
+        return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
+
+    def _closed_if(self) -> str:
+        before = self.depth
+        found = self._statement()
+        if self.depth != before:
+            raise _Not
+        return found
+
+    def _assigned_first(self) -> str:
+        """Return the assignment with which a condition begins: ``if ((x = 1/a) < b)``."""
+        begin = self._at
+        if self._take("(", "(") and self._tokens[self._at][0] == "name":
+            at = self._at
+            with suppress(_Not):
+                name, kind = self._variable()
+                variable = self._tokens[at : self._at]
+                if self._take("="):
+                    said = self._assigned(name, kind)
+                    self._need(")")
+                    self._tokens[at - 1 : self._at] = variable
+                    self._at = begin
+                    return f"{said}\n"
+        self._at = begin
+        return ""
+
+    def _switch(self) -> str:
+        """Return branches for a switch whose cases all end with break."""
+        self._need("(")
+        value, _ = self._variable()
+        self._need(")")
+        self._need("{")
+        found = list[str]()
+        while not self._take("}"):
+            tests = list[str]()
+            while self._take("case"):
+                tests.append(f"{value} == {self._expression()[0]}")
+                self._need(":")
+            if not tests:
+                self._need("default")
+                self._need(":")
+            body = list[str]()
+            while not (self._take("break", ";") or self._next == "}"):
+                body.append(self._closed_if())
+            inside = "\n".join(body)
+            test = f"if ({' || '.join(tests)}) " if tests else ""
+            found.append(f"{test}{{ {inside} }}")
+            if not tests:
+                self._need("}")
+                break
+        return " else ".join(found)
+
+    def _for(self) -> str:
+        self._need("(")
+        if self._next in ("double", "int", "long"):
+            first = self._declaration()
+        else:
+            first = "" if self._next == ";" else self._simple()
+            self._need(";")
+        test, _ = self._expression()
+        self._need(";")
+        step = self._simple()
+        self._need(")")
+        return f"{first}\nwhile ({test}) {{ {self._closed()}\n{step} }}"
+
+    def _return(self) -> str:
+        function = self._around.function
+        if self._take(";"):
+            if function:
+                raise _Not
+            return _RETURN
+        value, _ = self._expression()
+        self._need(";")
+        if not function and re.search(r"[A-Za-z_]", value):
+            raise _Not
+        return f"{function} = {value}\n{_RETURN}" if function else _RETURN
+
+    def _skipped(self) -> str:
+        """Skip a declaration of functions of elsewhere."""
+        while not self._take(";"):
+            if self._tokens[self._at][0] == "end" or self._next in "{}=":
+                raise _Not
+            self._at += 1
+        return ""
+
+    def _declaration(self) -> str:
+        if self._take("static"):
+            raise _Not
+        self._take("const")
+        kind = self._name()
+        if kind not in ("double", "int", "long"):
+            raise _Not
+        found = []
+        while True:
+            name = self._name()
+            if self._take("(", ")") or self._take("(", "void", ")"):
+                pass  # a function of elsewhere
+            elif name in self._around.nmodl | self._around.functions | _OTHERS:
+                raise _Not
+            else:
+                found.append(f"LOCAL {name}")
+                self._around.types[name] = "double" if kind == "double" else "int"
+                if self._take("="):
+                    found.append(self._assigned(name, name))
+            if self._take(";"):
+                return "\n".join(found)
+            self._need(",")
+
+    def _dropped(self) -> str:
+        """Drop the arguments of a printf, which says nothing to a simulation."""
+        depth = 1
+        while depth:
+            sort, text = self._tokens[self._at]
+            after = self._tokens[self._at + 1][1] if sort == "name" else ""
+            changes = text in ("=", "++", "--") or text[1:] == "="
+            if sort == "end" or changes or (after == "(" and text not in _MATHS):
+                raise _Not
+            depth += {"(": 1, ")": -1}.get(text, 0) if sort == "sign" else 0
+            self._at += 1
+        self._need(";")
+        return ""
+
+    def _simple(self) -> str:
+        """Return an assignment or a call."""
+        for sign in ("++", "--"):
+            if self._take(sign):
+                name, kind = self._variable()
+                return f"{name} = {name} {sign[0]} 1"
+        if self._next == "nrnran123_setseq":
+            return self._place()
+        if self._tokens[self._at + 1][1] == "(":
+            return self._expression()[0]
+        name, kind = self._variable()
+        for sign in ("++", "--"):
+            if self._take(sign):
+                return f"{name} = {name} {sign[0]} 1"
+        for sign in "+-*/":
+            if self._take(f"{sign}="):
+                value, other = self._expression()
+                if kind == "int" and (other != "int" or sign == "/"):
+                    raise _Not
+                return f"{name} = {name} {sign} ({value})"
+        self._need("=")
+        return self._assigned(name, kind)
+
+    def _assigned(self, name: str, kind: str) -> str:
+        value, other = self._expression()
+        if self._around.types.get(kind, kind) == "int" and other != "int":
+            raise _Not  # C rounds
+        return f"{name} = {value}"
+
+    def _place(self) -> str:
+        """Return what sets the place of a stream: sequence and which of its four words."""
+        self._at += 1
+        self._need("(")
+        stream = self._stream()
+        self._need(",")
+        sequence, _ = self._expression()
+        self._need(",")
+        word, _ = self._expression()
+        self._need(")")
+        return f"random_setseq({stream}, 4 * ({sequence}) + {word})"
+
+    # ------------------------------------------------------------------------------- expressions
+
+    def _expression(self, level: int = 0) -> tuple[str, str]:
+        if level == len(_LEVELS):
+            return self._unary()
+        value, kind = self._expression(level + 1)
+        while self._next in _LEVELS[level] and self._tokens[self._at][0] == "sign":
+            sign = self._next
+            self._at += 1
+            other, of_other = self._expression(level + 1)
+            whole = kind == of_other == "int"
+            if sign == "/" and whole:
+                raise _Not  # C rounds
+            value = f"{value} {sign} {other}"
+            if level in (2, 3):
+                value = f"({value})"  # NMODL's comparisons bind alike
+            kind = "int" if whole or level < 4 else "double"
+        return value, kind
+
+    def _unary(self) -> tuple[str, str]:
+        for sign in "-+!":
+            if self._take(sign):
+                value, kind = self._unary()
+                return f"({sign}{value})" if sign != "+" else value, "int" if sign == "!" else kind
+        if self._take("(", "double", ")"):
+            return self._unary()[0], "double"
+        for sign, value in (("!=", "0"), ("==", "1")):
+            if self._take("_nt", sign, "nrn_threads"):  # there is one thread
+                return value, "int"
+        if self._take("("):
+            value, kind = self._expression()
+            self._need(")")
+            return f"({value})", kind
+        sort, text = self._tokens[self._at]
+        if sort == "number":
+            self._at += 1
+            if text.isdigit() and text.startswith("0") and len(text) > 1:
+                raise _Not  # octal
+            return text, "int" if text.isdigit() else "double"
+        if self._tokens[self._at + 1][1] == "(" and sort == "name":
+            return self._call()
+        if text.startswith("_p_"):
+            self._at += 1
+            if text[3:] not in self._around.streams:
+                raise _Not
+            return f"nrn_pointing({text[3:]})", "int"
+        return self._variable()
+
+    def _variable(self) -> tuple[str, str]:
+        """Return a variable as NMODL calls it, with its type."""
+        name = self._name()
+        if name.startswith("_l"):
+            name = name[2:]
+            if name not in self._around.nmodl and name != self._around.function:
+                raise _Not
+            if name in self._around.types:
+                raise _Not
+            kind = "int" if name in self._around.whole else "double"
+        elif name in self._around.types:
+            return name, self._around.types[name]
+        elif name.startswith("_") or name in self._around.nmodl | _OTHERS:
+            raise _Not  # a LOCAL of that name is another variable
+        elif name == "v" and not self._around.takes_v:
+            raise _Not
+        else:
+            kind = "double"
+        if self._take("["):
+            index, _ = self._expression()
+            self._need("]")
+            name += f"[{index}]"
+        return name, kind
+
+    def _call(self) -> tuple[str, str]:
+        name = self._name()
+        self._need("(")
+        if name in _PICKS:
+            stream = self._stream()
+            self._need(")")
+            return f"{_PICKS[name]}({stream})", "double"
+        if name not in _MATHS | self._around.functions:
+            raise _Not
+        values = list[str]()
+        if name in self._around.functions:
+            self._take("_threadargscomma_") or self._take("_threadargs_")
+        while not self._take(")"):
+            if values:
+                self._need(",")
+            values.append(self._expression()[0])
+        return f"{name}({', '.join(values)})", "double"
+
+    def _stream(self) -> str:
+        """Return the POINTER that is a stream, without casts."""
+        self._take("RANDCAST")
+        depth = 0
+        if self._take("reinterpret_cast", "<") or self._take("static_cast", "<"):
+            self._cast(">")
+        while self._take("("):
+            if self._next in _CASTS:
+                self._cast(")")
+            else:
+                depth += 1
+        name = self._name()
+        for _ in range(depth):
+            self._need(")")
+        if not name.startswith("_p_") or name[3:] not in self._around.streams:
+            raise _Not
+        return name[3:]
+
+    def _cast(self, end: str) -> None:
+        if self._name() not in _CASTS:
+            raise _Not
+        self._need("*")
+        self._need(end)

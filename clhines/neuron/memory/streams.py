@@ -1,0 +1,176 @@
+"""Streams of random numbers (Random123) of instances, where NEURON keeps them.
+
+A RANDOM variable shows its numbers to Python. A POINTER that VERBATIM draws from has the address of
+a stream, or of a hoc Random with one; both are read and written as words: the counter, the four
+words of its present turn, and which of them is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.mechanisms.emit import random123
+from clhines.mechanisms.emit.noise import philox
+from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.memory.memory import Memory
+from clhines.neuron.memory.raw import Readable, gather, put_numbers, words_at
+from clhines.neuron.memory.session import Hoc
+
+_RANDOM123 = 4  # number of that generator
+_STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
+
+
+def rejected(name: str, what: str, way_out: str = "") -> RejectedError:
+    """Return the error that streams of a mechanism are not what can be simulated."""
+    return RejectedError([Rejected(name, what, "", 0, way_out)])
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """Those of a RANDOM variable."""
+
+    owner: str
+    things: Sequence[Hoc]
+    name: str
+    index: int  # of all streams
+
+    def ids(self) -> np.ndarray:
+        """(k, 3) uint32: their numbers."""
+        found = [list(stream.get_ids()) for stream in self._each()]
+        return np.array(found).astype(np.uint32).reshape(-1, 3)
+
+    def drawn(self) -> np.ndarray:
+        """(k,) int64: how many words each has given."""
+        return np.array([stream.get_seq() for stream in self._each()]).astype(np.int64)
+
+    def check(self) -> None:
+        """Raise a RejectedError where words to come are of other numbers or another index."""
+        streams, drawn = self._each(), self.drawn()
+        key = np.full((len(drawn), 1), self.index, np.uint32)
+        expected = random123.number("random_uniform", np.hstack([self.ids(), key]), drawn, 1, 0)
+        for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
+            known = abs(stream.uniform(0, 1) - x) < 1e-15
+            stream.set_seq(seq)
+            if not known:
+                what = f"RANDOM {self.name} has words of before its last set_ids()"
+                way_out = "call set_seq() after set_ids(), then h.finitialize()"
+                raise rejected(self.owner, what, way_out)
+
+    def put(self, drawn: np.ndarray) -> None:
+        """Set how many words each has given."""
+        for stream, count in zip(self._each(), drawn.tolist(), strict=True):
+            stream.set_seq(count)
+
+    def distribution(self) -> np.ndarray:
+        """(k, 3) float64: low, width and mean of ``low + width*u - mean*log(u)``."""
+        return np.tile([0.0, 1.0, 0.0], (len(self.things), 1))
+
+    def _each(self) -> list[Hoc]:
+        return [getattr(thing, self.name) for thing in self.things[:]]
+
+
+class Pointed:
+    """Those of a POINTER; `pointers` are the words in it. A RejectedError: it has none."""
+
+    def __init__(
+        self, memory: Memory, h: Hoc, owner: str, name: str, pointers: np.ndarray, index: int
+    ) -> None:
+        self._owner, self._name, self._index = owner, f"POINTER {name}", index
+        if not pointers.all():
+            what = f"{self._name} has no stream of random numbers"
+            raise rejected(owner, what, "call the mechanism's setRNG() for every instance")
+        random = list(h.List("Random"))
+        known = memory.insides_of(memory.objects_of(random)) if random else np.zeros(0)
+        some = np.flatnonzero(np.isin(pointers, known))
+        self._at = pointers.copy()
+        self._distribution = np.tile([0.0, 1.0, 0.0], (len(pointers), 1))
+        if some.size:
+            generator = self._of_random(memory, h, some)
+            self._at[some] = gather(generator + 8)[:, 0].astype(np.int64)
+        readable = Readable(8 * _STREAM_WORDS)
+        if not all(readable.likely(at) for at in self._at.tolist()):
+            raise rejected(owner, f"{self._name} points to what is no stream of random numbers")
+        if np.unique(self._at).size < len(self._at):
+            what = f"{self._name} of several instances is the same stream of random numbers"
+            raise rejected(owner, what, "give each a Random or ids of its own")
+        self.check()
+
+    def ids(self) -> np.ndarray:
+        """(k, 3) uint32: their numbers."""
+        return self._counters()[:, [2, 3, 1]]
+
+    def drawn(self) -> np.ndarray:
+        """(k,) int64: how many words each has given."""
+        which = gather(self._at, _STREAM_WORDS)[:, 4].astype(np.int64) & 255
+        return self._counters()[:, 0].astype(np.int64) * 4 + which
+
+    def check(self) -> None:
+        """Raise a RejectedError where words to come are of other numbers or another index."""
+        words = gather(self._at, _STREAM_WORDS)
+        alike = np.array_equal(_halves(words[:, 2:4]), self._turn(self._counters()))
+        if not alike or (words[:, 4].astype(np.int64) & 255 > 3).any():
+            what = f"{self._name} has words of another index, or is no Random123 stream"
+            raise rejected(self._owner, what, "call setRNG() after Random123_globalindex()")
+
+    def put(self, drawn: np.ndarray) -> None:
+        """Set how many words each has given."""
+        counter = self._counters()
+        counter[:, 0] = drawn // 4
+        last = gather(self._at, _STREAM_WORDS)[:, 4] & ~np.uint64(255)
+        halves = np.ascontiguousarray(np.hstack([counter, self._turn(counter)])).view(np.uint64)
+        words = np.column_stack([halves, last | (drawn % 4).astype(np.uint64)])
+        for k in range(_STREAM_WORDS):
+            put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
+
+    def distribution(self) -> np.ndarray:
+        """(k, 3) float64: low, width and mean of ``low + width*u - mean*log(u)``."""
+        return self._distribution
+
+    def _counters(self) -> np.ndarray:
+        return _halves(gather(self._at, 2))
+
+    def _turn(self, counter: np.ndarray) -> np.ndarray:
+        """Return the words of a turn of the counter."""
+        return philox(counter.T, (np.uint32(self._index), np.uint32(0))).T
+
+    def _of_random(self, memory: Memory, h: Hoc, some: np.ndarray) -> np.ndarray:
+        """Return the generators of those that are hoc's Random; keep their distributions."""
+        generator, numbers, kind = gather(self._at[some], 3).T.astype(np.int64)
+        if (kind & 0xFFFFFFFF != _RANDOM123).any():
+            what = f"{self._name}: a Random of another generator than Random123"
+            raise rejected(self._owner, what, "call its Random123()")
+        example = h.Random()
+        inside = memory.inside(example)
+        example.uniform(2.5, 7.25)
+        uniform, low, high = self._found(inside, 2.5, 7.25)
+        example.negexp(3.5)
+        exponential, mean = self._found(inside, 3.5)
+        words = gather(numbers, _DISTRIBUTION_WORDS)
+        values, kinds = words.view(np.float64), words[:, 0].astype(np.int64)
+        if not np.isin(kinds, (uniform, exponential)).all():
+            what = f"{self._name}: a Random of another distribution than uniform and negexp"
+            raise rejected(self._owner, what, "call its uniform() or negexp()")
+        is_uniform = kinds == uniform
+        width = values[:, high] - values[:, low]
+        columns = np.column_stack([values[:, low], width, 0.0 * width])
+        of_mean = values[:, [mean]] * [0.0, 0.0, 1.0]
+        self._distribution[some] = np.where(is_uniform[:, None], columns, of_mean)
+        return generator
+
+    def _found(self, random: int, *values: float) -> list[int]:
+        """Return the first word of a Random's distribution, and where it has some numbers."""
+        words = words_at(words_at(random, 2)[1], _DISTRIBUTION_WORDS)
+        bits = np.array(values).view(np.uint64).tolist()
+        if not all(bit in words for bit in bits):
+            raise OSError("distributions of Random are not as expected")
+        return [words[0], *(words.index(bit) for bit in bits)]
+
+
+Streams = Named | Pointed
+
+
+def _halves(words: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(words).view(np.uint32).copy()

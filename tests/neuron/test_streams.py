@@ -1,0 +1,156 @@
+"""Random numbers that VERBATIM draws, by hoc's Random or a Random123 stream, beside NEURON's."""
+
+import numpy as np
+import pytest
+
+from tests.support import mod_files
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+ENGINES = "reference", "steps", "epochs-cpu", "epochs-gpu"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _mechanisms():
+    mod_files.loaded()
+
+
+def _random(kind, k):
+    random = h.Random()
+    random.Random123(4, k, 9)
+    if kind == "uniform":
+        random.uniform(0.05, 0.9)
+    else:
+        random.negexp(0.6)
+    return random
+
+
+def _model(name, kind):
+    """Return what must live on, synapses, and what sets their streams to the begin."""
+    soma = h.Section(name="soma")
+    soma.insert("pas")
+    kept, synapses, randoms = [soma], [], []
+    for k in range(3):
+        synapse, stim = getattr(h, name)(soma(0.5)), h.NetStim()
+        stim.interval, stim.number, stim.start = 1.7 + 0.3 * k, 1000, 0.5
+        wire = h.NetCon(stim, synapse)
+        wire.delay, wire.weight[0] = 0.5 + 0.3 * k, 0.001 if k < 2 or kind != "ids" else 0.002
+        synapses.append(synapse)
+        kept += [stim, wire]
+        if kind == "ids":
+            synapse.setRNG(11, k, 4000000000)
+        else:
+            randoms.append(_random(kind, k))
+            synapse.setRNG(randoms[-1])
+    return kept, synapses, randoms
+
+
+def _run(model, watched, run):
+    """Return traces and what synapses have after a run of ours and some steps of NEURON's."""
+    kept, synapses, randoms = model
+    records = [h.Vector().record(kept[0](0.5)._ref_v)]
+    records += [h.Vector().record(synapse._ref_g) for synapse in synapses]
+    for random in randoms:
+        random.seq(0)
+    h.dt, h.steps_per_ms = 0.025, 40
+    h.finitialize(-65)
+    run(25)
+    places = [random.seq() for random in randoms]
+    ends = [getattr(synapse, name) for synapse in synapses for name in watched]
+    h.continuerun(32)
+    return np.array(records), ends, places
+
+
+def _pieces(stop):
+    import clhines
+
+    for until in (7.3, 8.1, stop):
+        clhines.neuron.run(until)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("ext_release", "ids"), ("ext_release", "uniform"), ("ext_release", "negexp"),
+        ("ext_sites", "uniform"), ("ext_sites", "negexp"),
+    ],
+)  # fmt: skip
+def test_draws_as_neuron(name, kind):
+    import clhines
+
+    watched = ["released", "drawn", "ready"] if name == "ext_release" else ["occupied", "u", "free"]
+    model = _model(name, kind)
+    expected, ends, places = _run(model, watched, h.continuerun)
+    assert np.ptp(expected[1]) > 3e-4 and np.ptp(expected[0]) > 0.1
+    runs = [lambda t, e=e: clhines.neuron.run(t, engine=e) for e in ENGINES]
+    for run in (*runs, _pieces):
+        found, own_ends, own_places = _run(model, watched, run)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(own_ends, ends, rtol=1e-12)
+        assert own_places == places
+
+
+def test_streams_go_on_where_initial_leaves_them():
+    """With again = 0 the second run draws what follows: places are read and put back."""
+    model = _model("ext_release", "ids")
+    for synapse in model[1]:
+        synapse.again = 0
+    traces = []
+    for run in (h.continuerun, _pieces):
+        for k, synapse in enumerate(model[1]):
+            synapse.setRNG(11, k, 4000000000)
+        traces.append([_run(model, ["released"], run)[0] for _ in range(2)])
+    assert np.abs(traces[0][0] - traces[0][1]).max() > 1e-4  # the second is another
+    np.testing.assert_allclose(traces[1], traces[0], rtol=1e-9, atol=1e-12)
+
+
+def _normal(synapse, random):
+    random.normal(0, 1)
+    synapse.setRNG(random)
+
+
+def _other_generator(synapse, random):
+    random.MCellRan4(3)
+    synapse.setRNG(random)
+
+
+REFUSED = {
+    "no stream": (lambda synapse, _: synapse.setRNG(), "rng has no stream of random numbers"),
+    "normal": (_normal, "of another distribution than uniform and negexp"),
+    "generator": (_other_generator, "of another generator than Random123"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case):
+    import clhines
+
+    change, message = REFUSED[case]
+    _kept, synapses, randoms = _model("ext_release", "uniform")
+    change(synapses[1], randoms[1])
+    h.finitialize(-65)
+    [one] = clhines.neuron.check()
+    assert (one.mechanism, message in one.construct) == ("ext_release", True)
+
+
+def test_one_random_for_two_is_refused():
+    import clhines
+
+    _kept, synapses, randoms = _model("ext_release", "uniform")
+    synapses[1].setRNG(randoms[0])
+    h.finitialize(-65)
+    [one] = clhines.neuron.check()
+    assert "several instances is the same stream" in one.construct
+
+
+def test_another_global_index_is_refused():
+    import clhines
+
+    model = _model("ext_release", "ids")
+    index = int(h.Random().Random123_globalindex())
+    try:
+        h.Random().Random123_globalindex(index + 1)
+        [one] = clhines.neuron.check()
+    finally:
+        h.Random().Random123_globalindex(index)
+    assert "words of another index" in one.construct and len(model[1]) == 3
