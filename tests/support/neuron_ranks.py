@@ -64,9 +64,9 @@ v = h.Vector().record(cells[rank].soma(0.5)._ref_v)
 pc.set_maxstep(10)
 
 
-def ran():
+def ran(v_init=-65):
     """Spikes of all ranks, and the voltage of cell 0."""
-    h.finitialize(-65)
+    h.finitialize(v_init)
     for stop in STOPS:
         pc.psolve(stop)
     spikes = comm.gather([*zip(times.to_python(), gids.to_python(), strict=True)])
@@ -143,10 +143,10 @@ REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
 for scenario in sys.argv[1:]:
     if scenario == "neuron":
-        found[scenario] = ran()
+        found[scenario] = ran(), ran(20)  # above thresholds
         continue
     enable(engine="steps" if scenario in REFUSED else scenario)
-    found[scenario] = refused(REFUSED[scenario]) if scenario in REFUSED else ran()
+    found[scenario] = refused(REFUSED[scenario]) if scenario in REFUSED else (ran(), ran(20))
     disable()
 if rank == 0:
     print(json.dumps(found), flush=True)

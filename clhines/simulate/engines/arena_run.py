@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from clhines.simulate.kinds.layouts import (
     read_back,
     spec_of,
 )
-from clhines.simulate.ranks.exchange import SpikeList, put_events
+from clhines.simulate.ranks.exchange import Rings, SpikeList
 from clhines.simulate.records.recorder import Recorder
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
@@ -441,10 +442,14 @@ class ArenaRun(DeviceRun):
         """Wait, and return sources and times of the events found since the last call."""
         return self.events.new()
 
+    @cached_property
+    def _rings(self) -> Rings:
+        return Rings(self.queue)
+
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
-            put_events(self.queue, self.arenas, (self.clock, self.ints), source, time)
+            self._rings.put(self.arenas, (self.clock, self.ints), source, time)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""

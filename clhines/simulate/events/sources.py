@@ -123,8 +123,7 @@ def ring_sizes(model: Model) -> np.ndarray:
         known = sources[sources >= 0]
         size[known] = EMITTED_PER_STEP * steps[known]
     for source, t in zip(model.sources.train_source, model.sources.train_time, strict=True):
-        # one without times may get those of another process
-        size[source] = len(t) or EMITTED_PER_STEP * steps[source]
+        size[source] = len(t) or steps[source] + 2  # one without may get those of another process
     return size
 
 

@@ -41,23 +41,29 @@ class TakenSpec(TemplateSpec):
     }
 
 
-def put_events(
-    queue: cl.CommandQueue,
-    arenas: dict[str, Arena],
-    put: tuple[cla.Array, cla.Array],
-    source: np.ndarray,
-    time: np.ndarray,
-) -> None:
-    """Enqueue that events, by source and time, ms, are appended to the rings of their sources.
+class Rings:
+    """Appends events of other ranks to the rings of their sources on a device."""
 
-    `put` are the arenas ``clock`` and ``ints`` on the device.
-    """
-    offset = {**arenas["clock"].offset, **arenas["ints"].offset}
-    kernel = program.kernel_of(queue.context, TakenSpec(), "take_events")
-    given = cla.to_device(queue, source.astype(np.int32)), cla.to_device(queue, time)
-    arrays = (a.data for a in (*given, *put))
-    regions = (np.int32(offset[name]) for name in TakenSpec.regions)
-    kernel(queue, (1,), (1,), np.int32(len(source)), *arrays, *regions)
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._kernel = program.kernel_of(queue.context, TakenSpec(), "take_events")
+
+    def put(
+        self,
+        arenas: dict[str, Arena],
+        put: tuple[cla.Array, cla.Array],
+        source: np.ndarray,
+        time: np.ndarray,
+    ) -> None:
+        """Enqueue that events, by source and time, ms, are appended, in this order.
+
+        `put` are the arenas ``clock`` and ``ints`` on the device.
+        """
+        offset = {**arenas["clock"].offset, **arenas["ints"].offset}
+        given = [cla.to_device(self._queue, a) for a in (source.astype(np.int32), time)]
+        arrays = (a.data for a in (*given, *put))
+        regions = (np.int32(offset[name]) for name in TakenSpec.regions)
+        self._kernel(self._queue, (1,), (1,), np.int32(len(source)), *arrays, *regions)
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """Networks of several MPI ranks, each with cells of its own, joined by numbers of their sources.
 
 Each rank describes and advances its own network. Sources that others may listen to have numbers
-(NEURON's gids), and what a rank hears of others are trains without times, one for each number. All
-ranks exchange after the same steps, as many as the smallest delay of what is heard allows.
+(NEURON's gids), and what a rank hears of others are trains without times, one for each number, with
+room for as many events as those of a voltage. All ranks exchange after the same steps, as many as
+the smallest delay of what is heard allows.
 """
 
 from __future__ import annotations
