@@ -7,6 +7,7 @@ ASSIGNED { x }
 INITIAL { x = half(3) }
 FUNCTION half(a) {
 VERBATIM
-    _lhalf = _la / 2;
+    double* whole = &_la;
+    _lhalf = *whole / 2;
 ENDVERBATIM
 }
