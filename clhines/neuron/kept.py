@@ -9,7 +9,7 @@ taken again; all else is read anew. Nothing of NEURON's is held between calls: i
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from clhines.neuron.convert import function_tables_of
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
+from clhines.neuron.memory.places import Variable
 from clhines.neuron.memory.raw import WORD, gather, ref, words_at
 from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
@@ -60,15 +61,23 @@ class Value:
 
 
 class Column:
-    """A variable of all instances of a mechanism: NEURON's column of `count` numbers."""
+    """A variable of all instances of a mechanism: NEURON's column of `count` numbers.
 
-    def __init__(self, address: int, count: int) -> None:
+    Those at `played` are set by vectors in each step, and not compared.
+    """
+
+    def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self._count = WORD.from_address(address), count
+        self._played = list(played)
         self.take()
 
     def same(self) -> bool:
         """Whether it is where it was, and all numbers have the same bits."""
-        return self._begin.value == self._known and bool((self._words == self._copy).all())
+        if self._begin.value != self._known:
+            return False
+        equal = self._words == self._copy
+        equal[self._played] = True
+        return bool(equal.all())
 
     def take(self) -> None:
         """Copy it."""
@@ -129,7 +138,7 @@ class Fingerprint:
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
             given = [split_name(q)[0] for q in program.parameters] if program is not None else []
-            columns = _columns(model.memory, instances)
+            columns = _columns(model.memory, instances, model.plays.continuous(name))
             for variable, column in columns.items():
                 (fixed if variable in given else moving).append(column)
             for variable in program.random if program is not None else ():
@@ -143,8 +152,12 @@ class Fingerprint:
                 words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)
                 fixed.append(Value(partial(gather, instances.places, words)))
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
-            names = [f"{n}_{name}" for n in instances.entry.globals_]
-            fixed.append(Value(partial(_globals, model, names)))
+            kept, set_here = {"usetable", *given}, set[str]()
+            if program is not None:  # of what blocks set, only what they keep is taken
+                set_here = {split_name(q)[0] for q in program.states}
+            for parts, taken in ((fixed, kept), (moving, set_here - kept)):
+                names = [n for n in instances.entry.globals_ if program is None or n in taken]
+                parts.append(Value(partial(_globals, model, [f"{n}_{name}" for n in names])))
         for ion in contents.ions.values():
             fixed.append(Value(partial(gather, ion.instances.places + 8 * POINTER)))
             moving += _columns(model.memory, ion.instances).values()
@@ -176,9 +189,12 @@ def _counts(memory: Memory, names: tuple[str, ...]) -> list[ctypes.c_uint64]:
     return [WORD.from_address(memory.template(name) + 8 * k) for name in names for k in at]
 
 
-def _columns(memory: Memory, instances: Instances) -> dict[str, Column]:
+def _columns(
+    memory: Memory, instances: Instances, played: Sequence[Variable] = ()
+) -> dict[str, Column]:
     """Return all variables of a mechanism that NEURON has in columns, by name."""
-    rows, found = int(instances.columns.numbers().max()) + 1, {}
+    numbers = instances.columns.numbers()
+    rows, found = int(numbers.max()) + 1, {}
     ranges = instances.entry.ranges or {f"e{instances.entry.name.removesuffix('_ion')}": 1}
     for name, size in ranges.items():
         try:
@@ -187,7 +203,11 @@ def _columns(memory: Memory, instances: Instances) -> dict[str, Column]:
             continue
         if found:
             break
-    return {n: Column(at, rows * ranges.get(n, 1)) for n, at in found.items()}
+    sizes, moved = {n: ranges.get(n, 1) for n in found}, dict[str, list[int]]()
+    for one in played:
+        at = int(numbers[one.number]) * sizes.get(one.name, 1) + (one.place or 0)
+        moved.setdefault(one.name, []).append(at)
+    return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
 
 
 def _of_streams(model: Model, name: str, variable: str, what: str) -> np.ndarray:

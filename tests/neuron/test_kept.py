@@ -42,6 +42,15 @@ def test_no_write_into_neurons_memory_is_missed():
     assert found["names"] > 80
 
 
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_what_neuron_moves_in_each_run_is_no_change(engine):
+    """GLOBALs that blocks set, and how far a played vector is: the model is read once."""
+    found = told("stays", engine)
+    assert found["moved"] and found["reads"] == 1
+    assert found["worst"] < TOLERANCE
+    assert all(a == b for a, b in found["lengths"])
+
+
 def test_what_is_deleted_between_pieces_is_gone():
     found = told("lifetimes", 0)
     assert found["sections"] == [8, 0]

@@ -244,12 +244,43 @@ def lifetimes():
             "after": [int(h.List(name).count()) for name in ("NetCon", "Exp2Syn")]}  # fmt: skip
 
 
+def stays(engine):
+    """How often a model is read whose GLOBALs and played vector move in each run, as JSON."""
+    import clhines
+    from clhines.neuron import entry
+
+    net, reads, read_model = Net(), [], entry.read_model
+
+    def noted(*given, **named):
+        reads.append(1)
+        return read_model(*given, **named)
+
+    entry.read_model = noted
+    for soma in net.somas:
+        soma.insert("ext_globals")
+    with_vector(net)
+    worst, moved = [], []
+    for until in (3.0, 4.0, 3.0):
+        taken = []
+        for way in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
+            h.finitialize(-65)
+            before = h.ninf_ext_globals
+            way(until)
+            moved.append(h.ninf_ext_globals != before)
+            taken.append(net.taken())
+        worst.append(max(float(np.abs(a - b).max()) for a, b in zip(*taken) if len(a)))
+    return {"reads": len(reads), "worst": max(worst), "moved": all(moved),
+            "lengths": [[len(a), len(b)] for a, b in zip(*taken)]}  # fmt: skip
+
+
 if __name__ == "__main__":
     what, argument = sys.argv[1:]
     if what == "writes":
         print(json.dumps(writes(int(argument))))
     elif what == "lifetimes":
         print(json.dumps(lifetimes()))
+    elif what == "stays":
+        print(json.dumps(stays(argument)))
     elif what == "pieces":
         print(json.dumps(pieces(argument)))
     else:

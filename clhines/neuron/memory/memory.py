@@ -33,6 +33,11 @@ _REBUILT = {  # flags, and what NEURON does where they are set
     "diam_changed": "_Z11recalc_diamv",
 }
 _EVENT = {"VecPlayStep": 12, "VecPlayContinuous": 13}  # words: an event; then a statement, or 0
+_WORDS = {  # that do not change as long as it records or plays; the others are where it is
+    "TvecRecord": range(9), "YvecRecord": range(9), "VecRecordDt": range(11),
+    "VecRecordDiscrete": range(11), "VecPlayStep": (*range(11), 12, 13),
+    "VecPlayContinuous": (*range(11), 13, 14),
+}  # fmt: skip
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
 
 
@@ -170,8 +175,13 @@ class Memory(Objects):
         return found
 
     def play_words(self) -> list[list[int]]:
-        """Return the words of all that records or plays."""
-        return [[address, *words_at(address, 16)] for address in self.acting()]
+        """Return the words of all that records or plays, without how far it is."""
+        found = []
+        for address in self.acting():
+            words = words_at(address, 16)
+            kept = _WORDS.get(self._classes.get(words[0], ""), range(16))
+            found.append([address, *(words[k] for k in kept)])
+        return found
 
     def new_vector(self) -> Hoc:
         """Make a Vector."""

@@ -93,6 +93,11 @@ class PlayReader:
         for played in memory.played(every):
             self._read(played)
 
+    def continuous(self, owner: str) -> list[Variable]:
+        """Return variables of a mechanism that vectors set in each step, also before the first."""
+        every = [player.variable for player in self.players if player.continuous]
+        return [variable for variable in every if variable.owner == owner]
+
     def forget(self) -> None:
         """Hold no vector any more."""
         self.vectors, self.recorders = {}, []
