@@ -233,7 +233,8 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
 
 def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
     if told["sizes"] is None:
-        return net.add_detector(*(value(told[k]) for k in ("node", "threshold", "refractory")))
+        given = [value(told[k]) for k in ("node", "threshold", "refractory") if k in told]
+        return net.add_detector(*given)  # files of before have no refractory times
     ends = np.cumsum(value(told["sizes"]))
     return net.spike_source(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
 

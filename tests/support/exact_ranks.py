@@ -33,7 +33,8 @@ def network(gaps=True):
     for name in ("hh", *map(ours, ("ext_cad", "ext_ca", "ext_kca", "ext_table"))):
         net.insert(name, nodes)
     at = {"ext_nmda": soma + 3, "ext_watch": soma[[1, 3]], "ext_sum": np.repeat(soma[:3] + 2, 2)}
-    groups = {name: net.add(ours(name), where) for name, where in at.items()}
+    begins = {"ext_sum": {"sum": rng.uniform(0, 0.1, 6)}}  # a number for each instance
+    groups = {name: net.add(ours(name), at[name], **begins.get(name, {})) for name in at}
     nmda, watch, added = groups.values()
     groups["ext_fire"] = fire = net.add_artificial(ours("ext_fire"), 4)
     net.set_pointer(

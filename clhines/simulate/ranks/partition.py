@@ -340,9 +340,8 @@ class Share:
         before = [j for j in range(k) if self.whole.kinds[j].first_target >= 0]
         first = sum(self.instances[j].stop - self.instances[j].start for j in before)
         played = {p.parameter for p in self.whole.played if p.kind == k}  # maybe on another rank
-        given = {
-            n: v for n, v in kind.arrays().items() if np.ndim(kind.parameters[n]) or n in played
-        }
+        given = {n: np.asarray(v) for n, v in kind.parameters.items() if np.ndim(v)}
+        given |= {n: v for n, v in kind.arrays().items() if n in played}
         return replace(
             kind,
             node=kind.node[some] - (0 if is_artificial(kind) else self.low),
