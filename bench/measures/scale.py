@@ -250,8 +250,9 @@ def extended(rows: list[dict[str, Any]]) -> str:
         return float(grown / (more - few))
 
     one = some[more, 1]
-    own = 2 * (on_host(1) - on_host(2))  # of each cell on its rank; the others are on every rank
-    each = on_host(1) - own
+    # of each cell on its rank, none where parts take as much as the whole; the others are on all
+    own = max(0.0, 2 * (on_host(1) - on_host(2)))
+    each = on_host(2) - own / 2
     on_device, step = one["device_bytes"] / more, one["seconds"] / more
     describe = one["described_s"] / more
     steps, decode = min(MAX_EPOCH, max(1, round(delay / 0.025))), decode_seconds()
