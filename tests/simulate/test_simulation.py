@@ -273,7 +273,7 @@ def test_refused(fast_queue, needs, tmp_path):
     (tmp_path / "empty.npz").write_text("")
     np.save(tmp_path / "array.npy", np.zeros(3))
     for name in ("bad.npz", "empty.npz", "array.npy"):
-        with pytest.raises(InputError, match="not a file that save"):
+        with pytest.raises(InputError, match=r"not a file that Simulation\.save"):
             sim.restore(tmp_path / name)
     with pytest.raises(InputError, match=r"missing\.npz: cannot be read: No such file"):
         sim.restore(tmp_path / "missing.npz")
