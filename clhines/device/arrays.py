@@ -13,6 +13,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import stretch_of
 from clhines.device import copies
+from clhines.device.devices import is_simulator
 from clhines.errors import InputError
 from clhines.forest import Forest
 
@@ -176,7 +177,8 @@ class Reads:
         self._places: dict[str, int] = {}
         self._page: cl.Buffer | None = None
         aligned = device.mem_base_addr_align <= 8 * _SLOT_BYTES  # which that gives in bits
-        if aligned and not copies.fine_grained(device):
+        # Oclgrind takes what is filled through a part of a buffer for uninitialised
+        if aligned and not (copies.fine_grained(device) or is_simulator(device)):
             access = cl.mem_flags.READ_WRITE
             self._page = cl.Buffer(queue.context, access, _SLOTS * _SLOT_BYTES)
 

@@ -317,7 +317,8 @@ class Model:
         v, cells = self.of_nodes.at("v_init", kind.node), self.forest.num_cells
         varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
         each = kind.count // cells
-        if cells == 1 or each * cells != kind.count or not _repeats([v, *varying.values()], each):
+        whole = each > 0 and each * cells == kind.count
+        if cells == 1 or not whole or not _repeats([v, *varying.values()], each):
             return kind.mechanism.initial(v, kind.arrays())
         once = {k: varying[k][:each] if k in varying else a for k, a in kind.parameters.items()}
         found = kind.mechanism.initial(v[:each], once)

@@ -268,7 +268,8 @@ class Kept:
         assert self.sim is not None and imported is not None
         began = float(imported.network.settings["t"]), float(self.model.h.t)
         has_events = pending.netcons or self.model.trains.names or (imported.connections < 0).any()
-        if any(began) or has_events:
+        steps = any(not p.continuous for p in self.model.plays.players)
+        if any(began) or has_events or steps:
             self.sim = None
             return
         start = self._start

@@ -252,7 +252,7 @@ class Changing:
             return
         model = self._model.now if old or device.run.grid.plasticity else self._model.known
         device.run.load(from_start(model, device.run.dtype))
-        device.keep_start()
+        device.keep_start(model)
         runner.unsettled.start = False
 
 

@@ -221,10 +221,7 @@ class Run(Evaluation):
             raise Refused("WHILE within another iteration", s.line)
         before = dict(self.values)
         sent = len(self.sent), len(self.armed), len(self.netcons)
-        with self.trial():
-            self.body(s.blocks[0])
-            changed = [k for k, x in self.values.items() if before.get(k) is not x]
-            changed = [k for k in changed if k in (before if "\0" in k else self.writes)]
+        changed = self._changed_in_turns(s, before)
         starts = [self.value(k) for k in changed]
         loop = self.open_loop(changed, starts, MAX_TURNS)
         loop.entered = condition
@@ -233,13 +230,33 @@ class Run(Evaluation):
             for key, name in zip(changed, loop.names, strict=True):
                 self.values[key] = self.graph.symbol(name)
             self.body(s.blocks[0])
+            loop.go_on = self.truth(self.expression(s.values[0]))  # which may change some, too
             loop.values = [self.values[k] for k in changed]
-            loop.go_on = self.truth(self.expression(s.values[0]))
         self.draws_inside = False
         if sent != (len(self.sent), len(self.armed), len(self.netcons)):
             raise Refused("an event is sent in a WHILE", s.line)
         for key, end in zip(changed, self.close_loop(loop), strict=True):
             self.set(key, end)
+
+    def _changed_in_turns(self, s: Statement, before: dict[str, Node]) -> list[str]:
+        """Return the variables that a turn of a WHILE or its condition may change.
+
+        What one turn changes is unknown in the next, in which other branches may be taken.
+        """
+        changed = list[str]()
+        while True:
+            with self.trial():
+                for n, key in enumerate(changed):
+                    self.values[key] = self.graph.symbol(f"_turn_{n}")
+                start = dict(self.values)
+                self.body(s.blocks[0])
+                self.truth(self.expression(s.values[0]))
+                new = [k for k, x in self.values.items() if start.get(k) is not x]
+                new = [k for k in new if k in (before if "\0" in k else self.writes)]
+                new = [k for k in new if k not in changed]
+            if not new:
+                return changed
+            changed += new
 
     def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
         """Note a net_send, net_event or net_move."""

@@ -113,7 +113,7 @@ class Records:
         t = clock(begin, self._sim.model.dt, steps)
         for recorder, at in zip(self._imported.model.plays.recorders, self._at, strict=True):
             if isinstance(at, float):
-                values = t[1:] if recorder.variable is None else np.full(steps, at)
+                values = t[1:] if recorder.variable is None else np.full(steps, recorder.now)
             else:
                 record, column = self._records[at[0]], at[1]
                 values = result[record][first:, column].astype(np.float64)

@@ -115,7 +115,7 @@ class CellStates:
         kind = self._model.kinds[k]
         if not kind.mechanism.states:
             return {}
-        rows = self.of_kinds[k].get(self._queue).reshape(-1, kind.count)
+        rows = self.of_kinds[k].get(self._queue).reshape(len(kind.mechanism.states), kind.count)
         return dict(zip(kind.mechanism.states, rows, strict=True))
 
     def save(self, v: np.ndarray) -> dict[str, np.ndarray]:
@@ -174,11 +174,17 @@ class CellsRun(DeviceRun):
         spikes = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
         self.grid = Grid(model, queue, self.decisions, spikes, self.alone)
         self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
+        self.tell_early(model)
+        self.cells = cells(self)
+
+    def tell_early(self, model: Model) -> None:
+        """Let sources that are above their thresholds at the start of a model send."""
+        above = model.v_init[model.sources.detector_node] > model.sources.detector_threshold
+        self.states.early = model.sources.detector_source[above]
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
             grid.send(-1, self.states.early)
             self.grid.load(grid.save())
-        self.cells = cells(self)
 
     @classmethod
     def of(

@@ -238,6 +238,7 @@ class NodeLists:
         lanes.kinds = [known.with_values(kind) for known, kind in pairs]
         new = LaneNumbers(lanes, model, inflow)
         same = new.uniform == old.uniform and new.scalars.shape == old.scalars.shape
+        same &= np.array_equal(new.value_line, old.value_line)
         if same:
             self.lanes, self.numbers = lanes, new
         return same

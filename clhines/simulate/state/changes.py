@@ -83,9 +83,10 @@ class DeviceChanges(ParameterChanges):
         self.run.grid.weight = weight.copy()
         return True
 
-    def keep_start(self) -> None:
+    def keep_start(self, model: Model) -> None:
         """Remember what the run has now as its state at the start."""
-        states = self.run.states
+        states, self._first = self.run.states, model
+        self.run.tell_early(model)
         arrays = [*states.of_kinds, *states.detectors[:1], *self.run.cells.voltage_arrays()]
         self._start = [(array, array.copy(self.queue)) for array in arrays]
 
@@ -97,6 +98,7 @@ class DeviceChanges(ParameterChanges):
             cl.enqueue_copy(self.queue, array.data, first.data)
         set_zero(self.run.grid.incoming, self.queue)
         set_zero(self.run.failed, self.queue)
+        self.run.tell_early(self._first)
         return True
 
 

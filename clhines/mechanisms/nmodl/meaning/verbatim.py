@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from clhines.mechanisms.nmodl.reading.tree import Refused, Statement, all_of
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/|//[^\n]*', re.S)  # or a text
 _LINES = re.compile(
     r"^[ \t]*#[ \t]*(include|ifndef|ifdef|if|endif|else|define|undef)\b[^\n]*$", re.M
 )
@@ -35,6 +35,11 @@ _SAID = {
 }
 
 
+def without_comments(text: str) -> str:
+    """Return some C with blanks for its comments; what looks like one in a text stays."""
+    return _COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else " ", text)
+
+
 def said(text: str) -> str | None:
     """Return the NMODL statements of a VERBATIM block that is known, else None."""
     return _SAID.get(re.sub(r"\s+", "", _inner(text)))
@@ -50,7 +55,7 @@ def ions_again(text: str) -> list[str]:
 
 def counts_crossings(text: str) -> bool:
     """Whether an NMODL text counts crossings as NEURON's apcount.mod does."""
-    return _COUNTED in re.sub(r"\s+", "", _COMMENT.sub(" ", text))
+    return _COUNTED in re.sub(r"\s+", "", without_comments(text))
 
 
 def is_break(text: str) -> bool:
@@ -60,7 +65,7 @@ def is_break(text: str) -> bool:
 
 def _inner(text: str) -> str:
     """Return the C of a block without comments."""
-    return _COMMENT.sub(" ", text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM"))
+    return without_comments(text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM"))
 
 
 def is_empty(text: str) -> bool:

@@ -14,9 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from clhines.mechanisms.nmodl.meaning.verbatim import is_empty
+from clhines.mechanisms.nmodl.meaning.verbatim import is_empty, without_comments
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
     |(?P<name>[A-Za-z_]\w*)|(?P<text>"(?:[^"\\\n]|\\.)*")
@@ -66,6 +65,7 @@ class Around:
     streams: frozenset[str]  # POINTERs from which some VERBATIM draws random numbers
     functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
     whole: frozenset[str]  # variables of FROM, which are C's int
+    macros: frozenset[str] = frozenset()  # of VERBATIM outside of blocks, and its own maths
     takes_v: bool = True  # whether v is the voltage there: not in NET_RECEIVE
     types: dict[str, str] = field(default_factory=dict)  # of locals of C so far, by name
 
@@ -76,7 +76,10 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     functions = [b for a, b in pairwise(words) if a in ("FUNCTION", "PROCEDURE")]
     streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
     whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
-    known = frozenset(_locals(words)), frozenset().union(*streams), frozenset(functions), whole
+    known = (
+        frozenset(_locals(words)), frozenset().union(*streams), frozenset(functions), whole,
+        frozenset(_macros(parts, words)),
+    )  # fmt: skip
     found, depth = dict[int, str](), 0
     around, blocks = Around("", *known), list[tuple[int, tuple[str, int, int] | None]]()
     for k, part in enumerate(parts):
@@ -95,7 +98,18 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
 
 def _stays(text: str, function: str) -> bool:
     """Whether a block is known without a translation."""
-    return is_empty(text) and not (function and re.search(r"\breturn\b", _COMMENT.sub(" ", text)))
+    return is_empty(text) and not (function and re.search(r"\breturn\b", without_comments(text)))
+
+
+def _macros(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[str]:
+    """Yield names that VERBATIM outside of blocks defines, and functions of maths there."""
+    depth = 0
+    for part, word in zip(parts, words, strict=True):
+        if part.lastgroup == "verbatim" and not depth:
+            text = without_comments(part.group())
+            yield from re.findall(r"#\s*define\s+(\w+)", text)
+            yield from _MATHS.intersection(re.findall(r"(\w+)\s*\(", text))
+        depth += {"{": 1, "}": -1}.get(word, 0)
 
 
 def _locals(words: Sequence[str]) -> Iterator[str]:
@@ -130,14 +144,14 @@ def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict
 def _drawn_from(text: str) -> frozenset[str]:
     """Return the pointers from which some C draws random numbers."""
     calls = r"\b(?:nrn_random_pick|nrnran123_(?:dblpick|negexp|normal|ipick))\s*\("
-    return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", _COMMENT.sub(" ", text)))
+    return frozenset(re.findall(rf"{calls}[\w\s*()<>]*?\b_p_(\w+)", without_comments(text)))
 
 
 def translated(text: str, around: Around) -> tuple[str, int, int] | None:
     """Return what NMODL says of the C of a block, else None; how deep braces are, and at least."""
     inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
     try:
-        reader = _Reader(_tokens(preprocessed(_COMMENT.sub(" ", inner))), around)
+        reader = _Reader(_tokens(preprocessed(without_comments(inner))), around)
         said = reader.all()
     except _Not:
         return None
@@ -161,7 +175,7 @@ def preprocessed(text: str) -> str:
             kept[-1] = kept[-2] and not kept[-1]
         elif word == "endif" and len(kept) > 1:
             kept.pop()
-        elif word != "include" and kept[-1]:
+        elif word == "elif" or (word != "include" and kept[-1]):
             raise _Not
     if len(kept) > 1:
         raise _Not
@@ -260,12 +274,13 @@ class _Reader:
     def _body(self) -> str:
         """Return a block in braces, which may go on after the end, or one statement in braces."""
         if not self._take("{"):
-            return f"{{ {self._statement()} }}"
+            return f"{{ {self._closed_if()} }}"
         self._move(1)
-        found = ["{"]
+        found, outside = ["{"], dict(self._around.types)
         while self._tokens[self._at][0] != "end":
             if self._take("}"):
                 self._move(-1)
+                self._around.types = outside
                 return "\n".join([*found, "}"])
             found.append(self._statement())
         return "\n".join(found)
@@ -347,6 +362,7 @@ class _Reader:
 
     def _for(self) -> str:
         self._need("(")
+        outside = dict(self._around.types)
         if self._next in ("double", "int", "long"):
             first = self._declaration()
         else:
@@ -356,7 +372,9 @@ class _Reader:
         self._need(";")
         step = self._simple()
         self._need(")")
-        return f"{first}\nwhile ({test}) {{ {self._closed()}\n{step} }}"
+        found = f"{first}\nwhile ({test}) {{ {self._closed()}\n{step} }}"
+        self._around.types = outside
+        return f"{{ {found} }}" if "LOCAL" in first else found
 
     def _return(self) -> str:
         function = self._around.function
@@ -390,8 +408,12 @@ class _Reader:
             name = self._name()
             if self._take("(", ")") or self._take("(", "void", ")"):
                 pass  # a function of elsewhere
-            elif name in self._around.nmodl | self._around.functions | _OTHERS:
+            elif (
+                name in self._around.nmodl | self._around.functions | self._around.macros | _OTHERS
+            ):
                 raise _Not
+            elif name in self._around.types:
+                raise _Not  # another one in an inner scope
             else:
                 found.append(f"LOCAL {name}")
                 self._around.types[name] = "double" if kind == "double" else "int"
@@ -450,11 +472,16 @@ class _Reader:
         self._need("(")
         stream = self._stream()
         self._need(",")
-        sequence, _ = self._expression()
+        sequence, word = self._whole(), ""
         self._need(",")
-        word, _ = self._expression()
+        word = self._whole()
         self._need(")")
-        return f"random_setseq({stream}, 4 * ({sequence}) + {word})"
+        return f"random_setseq({stream}, 4 * {sequence} + {word})"
+
+    def _whole(self) -> str:
+        """Return an expression as C converts it to a whole number that is not negative."""
+        value, kind = self._expression()
+        return f"({value})" if kind == "int" else f"floor({value})"
 
     # ------------------------------------------------------------------------------- expressions
 
@@ -469,6 +496,8 @@ class _Reader:
             whole = kind == of_other == "int"
             if sign == "/" and whole:
                 raise _Not  # C rounds
+            if "unsigned" in (kind, of_other) and "double" not in (kind, of_other):
+                raise _Not  # modulo 2**32
             value = f"{value} {sign} {other}"
             if level in (2, 3):
                 value = f"({value})"  # NMODL's comparisons bind alike
@@ -479,6 +508,8 @@ class _Reader:
         for sign in "-+!":
             if self._take(sign):
                 value, kind = self._unary()
+                if kind == "unsigned":
+                    raise _Not
                 return f"({sign}{value})" if sign != "+" else value, "int" if sign == "!" else kind
         if self._take("(", "double", ")"):
             return self._unary()[0], "double"
@@ -516,7 +547,7 @@ class _Reader:
             kind = "int" if name in self._around.whole else "double"
         elif name in self._around.types:
             return name, self._around.types[name]
-        elif name.startswith("_") or name in self._around.nmodl | _OTHERS:
+        elif name.startswith("_") or name in self._around.nmodl | self._around.macros | _OTHERS:
             raise _Not  # a LOCAL of that name is another variable
         elif name == "v" and not self._around.takes_v:
             raise _Not
@@ -534,8 +565,8 @@ class _Reader:
         if name in _PICKS:
             stream = self._stream()
             self._need(")")
-            return f"{_PICKS[name]}({stream})", "double"
-        if name not in _MATHS | self._around.functions:
+            return f"{_PICKS[name]}({stream})", "unsigned" if "ipick" in name else "double"
+        if name not in _MATHS | self._around.functions or name in self._around.macros:
             raise _Not
         values = list[str]()
         if name in self._around.functions:
