@@ -247,6 +247,36 @@ def test_every_verbatim_is_told():
     ]
 
 
+TURNS = """
+NEURON { SUFFIX turns NONSPECIFIC_CURRENT i RANGE x, a, b, n }
+PARAMETER { x = 4.5 }
+ASSIGNED { v i a b n }
+INITIAL {
+    LOCAL f
+    n = 0 a = 0 b = 0 f = 0
+    while (n < x) {
+        n = n + 1
+        if (n > 2) { a = a + n }
+    }
+    FROM k = 0 TO x {
+        if (f == 1) { b = b + k }
+        f = 1
+    }
+}
+BREAKPOINT { i = 0.0001*(a + b + n) }
+"""
+
+
+def test_loops_keep_branches_that_the_first_turn_does_not_take():
+    """By hand: sums of 3, 4 ... up to the first number from x on, and of 1, 2 ... up to x."""
+    x = np.array([0.5, 1.0, 2.5, 4.5, 7.0])
+    found = Mechanism.from_nmodl(TURNS).initial(np.full(5, -65.0), {"x": x})
+    last, whole = np.ceil(x).astype(int), np.floor(x).astype(int)
+    assert found["n"].tolist() == last.tolist()
+    assert found["a"].tolist() == [sum(range(3, n + 1)) for n in last]
+    assert found["b"].tolist() == [sum(range(1, n + 1)) for n in whole]
+
+
 def test_mechanism_of_nmodl_is_a_value():
     one = mechanism("nmexpr")
     again = pickle.loads(pickle.dumps(one))

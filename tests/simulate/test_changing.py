@@ -349,6 +349,23 @@ def test_turns_with_memory_of_the_device_s_own_give_the_same_bits(
         assert np.array_equal(own, expected)
 
 
+@pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu", "reference"])
+def test_spikes_of_the_start_come_after_a_reset_too(engine, fast_queue):
+    net = Network(CABLES[:1], 2)
+    net.insert("hh", "soma")
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect([0, 1], syn, [1, 0], 0.05, 1.0)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, v_init=20.0)
+    v = sim.record("v", net.soma)
+    runs = []
+    for change in (lambda: None, sim.reset, lambda: (sim.set(v_init=20.0), sim.reset())):
+        change()
+        runs.append(sim.run(5.0))
+    for run in runs:
+        assert run.spike_cell.tolist() == runs[0].spike_cell.tolist() and len(run.spike_cell) >= 2
+        assert np.array_equal(run[v], runs[0][v])
+
+
 @pytest.mark.parametrize("build", [passive_below, active_everywhere])
 def test_the_model_is_that_of_a_network_with_the_values(build):
     """Also of values set twice, and of one number for several groups of a mechanism."""

@@ -259,6 +259,11 @@ def stays(engine):
     for soma in net.somas:
         soma.insert("ext_globals")
     with_vector(net)
+    net.more += [h.IClamp(net.somas[1](0.5)), h.Vector([0.3, 0.6]), h.Vector([1.0, 2.0])]
+    net.more[-3].dur = 1e9
+    net.more[-2].play(net.more[-3]._ref_amp, net.more[-1])  # in steps: the last one stays
+    h.finitialize(-65)
+    h.continuerun(3.0)
     worst, moved = [], []
     for until in (3.0, 4.0, 3.0):
         taken = []
