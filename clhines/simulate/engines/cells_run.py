@@ -92,7 +92,7 @@ class CellStates:
             sources.detector_source[first:].astype(np.int32),
         )
         self.detectors = [cla.to_device(queue, a) for a in arrays if len(a)]
-        self.early: np.ndarray = sources.detector_source[above]
+        self.early = np.zeros(0, np.int64)
 
     def _packed(self, k: int, states: dict[str, np.ndarray]) -> np.ndarray:
         names = self._model.kinds[k].mechanism.states
@@ -104,6 +104,10 @@ class CellStates:
         sources = self._model.sources
         above: np.ndarray = v[sources.detector_node] > sources.detector_threshold
         return above
+
+    def find_early(self, v: np.ndarray) -> None:
+        """Find the sources that are above their thresholds where the simulation starts from `v`."""
+        self.early = self._model.sources.detector_source[self._above(v)]
 
     def take_early(self) -> np.ndarray:
         """Return `early`; once."""
@@ -179,8 +183,7 @@ class CellsRun(DeviceRun):
 
     def tell_early(self, model: Model) -> None:
         """Let sources that are above their thresholds at the start of a model send."""
-        above = model.v_init[model.sources.detector_node] > model.sources.detector_threshold
-        self.states.early = model.sources.detector_source[above]
+        self.states.find_early(model.v_init)
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
             grid.send(-1, self.states.early)

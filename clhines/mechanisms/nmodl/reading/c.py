@@ -9,7 +9,7 @@ braces. All else stays as it is, and is refused where it is executed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -251,7 +251,7 @@ class _Reader:
         if self._take("if"):
             return self._if()
         if self._take("while"):
-            return f"while ({self._condition()}) {self._closed()}"
+            return f"while ({self._condition()}) {self._closed(self._body)}"
         if self._take("for"):
             return self._for()
         if self._take("switch"):
@@ -274,7 +274,7 @@ class _Reader:
     def _body(self) -> str:
         """Return a block in braces, which may go on after the end, or one statement in braces."""
         if not self._take("{"):
-            return f"{{ {self._closed_if()} }}"
+            return f"{{ {self._closed(self._statement)} }}"
         self._move(1)
         found, outside = ["{"], dict(self._around.types)
         while self._tokens[self._at][0] != "end":
@@ -285,9 +285,10 @@ class _Reader:
             found.append(self._statement())
         return "\n".join(found)
 
-    def _closed(self) -> str:
+    def _closed(self, read: Callable[[], str]) -> str:
+        """Return what `read` does, in which as many braces open as close."""
         before = self.depth
-        found = self._body()
+        found = read()
         if self.depth != before:
             raise _Not
         return found
@@ -307,15 +308,8 @@ class _Reader:
 
     def _else(self) -> str:
         if self._tokens[self._at : self._at + 3] == [("name", "if"), *[("sign", "(")] * 2]:
-            return f"else {{ {self._closed_if()} }}"  # it may begin with an assignment
+            return f"else {{ {self._closed(self._statement)} }}"  # it may begin with an assignment
         return f"else {self._if()}" if self._take("if") else f"else {self._body()}"
-
-    def _closed_if(self) -> str:
-        before = self.depth
-        found = self._statement()
-        if self.depth != before:
-            raise _Not
-        return found
 
     def _assigned_first(self) -> str:
         """Return the assignment with which a condition begins: ``if ((x = 1/a) < b)``."""
@@ -351,7 +345,7 @@ class _Reader:
                 self._need(":")
             body = list[str]()
             while not (self._take("break", ";") or self._next == "}"):
-                body.append(self._closed_if())
+                body.append(self._closed(self._statement))
             inside = "\n".join(body)
             test = f"if ({' || '.join(tests)}) " if tests else ""
             found.append(f"{test}{{ {inside} }}")
@@ -372,7 +366,7 @@ class _Reader:
         self._need(";")
         step = self._simple()
         self._need(")")
-        found = f"{first}\nwhile ({test}) {{ {self._closed()}\n{step} }}"
+        found = f"{first}\nwhile ({test}) {{ {self._closed(self._body)}\n{step} }}"
         self._around.types = outside
         return f"{{ {found} }}" if "LOCAL" in first else found
 
@@ -472,7 +466,7 @@ class _Reader:
         self._need("(")
         stream = self._stream()
         self._need(",")
-        sequence, word = self._whole(), ""
+        sequence = self._whole()
         self._need(",")
         word = self._whole()
         self._need(")")
