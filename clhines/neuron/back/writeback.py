@@ -58,11 +58,11 @@ class Records:
     def __init__(self, sim: Simulation, imported: Imported) -> None:
         self._sim, self._imported = sim, imported
         wanted: dict[tuple[str, str], list[int]] = {}
-        self._at: list[tuple[tuple[str, str], int] | float] = []
+        self._at: list[tuple[tuple[str, str], int] | None] = []
         for recorder in imported.model.plays.recorders:
             key = self._key(recorder)
-            if isinstance(key, float):
-                self._at.append(key)
+            if key is None:
+                self._at.append(None)
                 continue
             assert recorder.variable is not None
             numbers = wanted.setdefault(key, [])
@@ -70,11 +70,11 @@ class Records:
             numbers.append(recorder.variable.number)
         self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
 
-    def _key(self, recorder: Recorder) -> tuple[str, str] | float:
-        """Return owner and name of what is recorded, or the value that it keeps."""
+    def _key(self, recorder: Recorder) -> tuple[str, str] | None:
+        """Return owner and name of what is recorded; None of the time, and of what stays."""
         variable = recorder.variable
         if variable is None:
-            return 0.0  # the time
+            return None
         imported = self._imported
         ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
         if not variable.owner or variable.owner in ions:
@@ -91,9 +91,7 @@ class Records:
         for quantity in known:
             if split_name(quantity) == (variable.name, variable.place):
                 return variable.owner, quantity.name
-        every = imported.model.every[variable.owner]
-        value = getattr(every.things[variable.number], variable.name)
-        return float(value if variable.place is None else value[variable.place])
+        return None
 
     def _record(self, key: tuple[str, str], numbers: np.ndarray) -> int:
         owner, name = key
@@ -112,7 +110,7 @@ class Records:
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
         for recorder, at in zip(self._imported.model.plays.recorders, self._at, strict=True):
-            if isinstance(at, float):
+            if at is None:
                 values = t[1:] if recorder.variable is None else np.full(steps, recorder.now)
             else:
                 record, column = self._records[at[0]], at[1]
