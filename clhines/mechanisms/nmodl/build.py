@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, shown
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
+from clhines.mechanisms.ir.expressions import postorder
 from clhines.mechanisms.ir.forms import adds_multiples
 from clhines.mechanisms.ir.program import IonUse, Net, Program, Quantity, Send, Table
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
@@ -69,6 +70,7 @@ class _Builder:
         self._check()
         self.written = {key for body in self.blocks.values() for key in body.writes}
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
+        self._leave_out_columns()
         self.needed = self._needed()
         self._begin_globals()
         for body in self.blocks.values():
@@ -101,6 +103,25 @@ class _Builder:
             if more == needed:
                 return needed
             needed = more
+
+    def _leave_out_columns(self) -> None:
+        """Let columns of tables that nothing needs be 0, whatever they depend on."""
+        whole = {f"table_{name}": self.blocks[f"table_{name}"] for name in self.bodies.shared.tables}
+        used = set[tuple[str, str]]()
+        while True:
+            for block, body in whole.items():
+                results = [
+                    (role, name, node if (block, name) in used else self.graph.zero)
+                    for role, name, node in body.results
+                ]
+                self.blocks[block] = replace(body, results=results)
+            needed = self._needed()
+            roots = [node for body in self.blocks.values() for node in body.nodes(needed)]
+            looked = (node.args for node in postorder(roots) if node.op == "lookup")
+            more = {(f"table_{a[1].name.removesuffix('__table')}", str(a[2].value)) for a in looked}
+            if more <= used:
+                return
+            used |= more
 
     def _live(self) -> set[str]:
         """Variables that some block reads before it writes them."""
@@ -285,6 +306,7 @@ class _Builder:
             free |= self.blocks[f"grid_{name}"].free(())
             wrong = sorted(free - set(self.parameters) - {"_x", "dt"})
             wrong = [w for w in wrong if not w.endswith("__table")]
+            wrong = wrong or sorted(use.given_back & self.written)
             if wrong:
                 shown = self.names.public.get(wrong[0], wrong[0])
                 raise Refused(

@@ -115,16 +115,25 @@ def _macros(parts: Sequence[re.Match[str]], words: Sequence[str]) -> Iterator[st
 def _locals(words: Sequence[str]) -> Iterator[str]:
     """Yield names of LOCALs, of variables of FROM, and of arguments, with those of units."""
     for k, word in enumerate(words):
-        if word in ("LOCAL", "FROM"):
-            for name in words[k + 1 :]:
-                if not (name.isidentifier() or name in (",", "[", "]", "")):
-                    break
-                yield name
+        if word == "FROM" and words[k + 2 : k + 3] == ["="]:
+            yield words[k + 1]
+        elif word == "LOCAL":
+            yield from _listed(words, k + 1)
         elif word in _BLOCKS | {"FOR_NETCONS"}:
             for name in words[k + 1 :]:
                 if name == "{":
                     break
                 yield name
+
+
+def _listed(words: Sequence[str], at: int) -> Iterator[str]:
+    """Yield names with commas between them, of which some may be arrays."""
+    while at < len(words):
+        yield words[at]
+        at += 4 if words[at + 1 : at + 2] == ["["] else 1
+        if words[at : at + 1] != [","]:
+            return
+        at += 1
 
 
 def _balanced(blocks: Sequence[tuple[int, tuple[str, int, int] | None]]) -> dict[int, str]:
