@@ -105,6 +105,12 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM",
         "VERBATIM",
     ),
+    "v of a function of events": (
+        "NEURON { POINT_PROCESS one\nNONSPECIFIC_CURRENT i }\nASSIGNED { v i x }\n"
+        "BREAKPOINT { i = x*v }\nFUNCTION f() {\nf = v }\nNET_RECEIVE(w) { x = f() }",
+        "v in f, which is of the step before",
+        "f = v",
+    ),
     "hidden by a LOCAL": (
         _with("LOCAL m\nVERBATIM\n x = m;\nENDVERBATIM"),
         "VERBATIM",

@@ -12,7 +12,8 @@ Blocks are ``initial`` (v, t to states; host only), ``current`` (to i, g, ion cu
 (one step of the states; t of the step's end for NMODL, its begin for texts), ``receive`` (one
 event), ``net_initial`` (INITIAL of NET_RECEIVE, once a connection), ``watch`` (conditions),
 ``before_initial``, ``after_initial``, ``before_breakpoint``, ``after_solve``, ``before_step``,
-``for_netcons0``, 1 ..., and ``table_NAME``.
+``for_netcons0``, 1 ..., ``table_NAME``, and ``unless`` (see `Program.unless`, of all blocks but
+INITIAL) and ``unless_initial``, before INITIAL.
 
 Roles of arguments, with what `name` says:
 
@@ -34,6 +35,7 @@ Roles of arguments, with what `name` says:
 - ``arm``: not 0 where this call arms the WATCH of the number; a call that arms any disarms all
   others.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
+- ``unless``: not 0 where the thing of that number in `Program.unless` would be needed.
 - ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
   ``grid_NAME``.
 - ``stream``: of the RANDOM variable: its three numbers and the global index, uint32, as a ``uint4``
@@ -49,6 +51,7 @@ from dataclasses import dataclass, field
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
 NOISE = "noise"  # RANDOM variable of a text whose rates have noise
+UNLESS = "unless_initial", "unless"  # blocks that say where something would not be simulated
 CAPACITANCE = "capacitance"  # parameter: nF of the node, of density mechanisms per 0.01 µm²
 
 
@@ -161,6 +164,7 @@ class Program:
     picked: tuple[str, ...] = ()  # of these, POINTERs of a file whose VERBATIM draws
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()  # what is not simulated, where parameters say that it is needed
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
@@ -194,6 +198,9 @@ class Program:
         found = {CAPACITANCE: "that of the node"} if CAPACITANCE in self.built_in else {}
         if self.spike is not None and isinstance(self.spike.threshold, str):
             found[self.spike.threshold] = "the threshold of the cell"
+        for block in UNLESS:
+            given = (a.name for a in self.blocks.get(block, ()) if a.direction == "in")
+            found |= dict.fromkeys(given, "what decides whether random numbers are drawn")
         return found
 
     @property

@@ -23,6 +23,8 @@ from clhines.mechanisms.nmodl.reading.tree import (
     FunctionTable,
     Refused,
     Statement,
+    all_of,
+    uses,
 )
 from clhines.mechanisms.nmodl.values import Shared, TableUse, weight
 
@@ -259,6 +261,10 @@ class _Work:
         if block is None:
             return
         self.bodies.weights = block.arguments
+        # NEURON sets the v of an instance where NET_RECEIVE itself uses it, and in SOLVE
+        self.shared.is_stale = not (
+            uses(block.body, "v") or all_of(self._main("BREAKPOINT"), "solve")
+        )
         run = Run(self.shared, "receive")
         run.given["flag"] = self.graph.symbol("_flag")
         keys = self._with_arguments(run, block.arguments)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from pathlib import Path
 from random import Random
 
@@ -14,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from clhines.errors import InputError, shown
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
-from clhines.mechanisms.ir.expressions import postorder
+from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node, postorder
 from clhines.mechanisms.ir.forms import adds_multiples
-from clhines.mechanisms.ir.program import IonUse, Net, Program, Quantity, Send, Table
+from clhines.mechanisms.ir.program import UNLESS, IonUse, Net, Program, Quantity, Send, Table
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
@@ -106,7 +107,8 @@ class _Builder:
 
     def _leave_out_columns(self) -> None:
         """Let columns of tables that nothing needs be 0, whatever they depend on."""
-        whole = {f"table_{name}": self.blocks[f"table_{name}"] for name in self.bodies.shared.tables}
+        names = [name for name, use in self.bodies.shared.tables.items() if not use.rows]
+        whole = {f"table_{name}": self.blocks[f"table_{name}"] for name in names}
         used = set[tuple[str, str]]()
         while True:
             for block, body in whole.items():
@@ -167,6 +169,7 @@ class _Builder:
         self.states, self.outputs, self.parameters = states, outputs, parameters
         self._check_globals()
         tables = self._tables()
+        unless = self._unless()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
         program = Program(
@@ -182,6 +185,7 @@ class _Builder:
             random=tuple(plain(name) for name in self.file.random),
             picked=tuple(plain(name) for name in self.file.picked),
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
+            unless=unless,
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),
         )
@@ -195,7 +199,7 @@ class _Builder:
             for name, body in bodies.items()
         }
         program = replace(program, blocks=blocks)
-        shown = tuple(name for name in blocks if not name.startswith("grid_"))
+        shown = tuple(name for name in blocks if not name.startswith(("grid_", "unless")))
         return Compiled(program, bodies, _about(program, path), shown, pointers=given)
 
     def _given(self) -> set[str]:
@@ -250,9 +254,11 @@ class _Builder:
             if self.file.kind == "artificial" or name not in self.file.variables:
                 continue
             setters = {block for block, body in self.blocks.items() if key in body.writes}
-            is_seen = self.file.variables[name].sort != "local"  # NEURON shows its value
-            if is_seen and setters == {"initial"} and key not in turned:
-                continue
+            if setters == {"initial"} and key not in turned:
+                value = self.blocks["initial"].writes[key]
+                of_parameters = value.free <= {*self.parameters}
+                if of_parameters or self.file.variables[name].sort != "local":  # NEURON shows it
+                    continue
             what = f"'{name}' is one for all instances and keeps what each of them sets"
             raise Refused(what, line, "declare it in RANGE")
 
@@ -284,10 +290,78 @@ class _Builder:
             settled -= {k for k, x, y in zip(keys, first, again, strict=True) if x is not y}
         return settled
 
+    def _unless(self) -> tuple[str, ...]:
+        """Make the blocks that say where draws of NEURON's one generator would be needed.
+
+        Whether they are must hang on parameters alone, or on what INITIAL alone sets once for all.
+        """
+        initial = {*self.parameters, *self._settled_by_initial(raw=True)}
+        later = {*self.parameters, *self._settled_by_initial(raw=False)}
+        found = dict[str, list[Node]]()
+        for block, guard, refused in self.bodies.shared.unless:
+            of = UNLESS[block != "initial"]
+            parts = [e for e in _all(guard) if e.free <= (later if of == "unless" else initial)]
+            if not parts:
+                raise refused
+            what = reduce(self.graph.both, parts)
+            found.setdefault(str(refused), []).append(what)
+            body = self.blocks.setdefault(of, Body())
+            body.results.append(("unless", str([*found].index(str(refused))), what))
+        for block in UNLESS:
+            if block in self.blocks:
+                self.blocks[block] = _joined(self.graph, self.blocks[block])
+        if found and not self._can_be_without([e for nodes in found.values() for e in nodes]):
+            raise self.bodies.shared.unless[0][2]
+        return tuple(found)
+
+    def _can_be_without(self, conditions: Sequence[Node]) -> bool:
+        """Whether there are values of parameters with which none of the conditions holds."""
+        random, number = Random(3), self.graph.number
+        names = sorted({name for e in conditions for name in e.free})
+        for turn in range(200):
+            values = [Fraction(self.names.default(k)) for k in names]
+            if turn:
+                values = [random.choice([x, Fraction(random.randint(-1, 2))]) for x in values]
+            point = {self.graph.symbol(k): number(x) for k, x in zip(names, values, strict=True)}
+            if all(e is self.graph.zero for e in self.graph.replaced(conditions, point)):
+                return True
+        return False
+
+    def _settled_by_initial(self, raw: bool) -> set[str]:
+        """Return states that INITIAL alone sets, of parameters and themselves.
+
+        Where they are not `raw`, executing it again must not change them.
+        """
+        initial = self.blocks.get("initial", Body())
+        others = {k for name, b in self.blocks.items() if name != "initial" for k in b.writes}
+        asked = {name for _, guard, _ in self.bodies.shared.unless for name in guard.free}
+        keys = [k for k in self.states if k in asked and k in initial.writes and k not in others]
+        keys = [k for k in keys if initial.writes[k].free <= {*self.parameters, k}]
+        return {k for k in keys if raw or self._stays(k, initial.writes[k])}
+
+    def _stays(self, key: str, value: Node) -> bool:
+        """Whether a variable that has been set, of itself, stays where that is done again."""
+        random, symbol = Random(2), self.graph.symbol
+        for _ in range(12):
+            point = {
+                symbol(k): self.graph.number(Fraction(random.randint(-9, 9), 4))
+                for k in sorted(value.free)
+            }
+            try:
+                once = self.graph.replaced([value], {**point})[0]
+                again = self.graph.replaced([value], {**point, symbol(key): once})[0]
+            except ExpressionError:
+                return False
+            if once is not again:
+                return False
+        return True
+
     # ------------------------------------------------------------------------------ arguments
 
     def _is_used(self, name: str) -> bool:
-        if name in ("initial", "current", "receive") or name.startswith(("table_", "grid_")):
+        if name in ("initial", "current", "receive") or name.startswith(
+            ("table_", "grid_", "unless")
+        ):
             return True
         body = self.blocks[name]
         kept = {*self.states, *self.outputs}
@@ -345,6 +419,25 @@ class _Builder:
         weight = f"_{self.bodies.weights[0]}__weight"
         writes = {key: body.writes[key] for key in self.wanted("receive")}
         return adds_multiples(writes, weight, set(self.parameters))
+
+
+def _all(guard: Node) -> list[Node]:
+    """Return conditions that all hold where a condition holds."""
+    plain = guard.definition
+    if plain.op == "both":
+        return [e for part in plain.args for e in _all(part)]
+    if plain.op == "where" and plain.args[2] is plain.graph.zero:
+        return [e for part in plain.args[:2] for e in _all(part)]
+    return [guard]
+
+
+def _joined(graph: Graph, body: Body) -> Body:
+    """Return a block of conditions with one result of each name: whether any holds."""
+    found = dict[str, Node]()
+    for _, name, node in body.results:
+        other = found.get(name, graph.zero)
+        found[name] = graph.where(other, graph.one, node)
+    return Body([("unless", name, node) for name, node in found.items()])
 
 
 def _about(program: Program, path: str) -> tuple[str, ...]:

@@ -14,7 +14,14 @@ from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.reading.names import plain
-from clhines.mechanisms.nmodl.reading.tree import PICKED, Block, Expression, Refused
+from clhines.mechanisms.nmodl.reading.tree import (
+    CALLED,
+    PICKED,
+    Block,
+    Expression,
+    Refused,
+    Statement,
+)
 from clhines.mechanisms.nmodl.values import Values, stream_keys
 
 FUNCTIONS = {  # number of arguments
@@ -184,6 +191,9 @@ class Evaluation(Values):
             return self._other_call(name, arguments, line)
         if block.sort == "FUNCTION_TABLE":
             return function_table.value(self, block, [self.expression(a) for a in arguments], line)
+        if block.sort == "DERIVATIVE" and self.where in ("initial", "advance") and self.solve:
+            self.solve(self, Statement("solve", line, (name, CALLED, False)))
+            return self.graph.zero
         if block.sort not in ("FUNCTION", "PROCEDURE"):
             raise Refused(f"{block.sort} {name} is called", line)
         values = [self.expression(a) for a in arguments]
@@ -211,6 +221,9 @@ class Evaluation(Values):
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
             values = [self.expression(a) for a in arguments[1:]]
             return drawn(self, name, str(arguments[0][1]), values, line)
+        if name in DRAWS and DRAWS[name] and self.guard is not self.graph.one:
+            self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
+            return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
         if name not in FUNCTIONS:
             raise _unknown(name, line)
         count = FUNCTIONS[name]

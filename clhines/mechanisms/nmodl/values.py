@@ -24,6 +24,9 @@ from clhines.mechanisms.nmodl.reading.tree import (
 Rules = dict[str, Callable[[Statement], None]]
 
 
+_OF_EVENTS = "receive", "net_initial", "for_netcons"
+
+
 def weight(name: str) -> str:
     """Return the symbol of an argument of NET_RECEIVE."""
     return f"_{name}__weight"
@@ -69,6 +72,8 @@ class Shared:
     secondorder: bool = False
     given: Mapping[str, FunctionTable] = field(default_factory=dict)  # of FUNCTION_TABLE
     tables: dict[str, TableUse] = field(default_factory=dict)
+    unless: list[tuple[str, Node, Refused]] = field(default_factory=list)  # block, where it comes
+    is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
 
@@ -151,6 +156,9 @@ class Values:
     def _special(self, name: str, line: int) -> Node:
         if name == "v" and self.file.kind == "artificial":
             raise Refused("v in an ARTIFICIAL_CELL", line)
+        if name == "v" and self._calls and self.where in _OF_EVENTS and self.shared.is_stale:
+            what = f"v in {self._calls[-1]}, which is of the step before where an event calls it"
+            raise Refused(what, line, "use v in NET_RECEIVE, too, or as an argument")
         return self.value(name)
 
     def value(self, key: str) -> Node:

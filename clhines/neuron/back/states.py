@@ -8,7 +8,7 @@ import numpy as np
 
 from clhines.arrays import shifted, starts
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import Quantity
+from clhines.mechanisms.ir.program import UNLESS, Quantity
 from clhines.network.groups import Group
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.raw import put_numbers
@@ -17,7 +17,7 @@ from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Hidden, Instances
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.simulation import Simulation, take_state
-from clhines.simulate.state.start import started
+from clhines.simulate.state.start import check_unless, started
 
 Arrays = dict[str, np.ndarray]
 
@@ -102,10 +102,12 @@ def take_values(
     model, copies = imported.model, imported.copies
     arrays = sim.arrays() if arrays is None else arrays
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
-    for name in imported.groups:
+    for name, group in imported.groups.items():
         _take_globals(sim, imported, arrays, name)
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             values[place] = np.tile(owner.values(base, element), copies)
+        if group.mechanism.program.unless:
+            _check(sim, group, arrays)
         _take_streams(sim, imported, arrays, name)
     for values, variable, instances in _ions(sim, imported, arrays):
         nodes = shifted(instances.nodes, model.tree.num_nodes, copies)
@@ -122,6 +124,17 @@ def take_values(
     _take_crossed(sim, imported, arrays)
     whole = sim.of_all if isinstance(sim, OneCopy) else sim
     take_state(whole, step_of(model.h, sim.model.dt), arrays, 1.0)
+
+
+def _check(sim: Simulation | OneCopy, group: Group, arrays: Arrays) -> None:
+    """Raise an InputError where present values ask for something that is not simulated."""
+    k, place = sim.model.instances[group.number]
+    kind = sim.model.kinds[k]
+    known = {n: np.broadcast_to(x, kind.count)[place] for n, x in kind.parameters.items()}
+    states = {n: x[place] for n, x in sim.model.schema.named(arrays, "state", k).items()}
+    for block in UNLESS:
+        if block in group.mechanism.program.blocks:
+            check_unless(group.mechanism, block, {**known, **states})
 
 
 def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
 from clhines.model.model import DENSITY, Model
 from clhines.simulate.engines.variables import Call, Variables
@@ -32,7 +33,9 @@ def started(
     for k in kinds:
         variables.run_block(k, "before_initial", begin)
     for k in kinds:
+        _refuse(variables, k, "unless_initial")
         _initial(events, k)
+        _refuse(variables, k, "unless")
     for k in wires.kinds:
         _connections(events, k)
     for k in kinds:
@@ -43,6 +46,29 @@ def started(
         variables.run_block(k, "before_step", begin)
     events.detect(0.0, -1)
     return variables, events
+
+
+def _refuse(variables: Variables, k: int, block: str) -> None:
+    """Raise an InputError where parameters ask for something that is not simulated."""
+    mechanism = variables.model.kinds[k].mechanism
+    if block in mechanism.program.blocks and len(variables.model.kinds[k].node):
+        check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
+
+
+def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
+    """Raise an InputError where parameters ask for something that is not simulated."""
+    arguments = mechanism.calls(block)
+    given = [a.name for a in arguments if a.direction == "in"]
+    reasons = [int(a.name) for a in arguments if a.direction == "out"]
+    with np.errstate(all="ignore"):
+        found = mechanism.twin(block)(*(values[name] for name in given))
+    for number, where in zip(reasons, found, strict=True):
+        if np.any(where != 0):
+            shown = ", ".join(f"{name} = {np.ravel(values[name])[0]:g}" for name in given)
+            raise InputError(
+                f"{mechanism.name}: {mechanism.program.unless[number]}; it is called where "
+                f"parameters say so, as {shown} of the first instance"
+            )
 
 
 def _initial(events: HostEvents, k: int) -> None:

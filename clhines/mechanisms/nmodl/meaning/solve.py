@@ -19,7 +19,14 @@ from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.ir.forms import linear_form, without_quotients
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.meaning import kinetic
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement, all_of
+from clhines.mechanisms.nmodl.reading.tree import (
+    CALLED,
+    Block,
+    Expression,
+    Refused,
+    Statement,
+    all_of,
+)
 
 RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
@@ -42,11 +49,14 @@ def solve(run: Run, s: Statement) -> None:
     block = run.file.blocks.get(name)
     if block is None:
         raise Refused(f"SOLVE {name}, which is no block", s.line)
+    if method == CALLED and block.sort == "DERIVATIVE":
+        _call(run, block, s.line)
+        return
     known = _METHODS.get(block.sort)
     if known is None:
         raise Refused(f"SOLVE of {block.sort} {name}", s.line)
     if method not in known and not (block.sort == "DERIVATIVE" and method == "sparse"):
-        shown = f"METHOD {method}" if method else "no METHOD"
+        shown = f"METHOD {method}" if method else "no METHOD, where NEURON leaves states alone"
         raise Refused(f"SOLVE {name} with {shown}", s.line, _INSTEAD)
     if block.sort in ("PROCEDURE", "FUNCTION"):
         run.inlined(block, [], s.line)
@@ -58,6 +68,15 @@ def solve(run: Run, s: Statement) -> None:
         raise Refused(f"STEADYSTATE {method} of DERIVATIVE {name}", s.line, "use KINETIC")
     else:
         _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
+
+
+def _call(run: Run, block: Block, line: int) -> None:
+    """Execute a DERIVATIVE block that is called: with METHOD cnexp it is one step, as in SOLVE."""
+    found = all_of([s for one in run.file.main.values() for s in one.body], "solve")
+    methods = {str(s.names[1]) for s in found if s.names[0] == block.name}
+    if methods != {"cnexp"} or any(_order(run, r) is None for r in all_of(block.body, "prime")):
+        raise Refused(f"DERIVATIVE {block.name} is called", line, "call a PROCEDURE")
+    _derivative(run, block, "cnexp", False)
 
 
 def halves(run: Run, s: Statement) -> bool:

@@ -531,6 +531,8 @@ class _Reader:
             return text, "int" if text.isdigit() else "double"
         if self._tokens[self._at + 1][1] == "(" and sort == "name":
             return self._call()
+        if self._take("cvode_active_"):  # steps are fixed
+            return "0", "int"
         if text.startswith("_p_"):
             self._at += 1
             if text[3:] not in self._around.streams:

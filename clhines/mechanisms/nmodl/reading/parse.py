@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from pathlib import Path
 
 from clhines.mechanisms.nmodl.meaning.verbatim import without_returns
 from clhines.mechanisms.nmodl.reading.lexer import MAX_TEXT, Includes, tokens
@@ -60,6 +61,9 @@ class Parser(Statements):
         self.result = File(path)
         while self.token.sort != "end":
             self._top()
+        stem = Path(path).stem
+        if not self.result.suffix and path.endswith(".mod") and stem.isidentifier():
+            self.result.suffix = stem  # as NEURON calls it
         main = (block for name, block in self.result.main.items() if name != "BREAKPOINT")
         for block in (*main, *self.result.blocks.values()):
             if block.sort not in _VALUED:

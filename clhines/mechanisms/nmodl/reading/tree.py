@@ -17,6 +17,7 @@ from typing import TypeAlias
 from clhines.errors import InputError
 
 Expression: TypeAlias = tuple[object, ...]
+CALLED = "(called)"  # in place of a method: a block that is called, by no SOLVE
 PICKED = "low", "width", "mean"  # ends of names of parameters: distribution of a POINTER's Random
 
 
@@ -80,6 +81,17 @@ def all_of(body: Sequence[Statement], kind: str) -> list[Statement]:
         for inner in s.blocks:
             found += all_of(inner, kind)
     return found
+
+
+def uses(body: Sequence[Statement], name: str) -> bool:
+    """Whether statements have a variable of that name in their expressions, or set it."""
+    pending: list[object] = [part for s in body for part in (s.names, s.values)]
+    while pending:
+        one = pending.pop()
+        if one == name:
+            return True
+        pending += one if isinstance(one, (tuple, list)) else ()
+    return any(uses(inner, name) for s in body for inner in s.blocks)
 
 
 @dataclass
