@@ -304,9 +304,10 @@ class _Builder:
             if not parts:
                 raise refused
             what = reduce(self.graph.both, parts)
-            found.setdefault(str(refused), []).append(what)
+            said = f"{refused.construct} (line {refused.line}); {refused.way_out}"
+            found.setdefault(said, []).append(what)
             body = self.blocks.setdefault(of, Body())
-            body.results.append(("unless", str([*found].index(str(refused))), what))
+            body.results.append(("unless", str([*found].index(said)), what))
         for block in UNLESS:
             if block in self.blocks:
                 self.blocks[block] = _joined(self.graph, self.blocks[block])

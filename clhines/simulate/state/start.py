@@ -63,11 +63,14 @@ def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarr
     with np.errstate(all="ignore"):
         found = mechanism.twin(block)(*(values[name] for name in given))
     for number, where in zip(reasons, found, strict=True):
-        if np.any(where != 0):
-            shown = ", ".join(f"{name} = {np.ravel(values[name])[0]:g}" for name in given)
+        count = max(np.size(values[name]) for name in given)
+        some = np.flatnonzero(np.broadcast_to(where, count))
+        if len(some):
+            at = {name: np.broadcast_to(values[name], count)[some[0]] for name in given}
+            shown = ", ".join(f"{name} = {x:g}" for name, x in at.items())
             raise InputError(
-                f"{mechanism.name}: {mechanism.program.unless[number]}; it is called where "
-                f"parameters say so, as {shown} of the first instance"
+                f"{mechanism.name}: {mechanism.program.unless[number]}; it is called with {shown}, "
+                f"as of instance {some[0]}"
             )
 
 

@@ -1,0 +1,62 @@
+"""What is not simulated, where parameters say that it is not needed: draws of NEURON's generator."""
+
+import mod_files
+import numpy as np
+import pytest
+
+from clhines import InputError, Mechanism, Network, Simulation
+from clhines.mechanisms.nmodl import NmodlError
+from clhines.simulate.engines.table import NAMES
+
+ALWAYS = """
+NEURON { POINT_PROCESS always  NONSPECIFIC_CURRENT i }
+PARAMETER { tau = 2 }
+ASSIGNED { v i }
+BREAKPOINT {
+    if (tau == 0) { i = normrand(0, 1) } else { i = draw() }
+}
+FUNCTION draw() { if (tau != 0) { draw = exprand(1) } }
+"""
+
+
+def network(noise):
+    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+    net.insert("hh", [0])
+    source = net.add_artificial(
+        mod_files.ours("nmodl/nmnoise"), 2, interval=[1.3, 1.7], noise=noise
+    )
+    synapses = net.add("expsyn", at=[1, 1])
+    net.connect(source, synapses, index=[0, 1], source_index=[0, 1], weight=0.01, delay=1.0)
+    return net, source
+
+
+@pytest.mark.parametrize("engine", NAMES)
+def test_no_draws_run(engine):
+    net, source = network(0.0)
+    sim = Simulation(net, dt=0.05, engine=engine)
+    found = sim.run(6)
+    first = int(found.spike_cell.max()) - 1
+    for k, interval in enumerate((1.3, 1.7)):
+        times = found.spike_time[found.spike_cell == first + k]
+        expected = np.arange(0.5, 6, interval)
+        assert len(times) == len(expected) and np.abs(times - expected).max() < 0.05  # a step
+    with pytest.raises(InputError, match="noise is what decides whether random numbers are drawn"):
+        sim.set(source, noise=0.5)
+
+
+def test_draws_are_refused_by_name():
+    net, _ = network([0.0, 0.4])
+    with pytest.raises(InputError, match=r"exprand.*noise = 0.4, as of instance 1"):
+        Simulation(net, dt=0.05, engine="reference").run(1)
+
+
+def test_draws_that_no_parameter_rules_out_are_refused_with_the_file():
+    with pytest.raises(NmodlError, match="normrand"):
+        Mechanism.from_nmodl(ALWAYS)
+
+
+def test_not_even_a_value_of_a_draw():
+    """Who calls the functions by hand gets no number."""
+    m = mod_files.ours("nmodl/nmnoise")
+    found = m.twin("unless")(np.array([0.0, 0.5]))
+    assert [x.tolist() for x in found] == [[0, 1]]
