@@ -6,7 +6,8 @@ Each folder in the one that the variable names is a public repository, called as
 one of ModelDBRepository). Files of the same text count once, in the first folder. Files of VecStim
 and PatternStim run, as the importer knows them; a FUNCTION_TABLE has the table that a script would
 give it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
-functions in double precision, on one core.
+functions in double precision, on one core. A file that calls ``exprand`` only where a parameter, as
+``noise``, says so runs where it does not say so.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def measured(path: Path) -> dict[str, Any]:
     """Return what is refused of a file, and the time it took in seconds."""
     begin = time.perf_counter()
     refused: list[str] = []
+    on_terms = False
     try:
         text = path.read_text("utf-8", "replace")
         if not (is_train(text) or is_pattern(text)):
@@ -66,11 +68,13 @@ def measured(path: Path) -> dict[str, Any]:
                 built(text) + "\n", path=str(path), function_tables=tables
             )
             mechanism.functions("double")
+            on_terms = bool(mechanism.program.unless)
     except NmodlError as error:
         refused = [one.construct for one in error.rejections]
     except InputError as error:
         refused = [str(error)]
-    return {"refused": refused, "seconds": time.perf_counter() - begin}
+    seconds = time.perf_counter() - begin
+    return {"refused": refused, "on_terms": on_terms, "seconds": seconds}
 
 
 def measure(folder: Path) -> dict[str, Any]:
@@ -90,6 +94,7 @@ def measure(folder: Path) -> dict[str, Any]:
     return {
         "files": len(rows),
         "run": sum(run.values()),
+        "on_terms": sum(row["on_terms"] for row in rows),
         "median_seconds": times[len(times) // 2],
         "most_seconds": times[-1],
         "repositories": {name: [count, run[name]] for name, count in sorted(files.items())},
@@ -104,6 +109,8 @@ def text(result: dict[str, Any]) -> str:
     lines = [
         f"{result['files']} distinct files of {len(result['repositories'])} repositories: "
         f"{result['run']} run ({share:.1%})",
+        f"{result['on_terms']} of these only where parameters rule out draws of NEURON's one "
+        "generator",
         f"to read one: {result['median_seconds']:.3f} s in the median, "
         f"{result['most_seconds']:.3f} s at most",
         "",

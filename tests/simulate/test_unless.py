@@ -1,4 +1,4 @@
-"""What is not simulated, where parameters say that it is not needed: draws of NEURON's generator."""
+"""Draws of NEURON's one generator run where parameters say that there is none."""
 
 import mod_files
 import numpy as np
