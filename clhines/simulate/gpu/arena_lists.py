@@ -227,7 +227,8 @@ def with_blocks(
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
-        classes=_classes(lists),
+        classes=() if lists.lanes.mixed else _classes(lists),
+        mixed=lists.lanes.mixed,
         selects=epoch >= _LONG,
         terms=counts_of_terms(k.functions for k in kinds),
         blocks=tuple(blocks),

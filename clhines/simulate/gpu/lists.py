@@ -47,6 +47,7 @@ class LaneNodes:
         place: np.ndarray,
         natural: bool,
         apart: frozenset[int],
+        joins: bool = False,
     ) -> None:
         forest, self.kinds, self.num_cells = cells.forest, cells.kinds, len(sorts)
         sizes = forest.sizes[sorts]
@@ -70,13 +71,20 @@ class LaneNodes:
                 points.append(np.bincount(position, minlength=len(local)))
         first = np.arange(len(local)) if natural else place[local]
         order = np.lexsort((first, *points, bits, -cost, cell))
-        self.row, self.lane = _rows_and_lanes(order, bits, cell)
-        heads = order[self.lane[order] == 0]  # first node of each list
-        self.bits, self.cell = bits[heads], cell[heads]
+        weight = np.array([1 + kind.num_states for kind in self.kinds if kind.density], float)
+        split = _rows_and_lanes(order, bits, cell)
+        self.row, self.lane = _joined(order, bits, cell, weight) if joins else split
+        heads = np.full(int(self.row.max(initial=-1)) + 1, -1)
+        heads[self.row[self.lane == 0]] = np.flatnonzero(self.lane == 0)  # first node of each list
+        self.bits, self.cell = np.zeros(len(heads), np.int64), cell[heads]
+        np.bitwise_or.at(self.bits, self.row, bits)
+        self.mixed = bool((self.bits[self.row] != bits).any())
         self.first_list = np.searchsorted(self.cell, np.arange(len(sorts) + 1))
         self.nodes, self.places = (np.full((len(heads), WARP), -1) for _ in range(2))
         self.nodes[self.row, self.lane] = self.natural
         self.places[self.row, self.lane] = place[local]
+        self.own = np.zeros((len(heads), WARP), np.int64)
+        self.own[self.row, self.lane] = bits
         self._count(points)
 
     def _count(self, points: list[np.ndarray]) -> None:
@@ -120,6 +128,64 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
     rank = np.arange(len(order)) - np.flatnonzero(new)[run]
     found = np.empty((2, len(order)), np.int64)
     found[:, order] = starts(-(-np.bincount(run) // WARP))[run] + rank // WARP, rank % WARP
+    return found
+
+
+def _joined(
+    order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """(2, k) int64: list and lane of each node, where lists have nodes of several classes.
+
+    A warp does what any of its nodes has, so `weight` of the mechanisms of all lists is to be
+    little. Nodes fill lists in their order, or what is left of a class joins another's list: what
+    is less in a cell.
+    """
+    own = cell[order]
+    filled = (np.arange(len(order)) - np.searchsorted(own, own)) // WARP
+    number = np.stack((filled, _with_left_ones(bits[order], own, weight)))
+    every = number + own * (int(number.max(initial=0)) + 1)
+    cost = [_weight_of(n, bits[order], own, weight) for n in every]
+    chosen = np.where(cost[1][own] < cost[0][own], every[1], every[0])
+    found = np.empty((2, len(order)), np.int64)
+    found[0, order] = np.unique(chosen, return_inverse=True)[1].reshape(-1)
+    sorted_ = order[np.argsort(chosen, kind="stable")]
+    counts = np.bincount(found[0])
+    found[1, sorted_] = np.arange(len(order)) - np.repeat(starts(counts), counts)
+    return found
+
+
+def _weight_of(
+    number: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Weight of all lists of each cell; `number` is that of each node's list."""
+    lists, first, of = np.unique(number, return_index=True, return_inverse=True)
+    union = np.zeros(len(lists), np.int64)
+    np.bitwise_or.at(union, of.reshape(-1), bits)
+    return np.bincount(cell[first], (union[:, None] >> np.arange(len(weight)) & 1) @ weight)
+
+
+def _with_left_ones(bits: np.ndarray, cell: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """(k,) int64: list of each node in its cell; nodes are in order, those of a class together.
+
+    What is left of a class joins the list with most in common, by weight, that has room for it.
+    """
+    found, of = np.empty(len(bits), np.int64), -1
+    begin = np.flatnonzero((np.diff(cell, prepend=-1) != 0) | (np.diff(bits, prepend=-1) != 0))
+    for first, end in zip(begin.tolist(), [*begin[1:].tolist(), len(bits)]):
+        if cell[first] != of:
+            of, lists, unions, counts = cell[first], 0, list[int](), list[int]()
+        for part in range(first, end, WARP):
+            own, left = int(bits[part]), min(WARP, end - part)
+            common = [
+                float(weight @ (union & own & 1 << np.arange(len(weight)) > 0)) * (count + left <= WARP)
+                for union, count in zip(unions, counts, strict=True)
+            ]
+            best = int(np.argmax(common)) if max(common, default=0) > 0 else len(unions)
+            if best == len(unions):
+                unions.append(0)
+                counts.append(0)
+            unions[best], counts[best] = unions[best] | own, counts[best] + left
+            found[part : part + left] = best
     return found
 
 
@@ -209,6 +275,7 @@ class NodeLists:
         alike: Sequence[np.ndarray] = (),
         natural: bool = False,
         apart: frozenset[int] = frozenset(),
+        joins: bool = False,
     ) -> None:
         model, kinds = cells.model, cells.kinds
         if sum(k.density for k in kinds) > MAX_DENSITIES:
@@ -218,7 +285,7 @@ class NodeLists:
         every = np.arange(len(cells.numbers))
         like = every if self.of_own_cells else cells.first_equal(alike, apart)
         sorts, number = np.unique(like, return_inverse=True)
-        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart)
+        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart, joins)
         self.numbers = LaneNumbers(self.lanes, model, inflow)
         by_unit = np.argsort(table.unit_of_cell)
         self._of_unit = of = number.reshape(-1)[by_unit]

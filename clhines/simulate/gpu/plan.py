@@ -256,6 +256,7 @@ class EpochPlan:
             (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
             natural=model.has_times,
             apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
+            joins=model.has_times and _joins(self._decisions, limits),
         )  # fmt: skip
         plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
@@ -446,6 +447,12 @@ def _needs_lists(
         kinds=kinds,
     )
     return not spec.fits(limits)
+
+
+def _joins(decisions: Decisions, limits: Limits) -> bool:
+    import os
+    most = int(os.environ.get("CLHINES_MIX", "1"))
+    return -(-decisions.num_cells // limits.compute_units) > most
 
 
 def _is_busy(decisions: Decisions, limits: Limits) -> bool:
