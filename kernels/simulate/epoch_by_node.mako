@@ -77,6 +77,11 @@ ${part(states)}\
     int step = first_step;
     // steps of the launch begin here
     do {
+% if spec.together:
+        // Cells of the group begin a step side by side: their warps then find each other's instructions in the
+        // cache, which holds few of those of a step.
+        GATHER();
+% endif
 % if points:
 ${part("common/arena_points_end")}\
 % endif

@@ -110,8 +110,9 @@ class LaneNodes:
         rank = np.arange(len(cost)) - self.first_list[self.cell]
         found = []
         for warps in range(least, max(least, most) + 1):
-            load = np.bincount(self.cell * warps + rank % warps, cost).max()
-            found.append((load * warps if busy else load, warps))
+            load = np.bincount(self.cell * warps + rank % warps, cost, self.num_cells * warps)
+            most_of_cell = load.reshape(self.num_cells, warps).max(axis=1)
+            found.append((most_of_cell.sum() * warps if busy else most_of_cell.max(), warps))
         return [warps for _, warps in sorted(found)]
 
     def lines_of(self, kind: int) -> int:
