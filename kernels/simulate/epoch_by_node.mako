@@ -73,6 +73,13 @@ ${part(states)}\
     const int begin_${kind.number} = present ? ints[first_${kind.number} + home.s5] : 0;
     const int end_${kind.number} = present ? ints[first_${kind.number} + home.s6] : 0;
 % endfor
+% for kind in spec.loop.apart:
+% if kind.constants:
+    for (int j = begin_${kind.number} + lane; j < end_${kind.number}; j += LANES) {
+${kind.call_constants(8)}\
+    }
+% endif
+% endfor
 % endif
     int step = first_step;
     // steps of the launch begin here
@@ -87,8 +94,14 @@ ${part("common/arena_points_end")}\
 % endif
 ${part(lists)}\
         if (step == first_step + num_steps) break;
+% if spec.together:
+        GATHER();
+% endif
 % if points:
 ${part("common/arena_points")}\
+% endif
+% if spec.together:
+        GATHER();
 % endif
         MEET();
 % if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time

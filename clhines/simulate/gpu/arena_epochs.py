@@ -25,7 +25,7 @@ from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
-from clhines.simulate.gpu.arena_lists import first_active, node_words, takes_apart, with_blocks
+from clhines.simulate.gpu.arena_lists import first_active, node_words, step_functions, takes_apart, with_blocks
 from clhines.simulate.gpu.arena_spec import HAS_SPECIAL, SPECIAL, ArenaEpochSpec
 from clhines.simulate.gpu.artificial import Artificial, epoch_of
 from clhines.simulate.gpu.cells import CellTable
@@ -195,6 +195,10 @@ class ArenaEpochs(ArenaKernels):
             arenas["ints"].room(f"waits_{k}", (kind.count,))
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (kind.count,))
+            outputs = bool(variables.wanted[k])
+            *_, constants = step_functions(kind, outputs, real_name(self.dtype))
+            if constants:
+                arenas["mem"].room(f"constants_{k}", (len(constants) * kind.count,))
         self._num_layers = 0
         if "instant_events" in self.model.needs:
             first, targets = self._layers()
