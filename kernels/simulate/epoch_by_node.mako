@@ -73,20 +73,13 @@ ${part(states)}\
     const int begin_${kind.number} = present ? ints[first_${kind.number} + home.s5] : 0;
     const int end_${kind.number} = present ? ints[first_${kind.number} + home.s6] : 0;
 % endfor
-% for kind in spec.loop.apart:
-% if kind.constants:
-    for (int j = begin_${kind.number} + lane; j < end_${kind.number}; j += LANES) {
-${kind.call_constants(8)}\
-    }
-% endif
-% endfor
 % endif
     int step = first_step;
     // steps of the launch begin here
     do {
 % if spec.together:
-        // Cells of the group begin a step side by side: their warps then find each other's instructions in the
-        // cache, which holds few of those of a step.
+        // Cells of a group go side by side, here and below: one warp then finds in the cache of instructions what
+        // another has fetched. It holds few of those of a step, and would be what all wait for.
         GATHER();
 % endif
 % if points:

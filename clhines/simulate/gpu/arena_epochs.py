@@ -25,7 +25,7 @@ from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu import rates as epoch_rates
-from clhines.simulate.gpu.arena_lists import first_active, node_words, step_functions, takes_apart, with_blocks
+from clhines.simulate.gpu.arena_lists import first_active, node_words, takes_apart, with_blocks
 from clhines.simulate.gpu.arena_spec import HAS_SPECIAL, SPECIAL, ArenaEpochSpec
 from clhines.simulate.gpu.artificial import Artificial, epoch_of
 from clhines.simulate.gpu.cells import CellTable
@@ -131,6 +131,8 @@ class ArenaEpochs(ArenaKernels):
             self._tables.append(self._launch(plan, base))
             base += len(plan.table.gather)
         self.places = base
+        # launches after the first run concurrently with it
+        self._queues = [cl.CommandQueue(self.queue.context, self.queue.device) for _ in plans[1:]]
         self._others = _Others(self.queue)
         if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
             self._others.groups = plans[0].groups if limits.ptx or plans[0].groups == 1 else 0
@@ -195,10 +197,6 @@ class ArenaEpochs(ArenaKernels):
             arenas["ints"].room(f"waits_{k}", (kind.count,))
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
                 arenas["mem"].room(name, (kind.count,))
-            outputs = bool(variables.wanted[k])
-            *_, constants = step_functions(kind, outputs, real_name(self.dtype))
-            if constants:
-                arenas["mem"].room(f"constants_{k}", (len(constants) * kind.count,))
         self._num_layers = 0
         if "instant_events" in self.model.needs:
             first, targets = self._layers()
@@ -329,10 +327,16 @@ class ArenaEpochs(ArenaKernels):
         others, begin = self._others, self.run.times.steps.start
         own = {"arrived_before": others.total, "pending": not begins}
         steps = first, count, begin, row, begins, *(own[name] for name in others.changes)
-        for launch in self._tables:
+        begin = [cl.enqueue_marker(self.queue)] if self._queues else None
+        ends = list[cl.Event]()
+        for queue, launch in zip((self.queue, *self._queues), self._tables, strict=True):
             kernel, group = self._kernel(launch), launch.plan.spec.work_group
             kernel.change(launch.given["numbers"], *map(np.int32, steps))
-            kernel.launch(self.queue, launch.plan.groups * group, group)
+            ends.append(kernel.launch(queue, launch.plan.groups * group, group, begin))
+            if begin:
+                queue.flush()
+        if begin:
+            cl.enqueue_barrier(self.queue, wait_for=ends[1:])
         others.total = (others.total + others.groups * count + 2**31) % 2**32 - 2**31
 
     def _publish(self) -> None:

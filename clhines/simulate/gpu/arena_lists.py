@@ -9,17 +9,14 @@ from math import factorial, log
 
 import numpy as np
 
-from clhines.mechanisms.emit.functions import Functions
-from clhines.mechanisms.ir.program import Argument
 from clhines.model.ions import ADVANCE_REVERSAL
-from clhines.model.model import Kind, Model
+from clhines.model.model import Model
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu.arena_spec import (
     SPECIAL,
     ArenaEpochSpec,
     epoch_blocks,
     is_quick,
-    step_function,
 )
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.rates import coefficients, side_by_side
@@ -140,7 +137,6 @@ _MOST_CLASSES = 3  # of nodes that have statements of their own
 _FEW_CLASSES = 8  # up to which some have
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
-Calls = dict[str, tuple[Argument, ...]]  # of blocks
 Given = tuple[tuple[str, str, str], ...]
 
 
@@ -201,11 +197,8 @@ def with_blocks(
     model, numbers = variables.model, list[float]()
     ions = _constant_ions(functions.kinds, variables, numbers)
     held, apart = held_kinds(functions.kinds, network), takes_apart(network)
-    texts, constants = [*functions.kinds], dict[int, tuple[str, ...]]()
-    for k in apart:
-        texts[k], constants[k] = _with_steps(model.kinds[k], texts[k], spec)
     blocks, scalar = [], 0
-    for k, (kind, text) in enumerate(zip(model.kinds, texts, strict=True)):
+    for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
         played = {p.parameter for p in variables.model.played if p.kind == k}
         uniform, given = lists.numbers.uniform[k], list(ions)
         varying = [n for n, value in kind.parameters.items() if np.ndim(value)]
@@ -227,11 +220,10 @@ def with_blocks(
         scalar += len(uniform)
         blocks.append(
             epoch_blocks(
-                text, tuple(given), k in held, len(of_lane), spec.kinds[k].local, k in apart,
-                constants.get(k, ()),
+                text, tuple(given), k in held, len(of_lane), spec.kinds[k].local, k in apart
             )
         )
-    kinds = tuple(_quick(kind, variables, spec) for kind in texts)
+    kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
@@ -245,45 +237,6 @@ def with_blocks(
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
     )
     return spec, numbers
-
-
-def step_functions(kind: Kind, outputs: bool, real: str) -> tuple[str, Calls, tuple[str, ...]]:
-    """Return functions of a kind's steps, the arguments of each, and constants of an instance.
-
-    These depend on its parameters and dt. With `outputs` there are no such functions.
-    """
-    mechanism = kind.mechanism
-    blocks = [b for b in ("current", "advance") if b in mechanism.program.blocks]
-    if outputs or "advance" not in blocks:
-        return "", {}, ()
-    printed = Functions(mechanism.compiled, real, 1, tuple(mechanism.parameters))
-
-    def lifted() -> tuple[str, Calls, tuple[str, ...]]:
-        text, constants = printed.lifted(blocks)
-        text = re.sub(rf"\b{mechanism.name}_(?=\w)", step_function(mechanism.name, ""), text)
-        return text, {b: printed.calls(b) for b in blocks}, tuple(constants)
-
-    found: tuple[str, Calls, tuple[str, ...]]
-    found = mechanism.compiled.once(("steps", real), lifted)
-    return found
-
-
-def _with_steps(
-    kind: Kind, text: KindBlocks, spec: ArenaEpochSpec
-) -> tuple[KindBlocks, tuple[str, ...]]:
-    """Return a kind with `step_functions`, for lanes side by side, and its constants."""
-    steps, calls, constants = step_functions(kind, bool(text.outputs), spec.real)
-    if not steps:
-        return text, ()
-    others = [b for b, _, _ in text.blocks if b not in calls]
-    first = ["initial"] if f"{text.name}_initial(" in text.functions else []
-    plain = kind.mechanism.functions(spec.real, (), [*first, *others])
-    functions = side_by_side(steps, step_function(text.name, "").rstrip("_"), spec.ptx)
-    blocks = tuple(
-        (b, step_function(text.name, b), calls[b]) if b in calls else (b, f, given)
-        for b, f, given in text.blocks
-    )
-    return replace(text, functions=f"{plain}\n{functions}", blocks=blocks), constants
 
 
 def _quick(kind: KindBlocks, variables: Variables, spec: ArenaEpochSpec) -> KindBlocks:

@@ -14,7 +14,7 @@ from typing import ClassVar
 from clhines.mechanisms.ir.program import Argument, unread_states
 from clhines.plan.kernel_spec import Parameter
 from clhines.simulate.gpu.spec import LIST_HEAD, WARP, EpochSpec
-from clhines.simulate.kinds.calls import KindBlocks, Values, call_of, fields_of
+from clhines.simulate.kinds.calls import KindBlocks, Values, fields_of
 
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
 HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
@@ -36,7 +36,6 @@ class EpochBlocks(KindBlocks):
     local: bool = False  # these lines are in local memory
     sums: tuple[str, ...] = ()  # ions whose currents are added up
     apart: bool = False  # lanes take instances, not the nodes that these are at
-    constants: tuple[str, ...] = ()  # of such an instance, worked out once a launch
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -58,18 +57,6 @@ class EpochBlocks(KindBlocks):
     def leading(self) -> tuple[str, ...]:
         """Arguments of functions before those of the block."""
         return ("series__",) if self.quick else ()
-
-    def call_constants(self, indent: int) -> str:
-        """Return statements that work out the constants of instance j."""
-        space = " " * indent
-        given = [Argument("parameter", name) for name, _ in self.parameters]
-        values = [*self.leading, "dt", *(self.value(a, {}) for a in given)]
-        locals_ = [f"constant_{name}" for name in self.constants]
-        function = step_function(self.name, "constants")
-        text = call_of(function, [*values, *(f"&{name}" for name in locals_)], indent)
-        kept = (self.value(Argument("constant", name), {}) for name in self.constants)
-        stores = [f"{space}{where} = {name};\n" for where, name in zip(kept, locals_, strict=True)]
-        return f"{space}real {', '.join(locals_)};\n{text}{''.join(stores)}"
 
     def in_memory(self, name: str) -> str:
         """Return the expression of a state of instance j in its arena."""
@@ -97,8 +84,6 @@ class EpochBlocks(KindBlocks):
         """Return the expression of an argument."""
         if values.get("sums") and a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]:
             return f"sum_{a.name}"  # of the kinds before
-        if a.role == "constant":
-            return f"mem[constants_{self.number} + {self.constants.index(a.name)} * count_{self.number} + j]"
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super().value(a, values)
 
@@ -335,27 +320,15 @@ def epoch_blocks(
     num_values: int,
     local: bool,
     apart: bool,
-    constants: tuple[str, ...],
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
     quick = is_quick(kind)
     return EpochBlocks(
-        **fields_of(kind), given=given, held=held, num_values=num_values, local=local, apart=apart,
-        quick=quick or has_steps_apart(kind), lined=quick and bool(kind.states),
-        constants=constants,
+        **fields_of(kind), given=given, held=held, num_values=num_values, quick=quick, local=local,
+        apart=apart, lined=quick and bool(kind.states),
     )  # fmt: skip
 
 
 def is_quick(kind: KindBlocks) -> bool:
     """Whether the functions of a kind are called in lists of nodes alone."""
     return kind.kind == "density" and not kind.has_net and bool(kind.functions)
-
-
-def step_function(name: str, block: str) -> str:
-    """Name of a function of kind `name` that lanes call for instances which they take one by one."""
-    return f"{name}__step_{block}"
-
-
-def has_steps_apart(kind: KindBlocks) -> bool:
-    """Whether a kind has such functions."""
-    return any(f == step_function(kind.name, block) for block, f, _ in kind.blocks)
