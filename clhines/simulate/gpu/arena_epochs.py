@@ -131,8 +131,6 @@ class ArenaEpochs(ArenaKernels):
             self._tables.append(self._launch(plan, base))
             base += len(plan.table.gather)
         self.places = base
-        # launches after the first run concurrently with it
-        self._queues = [cl.CommandQueue(self.queue.context, self.queue.device) for _ in plans[1:]]
         self._others = _Others(self.queue)
         if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
             self._others.groups = plans[0].groups if limits.ptx or plans[0].groups == 1 else 0
@@ -327,16 +325,10 @@ class ArenaEpochs(ArenaKernels):
         others, begin = self._others, self.run.times.steps.start
         own = {"arrived_before": others.total, "pending": not begins}
         steps = first, count, begin, row, begins, *(own[name] for name in others.changes)
-        begin = [cl.enqueue_marker(self.queue)] if self._queues else None
-        ends = list[cl.Event]()
-        for queue, launch in zip((self.queue, *self._queues), self._tables, strict=True):
+        for launch in self._tables:
             kernel, group = self._kernel(launch), launch.plan.spec.work_group
             kernel.change(launch.given["numbers"], *map(np.int32, steps))
-            ends.append(kernel.launch(queue, launch.plan.groups * group, group, begin))
-            if begin:
-                queue.flush()
-        if begin:
-            cl.enqueue_barrier(self.queue, wait_for=ends[1:])
+            kernel.launch(self.queue, launch.plan.groups * group, group)
         others.total = (others.total + others.groups * count + 2**31) % 2**32 - 2**31
 
     def _publish(self) -> None:

@@ -39,7 +39,7 @@ class EpochBlocks(KindBlocks):
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """States in no line: a step sets them, and none reads them. They go to memory at its end."""
+        """States in no line, which a step sets and none reads: they go to memory as it ends."""
         return unread_states({n: given for n, _, given in self.blocks}) if self.lined else ()
 
     @property
@@ -243,7 +243,9 @@ class ListLoop:
         own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
         if kind.kind == "density":
             present = self.present(kind)
-            lane = f"{space}    if ({present.replace('bits', 'own')}) {{\n" if self.spec.mixed else ""
+            lane = (
+                f"{space}    if ({present.replace('bits', 'own')}) {{\n" if self.spec.mixed else ""
+            )
             return f"{space}{'' if known else f'if ({present}) '}{{\n{lane}{own}"
         count = self.present(kind)
         return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"

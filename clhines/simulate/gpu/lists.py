@@ -1,7 +1,9 @@
 """Lists of nodes for epochs of cells with many mechanisms: a warp takes nodes of one class.
 
 A *class* of nodes is the set of their density mechanisms. Each cell has *lists* of at most `WARP`
-nodes of one class, and a lane takes one node with all its mechanisms. What lists need lies in
+nodes of one class, and a lane takes one node with all its mechanisms. Where many cells with exact
+times are in flight, a list may have nodes of several classes, and a lane passes by what its `own`
+node lacks: fewer lists, with less in them. What lists need lies in
 *lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
 
     values of a list     factor, d, (g, k where there are constant mechanisms,) then of each
@@ -72,8 +74,9 @@ class LaneNodes:
         first = np.arange(len(local)) if natural else place[local]
         order = np.lexsort((first, *points, bits, -cost, cell))
         weight = np.array([1 + kind.num_states for kind in self.kinds if kind.density], float)
-        split = _rows_and_lanes(order, bits, cell)
-        self.row, self.lane = _joined(order, bits, cell, weight) if joins else split
+        self.row, self.lane = (
+            _joined(order, bits, cell, weight) if joins else _rows_and_lanes(order, bits, cell)
+        )
         heads = np.full(int(self.row.max(initial=-1)) + 1, -1)
         heads[self.row[self.lane == 0]] = np.flatnonzero(self.lane == 0)  # first node of each list
         self.bits, self.cell = np.zeros(len(heads), np.int64), cell[heads]
@@ -135,59 +138,28 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _joined(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """(2, k) int64: list and lane of each node, where lists have nodes of several classes.
+    """(2, k) int64: as `_rows_and_lanes`, but nodes fill lists in their order where that is less.
 
-    A warp does what any of its nodes has, so `weight` of the mechanisms of all lists is to be
-    little. Nodes fill lists in their order, or what is left of a class joins another's list: what
-    is less in a cell.
+    A warp does what any of its nodes has, of which the mechanisms have a `weight` each.
     """
-    own = cell[order]
-    filled = (np.arange(len(order)) - np.searchsorted(own, own)) // WARP
-    number = np.stack((filled, _with_left_ones(bits[order], own, weight)))
-    every = number + own * (int(number.max(initial=0)) + 1)
-    cost = [_weight_of(n, bits[order], own, weight) for n in every]
-    chosen = np.where(cost[1][own] < cost[0][own], every[1], every[0])
-    found = np.empty((2, len(order)), np.int64)
-    found[0, order] = np.unique(chosen, return_inverse=True)[1].reshape(-1)
-    sorted_ = order[np.argsort(chosen, kind="stable")]
-    counts = np.bincount(found[0])
-    found[1, sorted_] = np.arange(len(order)) - np.repeat(starts(counts), counts)
-    return found
+    split = _rows_and_lanes(order, bits, cell)
+    filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
+    cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]
+    chosen = np.where((cost[1] < cost[0])[cell], filled, split)
+    key = cell[order] * (len(order) + 1) + chosen[0][order]
+    chosen[0, order] = np.unique(key, return_inverse=True)[1].reshape(-1)
+    return chosen
 
 
 def _weight_of(
-    number: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
+    row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """Weight of all lists of each cell; `number` is that of each node's list."""
-    lists, first, of = np.unique(number, return_index=True, return_inverse=True)
-    union = np.zeros(len(lists), np.int64)
-    np.bitwise_or.at(union, of.reshape(-1), bits)
-    return np.bincount(cell[first], (union[:, None] >> np.arange(len(weight)) & 1) @ weight)
-
-
-def _with_left_ones(bits: np.ndarray, cell: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """(k,) int64: list of each node in its cell; nodes are in order, those of a class together.
-
-    What is left of a class joins the list with most in common, by weight, that has room for it.
-    """
-    found, of = np.empty(len(bits), np.int64), -1
-    begin = np.flatnonzero((np.diff(cell, prepend=-1) != 0) | (np.diff(bits, prepend=-1) != 0))
-    for first, end in zip(begin.tolist(), [*begin[1:].tolist(), len(bits)]):
-        if cell[first] != of:
-            of, lists, unions, counts = cell[first], 0, list[int](), list[int]()
-        for part in range(first, end, WARP):
-            own, left = int(bits[part]), min(WARP, end - part)
-            common = [
-                float(weight @ (union & own & 1 << np.arange(len(weight)) > 0)) * (count + left <= WARP)
-                for union, count in zip(unions, counts, strict=True)
-            ]
-            best = int(np.argmax(common)) if max(common, default=0) > 0 else len(unions)
-            if best == len(unions):
-                unions.append(0)
-                counts.append(0)
-            unions[best], counts[best] = unions[best] | own, counts[best] + left
-            found[part : part + left] = best
-    return found
+    """Weight of what all lists of each cell have."""
+    union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
+    np.bitwise_or.at(union, row, bits)
+    of = np.zeros(len(union), np.int64)
+    of[row] = cell
+    return np.bincount(of, (union[:, None] >> np.arange(len(weight)) & 1) @ weight)
 
 
 class LaneNumbers:
