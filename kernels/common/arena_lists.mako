@@ -48,7 +48,7 @@ ${space}point_g += g_g;
 <%def name="seldom(kind, block, value)">\
 <% names = [name for name in kind.changed(block) if name in kind.unread] %>\
 % if names:
-                if (!opens && (num_mem || ${last})) {
+                if (!opens${"" if kind.outputs else f" && (num_mem || {last})"}) {
                     const int i = ${spec.loop.instance(kind)};
 % for name in names:
                     ${re.sub(r"\bj\b", "i", kind.in_memory(name))} = ${value}_${name};

@@ -77,7 +77,7 @@ ${part(states)}\
     int step = first_step;
     // steps of the launch begin here
     do {
-% if spec.together:
+% if spec.arena and spec.together:
         // Cells of a group go side by side, here and below: one warp then finds in the cache of instructions what
         // another has fetched. It holds few of those of a step, and would be what all wait for.
         GATHER();
@@ -87,13 +87,13 @@ ${part("common/arena_points_end")}\
 % endif
 ${part(lists)}\
         if (step == first_step + num_steps) break;
-% if spec.together:
+% if spec.arena and spec.together:
         GATHER();
 % endif
 % if points:
 ${part("common/arena_points")}\
 % endif
-% if spec.together:
+% if spec.arena and spec.together:
         GATHER();
 % endif
         MEET();

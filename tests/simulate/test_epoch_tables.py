@@ -129,12 +129,12 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
 
 
 GATED = """
-NEURON { SUFFIX %s NONSPECIFIC_CURRENT i RANGE gbar, minf, mtau, i }
+NEURON { SUFFIX %s NONSPECIFIC_CURRENT i RANGE gbar, minf, mtau, i, alpha }
 PARAMETER { gbar = 1e-4 (S/cm2) }
 STATE { m }
-ASSIGNED { v (mV) i (mA/cm2) minf mtau (ms) }
+ASSIGNED { v (mV) i (mA/cm2) minf mtau (ms) alpha (/ms) }
 INITIAL { rates(v) m = minf }
-BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 70) }
+BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 70) alpha = minf/mtau }
 DERIVATIVE states { rates(v) m' = (minf - m)/mtau }
 PROCEDURE rates(v) { mtau = %s + 0.01*(v + 90) minf = 1/(1 + exp(-(v + 60)/8)) }
 """
@@ -175,7 +175,9 @@ def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
         sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
         asked = [sim.record("v", np.arange(MIXED * SIZE))]
         if more:
-            asked += [sim.record(x, groups[k]) for k in ("one", "three") for x in ("m", "minf")]
+            asked += [
+                sim.record(x, groups[k]) for k in ("one", "three") for x in ("m", "minf", "alpha")
+            ]
         result = [sim.run(1.5), sim.run(2.0)]
         left = sim.arrays()
         states = [left[f"state{k}_{x}"] for k in range(3) for x in ("m", "minf", "mtau")]

@@ -220,7 +220,13 @@ def with_blocks(
         scalar += len(uniform)
         blocks.append(
             epoch_blocks(
-                text, tuple(given), k in held, len(of_lane), spec.kinds[k].local, k in apart
+                text,
+                tuple(given),
+                k in held,
+                len(of_lane),
+                spec.kinds[k].local,
+                k in apart,
+                lists.lanes.kinds[k].unread,
             )
         )
     kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from clhines.mechanisms.ir.program import Argument, unread_states
+from clhines.mechanisms.ir.program import Argument
 from clhines.plan.kernel_spec import Parameter
 from clhines.simulate.gpu.spec import LIST_HEAD, WARP, EpochSpec
 from clhines.simulate.kinds.calls import KindBlocks, Values, fields_of
@@ -36,11 +36,7 @@ class EpochBlocks(KindBlocks):
     local: bool = False  # these lines are in local memory
     sums: tuple[str, ...] = ()  # ions whose currents are added up
     apart: bool = False  # lanes take instances, not the nodes that these are at
-
-    @property
-    def unread(self) -> tuple[str, ...]:
-        """States in no line, which a step sets and none reads: they go to memory as it ends."""
-        return unread_states({n: given for n, _, given in self.blocks}) if self.lined else ()
+    unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
 
     @property
     def in_lines(self) -> list[str]:
@@ -72,6 +68,8 @@ class EpochBlocks(KindBlocks):
         """Return the expression of a state or an output of instance j."""
         if role != "state" or not (self.held or self.lined):
             return super().kept(role, name)
+        if name in self.unread and not self.held:
+            return self.in_memory(name)
         return f"s_{name}" if self.held else self.line(name)
 
     def line(self, name: str) -> str:
@@ -95,7 +93,7 @@ class EpochBlocks(KindBlocks):
             if a.name.removeprefix("i") not in self.sums:
                 return []
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
-        if a.role == "state" and a.name in self.unread:
+        if a.role == "state" and a.name in self.unread:  # the template's `seldom` puts it there
             return [f"s_{a.name} = {local};"] if self.held else []
         return super().stores(a, block, local)
 
@@ -322,12 +320,13 @@ def epoch_blocks(
     num_values: int,
     local: bool,
     apart: bool,
+    unread: tuple[str, ...],
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
     quick = is_quick(kind)
     return EpochBlocks(
         **fields_of(kind), given=given, held=held, num_values=num_values, quick=quick, local=local,
-        apart=apart, lined=quick and bool(kind.states),
+        apart=apart, lined=quick and bool(kind.states), unread=unread,
     )  # fmt: skip
 
 

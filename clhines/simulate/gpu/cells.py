@@ -28,7 +28,8 @@ class KindInstances:
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
-        self.num_states = len(kind.mechanism.states)  # that have lines
+        self.num_states = len(kind.mechanism.states)  # that have lines, not those `unread`
+        self.unread: tuple[str, ...] = ()
         self.varying = {n: v for n, v in kind.parameters.items() if isinstance(v, np.ndarray)}
         self.first = np.searchsorted(kind.node, bounds[cells])
         self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
@@ -85,7 +86,8 @@ class PlannedCells:
         for kind in self.kinds if model.has_times else ():
             blocks = kind.kind.mechanism.program.blocks
             if kind.density and "receive" not in blocks:
-                kind.num_states -= len(unread_states(blocks))
+                kind.unread = unread_states(blocks)
+                kind.num_states -= len(kind.unread)
 
     @cached_property
     def nodes(self) -> np.ndarray:
