@@ -20,6 +20,7 @@
     hot, cold = spec.adding(now), spec.adding(apart)
     given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
     reads_a = bool(nets or spec.nernst or second or now) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
+    last = "step == first_step" if spec.ends_later else "closes"   # ends a step that is the last of a launch
     def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     def asks(some):   # whether a list has any of some kinds
         return " || ".join(spec.loop.present(k) for k in some)
@@ -39,15 +40,31 @@ ${space}point_g += g_g;
 </%def>\
 <%def name="copied(kind, blocks)">\
 % for name in dict.fromkeys(name for block in blocks for name in kind.changed(block)):
+% if name not in kind.unread:
                     ${kind.in_memory(name)} = ${kind.line(name)};
+% endif
 % endfor
+</%def>\
+<%def name="seldom(kind, block, value)">\
+<% names = [name for name in kind.changed(block) if name in kind.unread] %>\
+% if names:
+                if (!opens${"" if kind.outputs else f" && (num_mem || {last})"}) {
+                    const int i = ${spec.loop.instance(kind)};
+% for name in names:
+                    ${re.sub(r"\bj\b", "i", kind.in_memory(name))} = ${value}_${name};
+% endfor
+                }
+% endif
 </%def>\
 <%def name="held(kind)">\
 % for name in kind.states:
-                real s_${name} = ${kind.line(name)};
+                real s_${name}${"" if name in kind.unread else f" = {kind.line(name)}"};
 % endfor
 % if kind.has("advance"):
-<% changed, selects = kind.changed("advance"), spec.selects and kind.alone %>\
+<%
+    changed = [name for name in kind.changed("advance") if name not in kind.unread]
+    selects = spec.selects and kind.alone
+%>\
 % if selects:
 % for name in changed:
                 const real old_${name} = s_${name};
@@ -64,6 +81,7 @@ ${kind.call("advance", old, 20)}\
 % endfor
                 }
 % endif
+${seldom(kind, "advance", "s")}\
 % endif
                 {
 ${current(kind, 20)}\
@@ -75,6 +93,7 @@ ${held(kind)}\
 % else:
                 if (!opens) {
 ${kind.call(block, old, 20)}\
+${seldom(kind, block, "new_state")}\
                 }
 % endif
 </%def>\
@@ -130,7 +149,7 @@ ${copied(kind, ["current"])}\
 % endif
 </%def>\
 <%def name="of_sums(kind)">\
-% for name in kind.states:
+% for name in kind.in_lines:
                 const real s_${name} = ${kind.line(name)};
 % endfor
 ${cold[kind.number].call("current", noise[kind.number], 16)}\
@@ -191,6 +210,9 @@ ${by_layers()}\
             __global const real *scalar = node_scalars + q * ${spec.num_scalars};
 % endif
             const int bits = list[0] & ${hex(spec.mechanisms)};
+% if spec.mixed:
+            const int own = node_bits[q * ${W} + in_warp];   // of the node of the lane
+% endif
 % if e.ions:
             const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions are
 % endif

@@ -4,6 +4,9 @@
         if (node_places[q * ${W} + in_warp] < 0) continue;
         __global const int *list = node_lists + q * ${spec.list_width};
         const int bits = list[0];
+% if spec.mixed:
+        const int own = node_bits[q * ${W} + in_warp];
+% endif
         __global const real *p = node_values, *value = p;
         __global const int *member = node_members + (long)list[4] * ${W} + in_warp, *m;
         __global real *first_state = node_states + (long)(home.s4 + list[2]) * ${W} + in_warp, *state;
@@ -14,7 +17,7 @@
 % for kind in spec.loop.in_lists:
 % if kind.lined:
 ${spec.loop.opening(kind, "j")}\
-% for name in kind.states:
+% for name in kind.in_lines:
                 MOVE(${kind.line(name)}, ${kind.in_memory(name)});
 % endfor
 ${spec.loop.closing(kind)}\

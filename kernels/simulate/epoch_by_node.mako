@@ -77,13 +77,24 @@ ${part(states)}\
     int step = first_step;
     // steps of the launch begin here
     do {
+% if spec.arena and spec.together:
+        // Cells of a group go side by side, here and below: one warp then finds in the cache of instructions what
+        // another has fetched. It holds few of those of a step, and would be what all wait for.
+        GATHER();
+% endif
 % if points:
 ${part("common/arena_points_end")}\
 % endif
 ${part(lists)}\
         if (step == first_step + num_steps) break;
+% if spec.arena and spec.together:
+        GATHER();
+% endif
 % if points:
 ${part("common/arena_points")}\
+% endif
+% if spec.arena and spec.together:
+        GATHER();
 % endif
         MEET();
 % if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time

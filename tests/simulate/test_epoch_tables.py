@@ -10,7 +10,9 @@ import pytest
 from clhines import Mechanism, Network, Simulation
 from clhines.simulate.gpu import arena_epochs
 from clhines.simulate.gpu.arena_lists import terms, with_few_terms, with_rows
+from clhines.simulate.gpu.lists import _joined, _rows_and_lanes, _weight_of
 from clhines.simulate.gpu.rates import coefficients
+from clhines.simulate.gpu.spec import WARP
 
 MODS = Path(__file__).parents[2] / "bench" / "mods"
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
@@ -124,3 +126,85 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     assert len(spikes["reference", True]) > 1
     for values in spikes.values():
         np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)
+
+
+GATED = """
+NEURON { SUFFIX %s NONSPECIFIC_CURRENT i RANGE gbar, minf, mtau, i, alpha }
+PARAMETER { gbar = 1e-4 (S/cm2) }
+STATE { m }
+ASSIGNED { v (mV) i (mA/cm2) minf mtau (ms) alpha (/ms) }
+INITIAL { rates(v) m = minf }
+BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 70) alpha = minf/mtau }
+DERIVATIVE states { rates(v) m' = (minf - m)/mtau }
+PROCEDURE rates(v) { mtau = %s + 0.01*(v + 90) minf = 1/(1 + exp(-(v + 60)/8)) }
+"""
+MIXED, SIZE = 6, 40  # cells, nodes of each
+
+
+def gated_cells():
+    """Cells whose nodes have some of three mechanisms each, which set what nothing reads."""
+    rng, n = np.random.default_rng(5), MIXED * SIZE
+    parent = np.arange(-1, n - 1)
+    parent[::SIZE] = -1
+    area = rng.uniform(300, 900, n)
+    net = Network.from_arrays(parent, np.arange(0, n + 1, SIZE), area, np.full(n, 0.1), 1e-5 * area)
+    groups = {}
+    for name, tau in (("one", 1.5), ("two", 3.0), ("three", 7.0)):
+        nodes = np.flatnonzero(rng.random(n) < 0.6)
+        made = Mechanism.from_nmodl(GATED % (name, tau))
+        groups[name] = net.insert(made, nodes, gbar=rng.uniform(1e-5, 1e-3, len(nodes)))
+    net.add("iclamp", at=np.arange(MIXED) * SIZE, delay=0.5, dur=2.0, amp=0.1)
+    net.add_detector([0], 0.0)
+    return net, groups
+
+
+@pytest.mark.parametrize("more", [True, False])
+def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
+    """Voltages, gates, and states that nothing reads: recorded, and as a run leaves them."""
+    needs(fast_queue, "float64")
+    specs, with_blocks = [], arena_epochs.with_blocks
+
+    def kept(*given):
+        specs.append(with_blocks(*given)[0])
+        return with_blocks(*given)
+
+    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    found = {}
+    for engine in ("reference", ENGINE):
+        net, groups = gated_cells()
+        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        asked = [sim.record("v", np.arange(MIXED * SIZE))]
+        if more:
+            asked += [
+                sim.record(x, groups[k]) for k in ("one", "three") for x in ("m", "minf", "alpha")
+            ]
+        result = [sim.run(1.5), sim.run(2.0)]
+        left = sim.arrays()
+        states = [left[f"state{k}_{x}"] for k in range(3) for x in ("m", "minf", "mtau")]
+        found[engine] = [np.concatenate([r[k] for r in result]) for k in asked] + states
+    mixed = MIXED > fast_queue.device.max_compute_units
+    assert all(k.unread == ("minf", "mtau") for k in specs[0].blocks if k.name in groups)
+    assert [spec.mixed for spec in specs] == [mixed] * len(specs)
+    assert np.ptp(found["reference"][0]) > 5
+    for values, exact in zip(found[ENGINE], found["reference"], strict=True):
+        np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
+
+
+def test_joined_lists_have_less_in_them():
+    """Each node has a lane of its own in a list of its cell, and no cell has more than split."""
+    rng, weight = np.random.default_rng(1), np.array([2.0, 1, 4, 3])
+    for _ in range(20):
+        cell = np.sort(rng.integers(0, 4, rng.integers(1, 300)))
+        cell = np.unique(cell, return_inverse=True)[1]
+        bits = rng.integers(0, 16, len(cell))
+        order = np.lexsort((bits, cell))
+        row, lane = _joined(order, bits, cell, weight)
+        assert np.array_equal(np.unique(row), np.arange(row.max() + 1))
+        assert len(np.unique(row * WARP + lane)) == len(cell) and lane.max() < WARP
+        assert (np.diff(row[order]) >= 0).all() and (np.diff(cell[order]) >= 0).all()
+        both = [
+            _weight_of(r, bits, cell, weight) for r in (row, _rows_and_lanes(order, bits, cell)[0])
+        ]
+        assert (both[0] <= both[1]).all()
+        filled = sum(-(-np.bincount(cell) // WARP))
+        assert filled <= row.max() + 1

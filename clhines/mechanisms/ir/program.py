@@ -46,6 +46,7 @@ Roles of arguments, with what `name` says:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
@@ -218,3 +219,15 @@ class Program:
         """Unit of each parameter and state; empty where none is."""
         quantities = (*self.parameters, *self.states)
         return {q.name: q.unit for q in quantities if q.name not in (HIDDEN, HELD)}
+
+
+def unread_states(blocks: Mapping[str, tuple[Argument, ...]]) -> tuple[str, ...]:
+    """Return the states that ``advance`` sets and nothing but the host's blocks reads or sets."""
+    on_host = ("initial", "before_initial", "after_initial", "net_initial")
+    read = {
+        a.name
+        for block, given in blocks.items() if block not in on_host
+        for a in given if a.role == "state" and (block, a.direction) != ("advance", "out")
+    }  # fmt: skip
+    given = blocks.get("advance", ())
+    return tuple(a.name for a in given if a.role == "state" and a.name not in read)

@@ -220,14 +220,21 @@ def with_blocks(
         scalar += len(uniform)
         blocks.append(
             epoch_blocks(
-                text, tuple(given), k in held, len(of_lane), spec.kinds[k].local, k in apart
+                text,
+                tuple(given),
+                k in held,
+                len(of_lane),
+                spec.kinds[k].local,
+                k in apart,
+                lists.lanes.kinds[k].unread,
             )
         )
     kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
-        classes=_classes(lists),
+        classes=() if lists.lanes.mixed else _classes(lists),
+        mixed=lists.lanes.mixed,
         selects=epoch >= _LONG,
         terms=counts_of_terms(k.functions for k in kinds),
         blocks=tuple(blocks),

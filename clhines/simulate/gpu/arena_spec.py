@@ -36,6 +36,12 @@ class EpochBlocks(KindBlocks):
     local: bool = False  # these lines are in local memory
     sums: tuple[str, ...] = ()  # ions whose currents are added up
     apart: bool = False  # lanes take instances, not the nodes that these are at
+    unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
+
+    @property
+    def in_lines(self) -> list[str]:
+        """States that have a line."""
+        return [name for name in self.states if name not in self.unread]
 
     @property
     def alone(self) -> bool:
@@ -62,13 +68,15 @@ class EpochBlocks(KindBlocks):
         """Return the expression of a state or an output of instance j."""
         if role != "state" or not (self.held or self.lined):
             return super().kept(role, name)
+        if name in self.unread and not self.held:
+            return self.in_memory(name)
         return f"s_{name}" if self.held else self.line(name)
 
     def line(self, name: str) -> str:
         """Return the expression of a state where the lists have it."""
         if not self.lined:
             return self.in_memory(name)
-        return f"{'local_state' if self.local else 'state'}[{self.states.index(name) * WARP}]"
+        return f"{'local_state' if self.local else 'state'}[{self.in_lines.index(name) * WARP}]"
 
     def value(self, a: Argument, values: Values) -> str:
         """Return the expression of an argument."""
@@ -85,6 +93,8 @@ class EpochBlocks(KindBlocks):
             if a.name.removeprefix("i") not in self.sums:
                 return []
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
+        if a.role == "state" and a.name in self.unread:  # the template's `seldom` puts it there
+            return [f"s_{a.name} = {local};"] if self.held else []
         return super().stores(a, block, local)
 
 
@@ -100,6 +110,7 @@ class ArenaEpochSpec(EpochSpec):
             "const int *restrict homes, const int *restrict instances",
             "const int *restrict node_lists, const int *restrict node_places",
             "const int *restrict node_members, const int *restrict node_active",
+            "const int *restrict node_bits if mixed",
             "const real *restrict node_scalars, const real *restrict node_values",
             "real *restrict node_states",
             "int first_time, int looks, const double *restrict step_begin, real dt, double half_dt",
@@ -124,6 +135,7 @@ class ArenaEpochSpec(EpochSpec):
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
+    mixed: bool = False  # nodes of a list have different mechanisms
     joins: int = 0  # work-groups that wait for each other after each step; 0: they do not
     layers: int = 0  # of targets that send each other events within a step; 0: no one does
     ends_later: bool = False  # the next launch ends the last step, if one is `pending`
@@ -152,6 +164,11 @@ class ArenaEpochSpec(EpochSpec):
     def meets(self) -> bool:
         """Whether several work-groups wait for each other."""
         return self.joins > 1
+
+    @property
+    def together(self) -> bool:
+        """Whether the cells of a work-group begin each step together."""
+        return self.units > 1 and self.ptx
 
     @property
     def loop(self) -> ListLoop:
@@ -220,12 +237,20 @@ class ListLoop:
     def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
         """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""
         space = " " * 12
-        number = f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
+        number = self.instance(kind)
         own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
         if kind.kind == "density":
-            return f"{space}{'' if known else f'if ({self.present(kind)}) '}{{\n{own}"
+            present = self.present(kind)
+            lane = (
+                f"{space}    if ({present.replace('bits', 'own')}) {{\n" if self.spec.mixed else ""
+            )
+            return f"{space}{'' if known else f'if ({present}) '}{{\n{lane}{own}"
         count = self.present(kind)
         return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
+
+    def instance(self, kind: EpochBlocks) -> str:
+        """Return the expression of the number of an instance of a kind."""
+        return f"instances[number * {len(self.spec.blocks)} + {kind.number}] + *m"
 
     def present(self, kind: EpochBlocks) -> str:
         """Return the expression that is not 0 where a list has a kind; of points how many."""
@@ -257,7 +282,8 @@ class ListLoop:
         """End of what `opening` begins."""
         space = " " * 12
         step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
-        return (f"{space}    }}\n" if kind.kind != "density" else "") + step + f"{space}}}\n"
+        inner = kind.kind != "density" or self.spec.mixed
+        return (f"{space}    }}\n" if inner else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: EpochBlocks) -> str:
         """Statement that passes the instances of a kind."""
@@ -270,7 +296,7 @@ class ListLoop:
     def _steps(self, kind: EpochBlocks) -> list[tuple[str, int]]:
         """Pointers that an instance of a kind moves, and the lines by which it does."""
         state = "local_state" if kind.local else "state"
-        lines = [("m", 1), ("p", kind.num_values), (state, len(kind.states))]
+        lines = [("m", 1), ("p", kind.num_values), (state, len(kind.in_lines))]
         return [(name, number) for name, number in lines if number]
 
     @property
@@ -294,12 +320,13 @@ def epoch_blocks(
     num_values: int,
     local: bool,
     apart: bool,
+    unread: tuple[str, ...],
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
     quick = is_quick(kind)
     return EpochBlocks(
         **fields_of(kind), given=given, held=held, num_values=num_values, quick=quick, local=local,
-        apart=apart, lined=quick and bool(kind.states),
+        apart=apart, lined=quick and bool(kind.states), unread=unread,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from clhines.arrays import ranges, starts, stretch_of
 from clhines.forest import Forest
+from clhines.mechanisms.ir.program import unread_states
 from clhines.model.model import Kind, Model
 from clhines.plan import packing
 from clhines.plan.by_cell.layout import runs
@@ -27,7 +28,8 @@ class KindInstances:
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
-        self.num_states = len(kind.mechanism.states)
+        self.num_states = len(kind.mechanism.states)  # that have lines, not those `unread`
+        self.unread: tuple[str, ...] = ()
         self.varying = {n: v for n, v in kind.parameters.items() if isinstance(v, np.ndarray)}
         self.first = np.searchsorted(kind.node, bounds[cells])
         self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
@@ -81,6 +83,11 @@ class PlannedCells:
         self.first = model.forest.cell_offsets[numbers]
         self.forest = model.forest.subset(numbers)
         self.kinds = [KindInstances(k, model.forest.cell_offsets, numbers) for k in model.kinds]
+        for kind in self.kinds if model.has_times else ():
+            blocks = kind.kind.mechanism.program.blocks
+            if kind.density and "receive" not in blocks:
+                kind.unread = unread_states(blocks)
+                kind.num_states -= len(kind.unread)
 
     @cached_property
     def nodes(self) -> np.ndarray:

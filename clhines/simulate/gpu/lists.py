@@ -1,7 +1,9 @@
 """Lists of nodes for epochs of cells with many mechanisms: a warp takes nodes of one class.
 
 A *class* of nodes is the set of their density mechanisms. Each cell has *lists* of at most `WARP`
-nodes of one class, and a lane takes one node with all its mechanisms. What lists need lies in
+nodes of one class, and a lane takes one node with all its mechanisms. Where many cells with exact
+times are in flight, a list may have nodes of several classes, and a lane passes by what its `own`
+node lacks: fewer lists, with less in them. What lists need lies in
 *lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
 
     values of a list     factor, d, (g, k where there are constant mechanisms,) then of each
@@ -47,6 +49,7 @@ class LaneNodes:
         place: np.ndarray,
         natural: bool,
         apart: frozenset[int],
+        joins: bool = False,
     ) -> None:
         forest, self.kinds, self.num_cells = cells.forest, cells.kinds, len(sorts)
         sizes = forest.sizes[sorts]
@@ -70,13 +73,21 @@ class LaneNodes:
                 points.append(np.bincount(position, minlength=len(local)))
         first = np.arange(len(local)) if natural else place[local]
         order = np.lexsort((first, *points, bits, -cost, cell))
-        self.row, self.lane = _rows_and_lanes(order, bits, cell)
-        heads = order[self.lane[order] == 0]  # first node of each list
-        self.bits, self.cell = bits[heads], cell[heads]
+        weight = np.array([1 + kind.num_states for kind in self.kinds if kind.density], float)
+        self.row, self.lane = (
+            _joined(order, bits, cell, weight) if joins else _rows_and_lanes(order, bits, cell)
+        )
+        heads = np.full(int(self.row.max(initial=-1)) + 1, -1)
+        heads[self.row[self.lane == 0]] = np.flatnonzero(self.lane == 0)  # first node of each list
+        self.bits, self.cell = np.zeros(len(heads), np.int64), cell[heads]
+        np.bitwise_or.at(self.bits, self.row, bits)
+        self.mixed = bool((self.bits[self.row] != bits).any())
         self.first_list = np.searchsorted(self.cell, np.arange(len(sorts) + 1))
         self.nodes, self.places = (np.full((len(heads), WARP), -1) for _ in range(2))
         self.nodes[self.row, self.lane] = self.natural
         self.places[self.row, self.lane] = place[local]
+        self.own = np.zeros((len(heads), WARP), np.int64)
+        self.own[self.row, self.lane] = bits
         self._count(points)
 
     def _count(self, points: list[np.ndarray]) -> None:
@@ -102,8 +113,9 @@ class LaneNodes:
         rank = np.arange(len(cost)) - self.first_list[self.cell]
         found = []
         for warps in range(least, max(least, most) + 1):
-            load = np.bincount(self.cell * warps + rank % warps, cost).max()
-            found.append((load * warps if busy else load, warps))
+            load = np.bincount(self.cell * warps + rank % warps, cost, self.num_cells * warps)
+            most_of_cell = load.reshape(self.num_cells, warps).max(axis=1)
+            found.append((most_of_cell.sum() * warps if busy else most_of_cell.max(), warps))
         return [warps for _, warps in sorted(found)]
 
     def lines_of(self, kind: int) -> int:
@@ -121,6 +133,33 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
     found = np.empty((2, len(order)), np.int64)
     found[:, order] = starts(-(-np.bincount(run) // WARP))[run] + rank // WARP, rank % WARP
     return found
+
+
+def _joined(
+    order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """(2, k) int64: as `_rows_and_lanes`, but nodes fill lists in their order where that is less.
+
+    A warp does what any of its nodes has, of which the mechanisms have a `weight` each.
+    """
+    split = _rows_and_lanes(order, bits, cell)
+    filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
+    cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]
+    chosen = np.where((cost[1] < cost[0])[cell], filled, split)
+    key = cell[order] * (len(order) + 1) + chosen[0][order]
+    chosen[0, order] = np.unique(key, return_inverse=True)[1].reshape(-1)
+    return chosen
+
+
+def _weight_of(
+    row: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
+) -> np.ndarray:
+    """Weight of what all lists of each cell have."""
+    union = np.zeros(int(row.max(initial=-1)) + 1, np.int64)
+    np.bitwise_or.at(union, row, bits)
+    of = np.zeros(len(union), np.int64)
+    of[row] = cell
+    return np.bincount(of, (union[:, None] >> np.arange(len(weight)) & 1) @ weight)
 
 
 class LaneNumbers:
@@ -209,6 +248,7 @@ class NodeLists:
         alike: Sequence[np.ndarray] = (),
         natural: bool = False,
         apart: frozenset[int] = frozenset(),
+        joins: bool = False,
     ) -> None:
         model, kinds = cells.model, cells.kinds
         if sum(k.density for k in kinds) > MAX_DENSITIES:
@@ -218,7 +258,7 @@ class NodeLists:
         every = np.arange(len(cells.numbers))
         like = every if self.of_own_cells else cells.first_equal(alike, apart)
         sorts, number = np.unique(like, return_inverse=True)
-        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart)
+        self.lanes = LaneNodes(cells, sorts, table.places_of_all(), natural, apart, joins)
         self.numbers = LaneNumbers(self.lanes, model, inflow)
         by_unit = np.argsort(table.unit_of_cell)
         self._of_unit = of = number.reshape(-1)[by_unit]

@@ -87,6 +87,7 @@ class InstanceSites:
 # measured, see bench/notes/epochs.md
 LISTS_FULL = 1  # cells a compute unit, above which those in flight count
 _LISTS_GROUP = 128  # lanes of a work-group of several cells
+_TOGETHER = 512  # of cells with exact times on NVIDIA, whose warps share instructions
 _LISTS_REGISTERS = 72  # of a work-item then
 _MOST_WARPS = 16  # of a cell
 _REGISTERS = 1 << 16  # of a multiprocessor
@@ -101,12 +102,13 @@ def choose_lanes(
     the least lanes, `lists` get places of states; `num_cells`: of all that are in flight.
     """
     in_arenas = isinstance(spec, ArenaEpochSpec)
-    each = -(-num_cells // limits.compute_units)  # at once, at most
-    busy = each > LISTS_FULL
+    each = _cells_each(num_cells, limits)
+    busy, own = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
     choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
     for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
-        most = 1 if far else units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS))
+        group = _TOGETHER if in_arenas and spec.ptx else _LISTS_GROUP
+        most = 1 if far else units or max(1, min(group // lanes, own, MAX_UNITS))
         for count in range(most, 0, -1):
             group = lanes * count
             full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
@@ -256,6 +258,7 @@ class EpochPlan:
             (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
             natural=model.has_times,
             apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
+            joins=model.has_times and _cells_each(self._decisions.num_cells, limits) > LISTS_FULL,
         )  # fmt: skip
         plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
@@ -446,6 +449,11 @@ def _needs_lists(
         kinds=kinds,
     )
     return not spec.fits(limits)
+
+
+def _cells_each(num_cells: int, limits: Limits) -> int:
+    """Cells a compute unit, at most."""
+    return -(-num_cells // limits.compute_units)
 
 
 def _is_busy(decisions: Decisions, limits: Limits) -> bool:
