@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
 from clhines.neuron.convert import function_tables_of
@@ -29,6 +30,7 @@ from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, stepping_of
+from clhines.neuron.read.played import read_gaps
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.joined import Joints
 from clhines.simulate.simulation import Simulation
@@ -112,6 +114,7 @@ class Fingerprint:
             Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
             Value(model.sources.words),
             Value(memory.play_words),
+            Value(lambda: read_gaps(memory, model.fields, tree, model.contents)),
             Value(lambda: acting(model.h, memory)),
             Value(lambda: stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
@@ -138,6 +141,8 @@ class Fingerprint:
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
             given = [split_name(q)[0] for q in program.parameters] if program is not None else []
+            if counts_crossings(instances.entry.text):
+                given.append(VECTOR_OF_COUNTER)
             columns = _columns(model.memory, instances, model.plays.continuous(name))
             for variable, column in columns.items():
                 (fixed if variable in given else moving).append(column)
@@ -318,8 +323,14 @@ class Kept:
         imported.crossed.clear()
         self._lag = 0
 
-    def steps_to_statement(self, most: int) -> int:
-        """Return after how many steps, at most, code of `CVode.event` runs next."""
+    def steps_ahead(self, most: int) -> int:
+        """Return how many steps to take at once, at most.
+
+        NEURON takes one itself where it has voltages to transfer, and at whose end code of
+        `CVode.event` runs.
+        """
+        if self.model.gaps and self.model.waits_for_transfer():
+            return 1
         h, statements = self.model.h, self.model.pending.statements
         if not statements:
             return most
@@ -362,9 +373,7 @@ class Kept:
     @property
     def _is_free(self) -> bool:
         """Whether nothing of NEURON's must be held, and the network has all of the model."""
-        model, counters = self.model, self._counters
-        has_more = model.memory.transfers or model.trains.patterns
-        return model.lone is None and not has_more and not (counters and counters.has_any)
+        return self.model.lone is None and not self.model.trains.patterns
 
     @property
     def can_stay(self) -> bool:
@@ -377,13 +386,18 @@ _kept: list[Kept] = []
 
 def kept_model(request: Request) -> Kept | None:
     """Return the model that is kept, if NEURON has it still; it is kept no more."""
-    found = _kept.pop() if _kept else None
-    return found if found is not None and found.is_of(request) else None
+    found, same = _kept.pop() if _kept else None, False
+    try:
+        same = found is not None and found.is_of(request)
+        return found if same else None
+    finally:
+        if found is not None and not same:
+            found.model.forget()
 
 
 def keep(kept: Kept) -> None:
     """Keep a model for the next call, in place of any other."""
     _kept.clear()
+    kept.model.forget()
     if kept.can_stay:
-        kept.model.forget()
         _kept.append(kept)

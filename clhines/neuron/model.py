@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
@@ -54,6 +56,18 @@ class Model:
     hidden: dict[str, Hidden] = field(default_factory=dict)  # variables that hoc does not see
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
+
+    def waits_for_transfer(self) -> bool:
+        """Whether what `target_var` sets is not yet the voltage that it gets.
+
+        NEURON transfers at the end of its steps: what is changed between two acts a step later.
+        """
+        tree, found = self.tree, np.zeros(self.tree.num_nodes)
+        for numbers, nodes in (tree.numbers, tree.addresses), (tree.inner_numbers, tree.inner):
+            found[numbers] = self.fields.values(tree.v, nodes)
+        names = {(gap.owner, gap.name) for gap in self.gaps}
+        now = {key: self.every[key[0]].values(key[1]) for key in names}
+        return any(now[g.owner, g.name][g.instance] != found[g.node] for g in self.gaps)
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         """Return the tables of the FUNCTION_TABLE of a mechanism, of those that are found."""
@@ -164,13 +178,13 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
         ) from None
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
-    gaps = read_gaps(memory, fields, tree, contents)
+    gaps, ungapped = read_gaps(memory, fields, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
     parts = wires, pending, plays, gaps, trains, slots
     model = Model(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
-    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
+    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired, *ungapped]
     for part in (pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)

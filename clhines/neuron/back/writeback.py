@@ -12,6 +12,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.places import ION
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
 from clhines.simulate.events.bins import connection_ranks
@@ -197,27 +198,25 @@ class Counters:
     """Lets a simulation record the times that Vectors of APCount keep, and fills them."""
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
-        model = imported.model
-        self._found: list[tuple[Hoc, float, int, int]] = []
+        model = self._model = imported.model
+        self._found: list[tuple[int, Instances, int, int, int]] = []
         points = {n: i for n, i in model.contents.points.items() if counts_crossings(i.entry.text)}
-        vectors = {model.memory.inside(v): v for v in model.h.List("Vector")} if points else {}
         for name, instances in points.items():
             for k, thing in enumerate(instances.things):
-                vector = held_vector(model.memory, thing, vectors)
+                vector = held_vector(model.memory, thing, model.plays.vectors)
                 if vector is not None:
                     group = imported.groups[name]
-                    records = (sim.record(variable, group, [k]) for variable in ("n", "time"))
-                    self._found.append((vector, float(thing.n), *records))
-
-    @property
-    def has_any(self) -> bool:
-        """Whether there is such a Vector."""
-        return bool(self._found)
+                    n, time = (sim.record(variable, group, [k]) for variable in ("n", "time"))
+                    self._found.append((model.memory.inside(vector), instances, k, n, time))
 
     def fill(self, result: Result, first: int) -> None:
-        """Put the times of a run into all vectors; its rows count from `first`."""
-        for vector, begin, n, time in self._found:
-            counts = np.append(begin, result[n][first:, 0])
+        """Put the times of a run into all vectors; its rows count from `first`.
+
+        NEURON still has the numbers of the begin of the run.
+        """
+        for address, instances, k, n, time in self._found:
+            vector = self._model.plays.vectors[address]
+            counts = np.append(instances.values("n")[k], result[n][first:, 0])
             for row in np.flatnonzero(np.diff(counts) > 0).tolist():
                 vector.resize(int(counts[row + 1]))
                 vector.x[int(counts[row + 1]) - 1] = float(result[time][first + row, 0])

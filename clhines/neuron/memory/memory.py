@@ -203,13 +203,25 @@ class Memory(Objects):
         return bool(WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as in a step."""
+        """Transfer voltages as in a step; a RuntimeError is NEURON's, before `setup_transfer`.
+
+        An exception of C++ ends a process that calls it by ctypes. So NEURON calls it, as a method.
+        """
         gather = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if gather:
             ctypes.CFUNCTYPE(None)(gather)()
-        scatter = WORD.in_dll(self._library, "nrnthread_v_transfer_").value
-        threads = WORD.in_dll(self._library, "nrn_threads").value
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(scatter)(threads)
+        context, method = self._h.ParallelContext(), self.method("ParallelContext", "barrier")
+        own = WORD.from_address(self.object_of(context) + 8)
+        messages = ctypes.c_int.from_address(self.address("hoc_execerror_messages"))
+        changed = (own, "nrn_threads"), (method, "nrnthread_v_transfer_")
+        kept = [own.value, method.value, messages.value]
+        try:
+            messages.value = 0
+            for word, name in changed:
+                word.value = self.variable(name)
+            context.barrier()
+        finally:
+            own.value, method.value, messages.value = kept
 
     # -- mechanisms -----------------------------------------------------------------------
 

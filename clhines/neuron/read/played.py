@@ -170,14 +170,16 @@ class Gap:
     node: int  # -1 where what it gets is no voltage of the model
 
 
-def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> list[Gap]:
-    """Return what ``ParallelContext.target_var`` sets, and the voltages that it gets.
+def read_gaps(
+    memory: Memory, fields: Fields, tree: Tree, contents: Contents
+) -> tuple[list[Gap], list[Rejected]]:
+    """Return what ``ParallelContext.target_var`` sets, the voltages that it gets, what is rejected.
 
     NEURON keeps both in tables that nothing reads. The transfer itself is exported: it is called
     once with a different number as each voltage, and what gets one of these numbers is a target.
     """
     if not memory.transfers:
-        return []
+        return [], []
     v, rows = fields.rows(tree.v, tree.addresses)
     candidates, voltages = {**contents.points, **contents.density}, v[rows]
     asked = [
@@ -186,7 +188,7 @@ def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) ->
         for name, size in instances.entry.ranges.items()
         if size == 1 and name not in instances.entry.states
     ]
-    found = []
+    found, unset = [], list[Rejected]()
     try:
         v[rows] = _FIRST + tree.numbers
         for _, name, instances, values in asked:
@@ -197,8 +199,11 @@ def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) ->
             for k in np.flatnonzero(now != _BEFORE).tolist():
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
                 found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
+    except RuntimeError:
+        what = "ParallelContext.target_var or source_var after setup_transfer()"
+        unset.append(Rejected("", what, "", 0, "call setup_transfer() again"))
     finally:
         v[rows] = voltages
         for _, name, instances, values in asked:
             instances.put(name, values)
-    return found
+    return found, unset
