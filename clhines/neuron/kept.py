@@ -69,7 +69,7 @@ class Column:
     """
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
-        self._begin, self._count = WORD.from_address(address), count
+        self._begin, self._size = WORD.from_address(address), 8 * count
         self._played = list(played)
         self.take()
 
@@ -77,16 +77,16 @@ class Column:
         """Whether it is where it was, and all numbers have the same bits."""
         if self._begin.value != self._known:
             return False
-        equal = self._words == self._copy
-        equal[self._played] = True
-        return bool(equal.all())
+        now = ctypes.string_at(self._known, self._size)
+        if now == self._copy or not self._played:
+            return now == self._copy
+        words = np.frombuffer(now, np.uint64) != np.frombuffer(self._copy, np.uint64)
+        return bool(np.isin(np.flatnonzero(words), self._played).all())
 
     def take(self) -> None:
         """Copy it."""
         self._known = self._begin.value
-        kind = ctypes.c_uint64 * self._count
-        self._words = np.ctypeslib.as_array(kind.from_address(self._known))
-        self._copy = self._words.copy()
+        self._copy = ctypes.string_at(self._known, self._size)
 
 
 Part = Value | Column
@@ -147,9 +147,8 @@ class Fingerprint:
             for variable, column in columns.items():
                 (fixed if variable in given else moving).append(column)
             for variable in program.random if program is not None else ():
-                of = partial(_of_streams, model, name, variable)
-                fixed += [Value(partial(of, "ids")), Value(partial(of, "distribution"))]
-                moving.append(Value(partial(of, "drawn")))
+                fixed.append(Value(partial(_streams, model, name, variable)))
+                moving.append(Value(partial(_drawn, model, name, variable)))
             if function_tables_of(instances.entry.text):
                 fixed.append(Value(partial(model.function_tables, name)))
             pointers = (*program.pointers, *program.picked) if program is not None else ()
@@ -215,9 +214,13 @@ def _columns(
     return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
 
 
-def _of_streams(model: Model, name: str, variable: str, what: str) -> np.ndarray:
-    found: np.ndarray = getattr(model.streams(name, variable), what)()
-    return found
+def _streams(model: Model, name: str, variable: str) -> np.ndarray:
+    found = model.streams(name, variable)
+    return np.hstack([found.ids(), found.distribution()])
+
+
+def _drawn(model: Model, name: str, variable: str) -> np.ndarray:
+    return model.streams(name, variable).drawn()
 
 
 def _globals(model: Model, names: list[str]) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -89,7 +90,7 @@ class Model:
 
     def streams(self, name: str, variable: str) -> Streams:
         """Return the streams of random numbers of a variable; a RejectedError: it has none."""
-        index, instances = int(self.h.Random().Random123_globalindex()), self.every[name]
+        index, instances = self._random_index, self.every[name]
         if variable not in self.mechanisms[name].program.picked:
             return Named(name, instances.things, variable, index)
         try:
@@ -97,6 +98,10 @@ class Model:
             return Pointed(self.memory, self.h, name, variable, pointers, index)
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
+
+    @cached_property
+    def _random_index(self) -> int:
+        return int(self.h.Random().Random123_globalindex())
 
     def _width(self) -> int:
         """Return how many bytes a place that is no variable has, which point processes tell."""
@@ -111,7 +116,7 @@ class Model:
         A RejectedError says that something of that is not simulated.
         """
         h, memory = self.h, self.memory
-        self.plays = PlayReader(h, memory, self.places)
+        self.plays.refresh()
         if values or self.trains.names:
             self.wires.refresh()
             self.pending = read_pending(self.queue, self.wires)
@@ -140,7 +145,7 @@ class Model:
         for instances in (*self.contents.density.values(), *self.contents.points.values(), *ions):
             instances.things.forget()
 
-    @property
+    @cached_property
     def every(self) -> dict[str, Instances]:
         """All mechanisms with instances that are simulated, in NEURON's order."""
         found = {**self.contents.density, **self.contents.points}

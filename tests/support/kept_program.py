@@ -367,23 +367,26 @@ def stays(engine):
     entry.read_model = noted
     for soma in net.somas:
         soma.insert("ext_globals")
+        soma.insert("nmagain")
+    net.late.record(net.somas[1](0.5).nmagain._ref_start)  # INITIAL sets it, to cai
     with_vector(net)
     net.more += [h.IClamp(net.somas[1](0.5)), h.Vector([0.3, 0.6]), h.Vector([1.0, 2.0])]
     net.more[-3].dur = 1e9
     net.more[-2].play(net.more[-3]._ref_amp, net.more[-1])  # in steps: the last one stays
     h.finitialize(-65)
     h.continuerun(3.0)
-    worst, moved = [], []
-    for until in (3.0, 4.0, 3.0):
-        taken = []
+    worst, moved, stayed = [], [], []
+    for until, begin in ((3.0, 5e-5), (4.0, 1e-4), (3.0, 2e-4)):
+        h.cai0_ca_ion, taken = begin, []
         for way in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
             h.finitialize(-65)
             before = h.ninf_ext_globals
             way(until)
             moved.append(h.ninf_ext_globals != before)
+            stayed.append({*net.late} == {begin})
             taken.append(net.taken())
         worst.append(max(float(np.abs(a - b).max()) for a, b in zip(*taken) if len(a)))
-    return {"reads": len(reads), "worst": max(worst), "moved": all(moved),
+    return {"reads": len(reads), "worst": max(worst), "moved": all(moved), "stayed": all(stayed),
             "lengths": [[len(a), len(b)] for a, b in zip(*taken)]}  # fmt: skip
 
 

@@ -110,18 +110,19 @@ class Records:
         """
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
+        rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         for recorder, at in zip(self._imported.model.plays.recorders, self._at, strict=True):
             if at is None:
                 values = t[1:] if recorder.variable is None else np.full(steps, recorder.now)
             else:
-                record, column = self._records[at[0]], at[1]
-                values = result[record][first:, column].astype(np.float64)
+                values = rows[at[0]][:, at[1]]
                 if recorder.place is not None and recorder.place.row and len(values):  # once more
                     self._imported.model.memory.set_value(recorder.place, float(values[-1]))
             self._append(recorder, values, t)
 
     def _append(self, recorder: Recorder, values: np.ndarray, t: np.ndarray) -> None:
-        h, vector = self._imported.model.h, recorder.vector
+        vector = recorder.vector
+        assert vector is not None
         if recorder.event:
             due = self._due(recorder, t)
             rows = np.searchsorted(t + 0.5 * self._sim.model.dt, due)
@@ -130,7 +131,9 @@ class Records:
             else:
                 values = np.concatenate([[recorder.now], values])[rows]
         if len(values):
-            vector.append(h.Vector(values))
+            size = len(vector)
+            vector.resize(size + len(values))
+            vector.as_numpy()[size:] = values
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
         """(k,) float64, ms: times up to the last at which a recorder records, and set its event."""
@@ -140,6 +143,7 @@ class Records:
             return np.zeros(0)
         event, last = events[0], t[-1]
         if recorder.times is not None:
+            assert recorder.vector is not None
             rest = recorder.times[len(recorder.vector) :]
             due = rest[rest <= last]
             after = rest[len(due) : len(due) + 1]

@@ -50,9 +50,10 @@ def name_of(h: Hoc, memory: Memory, place: Place) -> str:
 
 @dataclass(eq=False)
 class Recorder:
-    """A vector that records a variable, or the time where that is None."""
+    """A vector that records a variable, or the time where that is None; `address` is its own."""
 
-    vector: Hoc
+    address: int
+    vector: Hoc | None
     variable: Variable | None
     interval: float = 0.0  # ms, 0 for each step
     times: np.ndarray | None = None  # (k,) float64, ms, where it records at given times
@@ -84,7 +85,7 @@ class PlayReader:
 
     def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:
         self._h, self._memory, self._places = h, memory, places
-        self.vectors = {memory.inside(v): v for v in h.List("Vector")}
+        self.vectors = memory.vectors()
         self._time = memory.place(ref(h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
@@ -100,7 +101,17 @@ class PlayReader:
 
     def forget(self) -> None:
         """Hold no vector any more."""
-        self.vectors, self.recorders = {}, []
+        self.vectors = {}
+        for recorder in self.recorders:
+            recorder.vector = None
+
+    def refresh(self) -> None:
+        """List the vectors again; what records and plays is as it was."""
+        self.vectors = self._memory.vectors()
+        for recorder in self.recorders:
+            recorder.vector = self.vectors[recorder.address]
+            if recorder.place is not None:
+                recorder.now = self._memory.value(recorder.place)
 
     def _read(self, played: Played) -> None:
         what = "Vector.play" if "Play" in played.what else "Vector.record"
@@ -115,7 +126,7 @@ class PlayReader:
             self._reject(f"{what} with a Vector that is gone")
             return
         if played.what == "TvecRecord":
-            self.recorders.append(Recorder(vector, None))
+            self.recorders.append(Recorder(played.words[0], vector, None))
             return
         is_time = not played.place.row and played.place.column == self._time
         variable = None if is_time else self._places.find(played.place)
@@ -130,9 +141,8 @@ class PlayReader:
             assert variable is not None
             self._play(played, vector, variable)
             return
-        recorder = Recorder(
-            vector, variable, now=self._memory.value(played.place), place=played.place
-        )
+        now = self._memory.value(played.place)
+        recorder = Recorder(played.words[0], vector, variable, now=now, place=played.place)
         if played.what == "VecRecordDt":
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
