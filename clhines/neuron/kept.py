@@ -2,8 +2,9 @@
 
 A call takes all steps but the last, which is NEURON's own. Where NEURON's memory is then as that
 step has left it, the next call goes on from the simulation's state, which lags behind by that step:
-pieces give what one call gives. Where only values differ, as after ``h.finitialize()``, they are
-taken again; all else is read anew. Nothing of NEURON's is held between calls: it would live on.
+pieces give what one call gives. Where only values differ, as after ``h.finitialize()``, or
+parameters of mechanisms, they are taken again; all else is read anew. Nothing of NEURON's is held
+between calls: it would live on.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhines.errors import InputError
 from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
 from clhines.neuron.convert import function_tables_of
-from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.importer import Imported, split_name, values_of
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -96,8 +98,9 @@ class Fingerprint:
     """A model as it was read, with the values of when they were last taken.
 
     Covered are all numbers that a user can change and a simulation has, and what NEURON calls in
-    each step. Numbers are compared bit by bit, with copies. `covers_all` says whether there is no
-    variable of the model that is not compared.
+    each step. Numbers are compared bit by bit, with copies: of the structure (`fixed`), of
+    parameters of mechanisms (`given`), and those that a run changes (`moving`). `covers_all` says
+    whether there is no variable of the model that is not compared.
     """
 
     def __init__(self, model: Model) -> None:
@@ -119,6 +122,7 @@ class Fingerprint:
             Value(lambda: stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
+        self._given: list[tuple[str, Part]] = []
         moving: list[Part] = [
             Value(lambda: float(model.h.t)),
             Value(model.queue.words),
@@ -141,11 +145,15 @@ class Fingerprint:
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
             given = [split_name(q)[0] for q in program.parameters] if program is not None else []
-            if counts_crossings(instances.entry.text):
-                given.append(VECTOR_OF_COUNTER)
+            vector = VECTOR_OF_COUNTER if counts_crossings(instances.entry.text) else ""
             columns = _columns(model.memory, instances, model.plays.continuous(name))
             for variable, column in columns.items():
-                (fixed if variable in given else moving).append(column)
+                if variable == vector:
+                    fixed.append(column)
+                elif variable in given:
+                    self._given.append((name, column))
+                else:
+                    moving.append(column)
             for variable in program.random if program is not None else ():
                 fixed.append(Value(partial(_streams, model, name, variable)))
                 moving.append(Value(partial(_drawn, model, name, variable)))
@@ -156,19 +164,31 @@ class Fingerprint:
                 words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)
                 fixed.append(Value(partial(gather, instances.places, words)))
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
-            kept, set_here = {"usetable", *given}, set[str]()
+            set_here = set[str]()
             if program is not None:  # of what blocks set, only what they keep is taken
                 set_here = {split_name(q)[0] for q in program.states}
-            for parts, taken in ((fixed, kept), (moving, set_here - kept)):
-                names = [n for n in instances.entry.globals_ if program is None or n in taken]
-                parts.append(Value(partial(_globals, model, [f"{n}_{name}" for n in names])))
+            kinds = {"usetable"}, {*given} - {"usetable"}, set_here - {"usetable", *given}
+            if program is None:
+                kinds = {*instances.entry.globals_}, set(), set()
+            names = [[f"{n}_{name}" for n in instances.entry.globals_ if n in k] for k in kinds]
+            of_kinds = [Value(partial(_globals, model, own)) for own in names]
+            fixed.append(of_kinds[0])
+            self._given.append((name, of_kinds[1]))
+            moving.append(of_kinds[2])
         for ion in contents.ions.values():
             fixed.append(Value(partial(gather, ion.instances.places + 8 * POINTER)))
             moving += _columns(model.memory, ion.instances).values()
 
     def structure_is_same(self) -> bool:
-        """Whether all but what a run changes is as it was."""
+        """Whether all but parameters and what a run changes is as it was."""
         return self._first.same() and all(part.same() for part in self._fixed)
+
+    def take_parameters(self) -> list[str]:
+        """Take parameters as they are now; return the mechanisms of those that have changed."""
+        changed = [(name, part) for name, part in self._given if not part.same()]
+        for _, part in changed:
+            part.take()
+        return [*dict(changed)]
 
     def values_are_same(self) -> bool:
         """Whether what a run changes is as it was, where the structure is."""
@@ -264,20 +284,24 @@ class Kept:
             return False
         if not self._print.structure_is_same():
             return False
-        same = self._print.values_are_same()
+        changed = self._print.take_parameters()
+        same = not changed and self._print.values_are_same()
         self.model.refresh(not same)
         if not same and self.sim is not None:
-            self._take()
+            self._take(changed)
         return True
 
-    def _take(self) -> None:
-        """Let the simulation start from NEURON's values; drop it where events need another."""
+    def _take(self, changed: list[str]) -> None:
+        """Let the simulation start from NEURON's values; drop it where events need another.
+
+        `changed` are mechanisms with other parameters.
+        """
         imported, pending = self.imported, self.model.pending
         assert self.sim is not None and imported is not None
         began = float(imported.network.settings["t"]), float(self.model.h.t)
         has_events = pending.netcons or self.model.trains.names or (imported.connections < 0).any()
         steps = any(not p.continuous for p in self.model.plays.players)
-        if any(began) or has_events or steps:
+        if any(began) or has_events or steps or not all(map(self._set, changed)):
             self.sim = None
             return
         start = self._start
@@ -288,6 +312,19 @@ class Kept:
                 self._start = start  # the parameters are the same as long as it is kept
         take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})
         self._lag, self._delivered = 0, -np.inf
+
+    def _set(self, name: str) -> bool:
+        """Give the simulation the parameters of a mechanism; False where it cannot take them."""
+        assert self.sim is not None and self.imported is not None
+        played = {p.variable.name for p in self.model.plays.players if p.variable.owner == name}
+        every = self.model.mechanisms[name].program.parameters
+        wanted = [q for q in every if split_name(q)[0] not in played]
+        self._start = None
+        try:
+            self.sim.set(self.imported.groups[name], **values_of(self.model, name, wanted))
+        except InputError:
+            return False
+        return True
 
     @property
     def lag(self) -> int:

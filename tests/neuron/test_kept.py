@@ -63,6 +63,17 @@ def test_models_with_counters_and_gap_junctions_are_read_once(engine):
     assert min(found["spikes"]) > 1
 
 
+@pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu", "reference"])
+def test_parameters_that_differ_at_a_start_are_set(engine):
+    """The model is read, and a simulation made, once; a membrane, stimuli, a synapse, couplings."""
+    found = told("scan", engine)
+    assert found["made"] == ["read_model", "Simulation"]
+    assert found["worst"] < TOLERANCE
+    names = {name for name, effect in found["effect"].items() if effect > 1e-3}
+    several = {"thresh", "gap"} if engine != "auto" else set()
+    assert names == {"gnabar", "clamp", "tau2", "stimulus", "el", *several}
+
+
 def test_what_is_deleted_between_pieces_is_gone():
     found = told("lifetimes", 0)
     assert found["sections"] == [8, 0]

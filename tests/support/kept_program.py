@@ -309,9 +309,11 @@ def writes(count):
             if name not in ("secondorder", "usetable_hh")
             else 1 - before
         )
-        if read() != before and print_.structure_is_same() and print_.values_are_same():
+        same = print_.structure_is_same() and print_.values_are_same()
+        if read() != before and same and not print_.take_parameters():
             unseen.append(name)
         write(before)
+        print_.take_parameters()
         if not print_.structure_is_same():  # a diameter, set back, still counts as a new shape
             print_ = kept.Fingerprint(own.model)
     return {"unseen": unseen, "names": len({name for name, *_ in chosen})}
@@ -351,6 +353,40 @@ def coupled(engine):
     found = [in_pieces(net, ours, CHANGES["nothing"], k) for k in (1.0, 4.0, 16.0)]
     return {"reads": len(reads), "worst": max(most(truth, f) for f in (*found, again)),
             "spikes": [len(t) for t in net.times]}  # fmt: skip
+
+
+def scan(engine):
+    """How far a model with other parameters at each start is from NEURON; what is made, as JSON."""
+    import clhines
+    from clhines.neuron import entry
+
+    made, own = [], {name: getattr(entry, name) for name in ("read_model", "Simulation")}
+
+    def noting(name):
+        def noted(*given, **named):
+            made.append(name)
+            return own[name](*given, **named)
+
+        return noted
+
+    for name in own:
+        setattr(entry, name, noting(name))
+    coupled = engine != "auto"  # gap junctions choose other engines
+    net, ours = fresh("gap" if coupled else "nothing"), partial(clhines.neuron.run, engine=engine)
+    changes = {
+        "nothing": CHANGES["nothing"], "gnabar": CHANGES["gnabar"], "clamp": CHANGES["clamp"],
+        "tau2": lambda net: assign(net.synapses[1], "tau2", 5.0), "stimulus": CHANGES["stimulus"],
+        "el": lambda net: assign(net.somas[3](0.5).hh, "el", -50.0), "again": CHANGES["nothing"],
+    }  # fmt: skip
+    if coupled:
+        changes |= {name: CHANGES[name] for name in ("thresh", "gap")}
+    effect, worst, before = {}, [], []
+    for name, change in changes.items():
+        change(net)
+        truth, got = (in_pieces(net, way, CHANGES["nothing"], 4.0) for way in (h.continuerun, ours))
+        worst.append(most(truth, got))
+        effect[name], before = most(truth, before) if before else 0.0, truth
+    return {"made": made, "worst": max(worst), "effect": effect}
 
 
 def stays(engine):
@@ -396,6 +432,8 @@ if __name__ == "__main__":
         print(json.dumps(writes(int(argument))))
     elif what == "lifetimes":
         print(json.dumps(lifetimes()))
+    elif what == "scan":
+        print(json.dumps(scan(argument)))
     elif what == "coupled":
         print(json.dumps(coupled(argument)))
     elif what == "stays":

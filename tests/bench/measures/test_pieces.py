@@ -13,9 +13,9 @@ BENCH = Path(__file__).parents[3] / "bench"
 
 
 def test_pieces_are_timed(measured_on, tmp_path):
-    command = [sys.executable, str(BENCH), "pieces", "--rounds", "1", "--stop", "10", "--segments", "1"]
+    command = [sys.executable, str(BENCH), "pieces", "--rounds", "1", "--stop", "10"]
     done = subprocess.run(
-        [*command, "--out", str(tmp_path)],
+        [*command, "--segments", "1", "--out", str(tmp_path)],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert not done.returncode, done.stderr[-2000:]
