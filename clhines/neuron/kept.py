@@ -286,7 +286,10 @@ class Kept:
             return False
         changed = self._print.take_parameters()
         same = not changed and self._print.values_are_same()
+        trains = self.model.trains
         self.model.refresh(not same)
+        if not self.model.trains.follow(trains):
+            self.sim = None
         if not same and self.sim is not None:
             self._take(changed)
         return True

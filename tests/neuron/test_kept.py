@@ -74,6 +74,13 @@ def test_parameters_that_differ_at_a_start_are_set(engine):
     assert names == {"gnabar", "clamp", "tau2", "stimulus", "el", *several}
 
 
+@pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
+def test_times_of_a_vecstim_change_between_pieces(engine):
+    found = told("train", engine)
+    assert found["worst"] < TOLERANCE
+    assert found["effect"] > 1e-3
+
+
 def test_what_is_deleted_between_pieces_is_gone():
     found = told("lifetimes", 0)
     assert found["sections"] == [8, 0]

@@ -389,6 +389,29 @@ def scan(engine):
     return {"made": made, "worst": max(worst), "effect": effect}
 
 
+def train(engine):
+    """The Vector of a VecStim, changed between pieces, beside NEURON, as JSON."""
+    import clhines
+
+    net, times, stim = fresh(), h.Vector(), h.vec_pointer()
+    netcon = h.NetCon(stim, net.synapses[2])
+    netcon.delay, netcon.weight[0] = 0.1, 0.02
+
+    def change(_):
+        times.x[4] = 10.5  # behind the one that is on its way
+
+    def runs(way):
+        found = []
+        for do in (CHANGES["nothing"], change, CHANGES["nothing"]):
+            times.from_python([1.0, 3.0, 5.0, 9.0, 12.0])
+            stim.play(times)
+            found.append(in_pieces(net, way, do))
+        return found
+
+    truth, got = runs(h.continuerun), runs(partial(clhines.neuron.run, engine=engine))
+    return {"worst": max(map(most, truth, got)), "effect": most(*truth[:2])}
+
+
 def stays(engine):
     """How often a model is read whose GLOBALs and played vector move in each run, as JSON."""
     import clhines
@@ -434,6 +457,8 @@ if __name__ == "__main__":
         print(json.dumps(lifetimes()))
     elif what == "scan":
         print(json.dumps(scan(argument)))
+    elif what == "train":
+        print(json.dumps(train(argument)))
     elif what == "coupled":
         print(json.dumps(coupled(argument)))
     elif what == "stays":
