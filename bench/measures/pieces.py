@@ -1,10 +1,11 @@
 """Time models of NEURON that are run in pieces, beside NEURON itself.
 
-    python -m bench pieces [--device SPEC] [--rounds 3] [--stop 100] [--out FOLDER]
+    python -m bench pieces [--device SPEC] [--rounds 3] [--stop 100] [--segments N ...] [--out DIR]
 
 A ring of 20 cells, a soma with `hh` and a dendrite of 5 segments each, an Exp2Syn, and a NetStim
 with noise; and one cell of 170 segments with `hh`. Each runs from ``h.finitialize()`` for `--stop`
 ms by ``h.continuerun`` and by ``clhines.neuron.run``, in pieces of several lengths, and in one.
+Cells like it, of `--segments`, run for 100 ms and in one piece of 1,000 ms.
 Times are the median of all pieces in ms; the first run of a model, which builds kernels or loads
 them, is told apart. What is recorded must agree, or nothing is timed.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,8 @@ from bench import record, table
 
 LENGTHS = (0.1, 1.0, 10.0)  # ms
 WORST = 1e-6  # mV and ms
-CELLS, SEGMENTS = 20, 169
+CELLS, SEGMENTS = 20, 170
+SMALL, SHORT, LONG = (1, 10, 50, 100, 500, 1000), 100.0, 1000.0  # segments, ms
 
 
 def ring(h: Any) -> tuple[list[Any], object]:
@@ -48,20 +51,25 @@ def ring(h: Any) -> tuple[list[Any], object]:
     return somas, [*kept, stim, h.NetCon(stim, kept[1], 0, 1, 0.05)]
 
 
-def cell(h: Any) -> tuple[list[Any], object]:
+def cell(h: Any, segments: int = SEGMENTS) -> tuple[list[Any], object]:
     """Return the soma of one cell with a current, and what must live on."""
-    soma, dend = h.Section(name="soma"), h.Section(name="dend")
+    soma = h.Section(name="soma")
     soma.L = soma.diam = 20
-    dend.L, dend.diam, dend.nseg = 1000, 2, SEGMENTS
-    dend.connect(soma(1))
-    for section in (soma, dend):
+    sections = [soma]
+    if segments > 1:
+        dend = h.Section(name="dend")
+        dend.L, dend.diam, dend.nseg = 1000 * (segments - 1) / (SEGMENTS - 1), 2, segments - 1
+        dend.connect(soma(1))
+        sections.append(dend)
+    for section in sections:
         section.insert("hh")
     clamp = h.IClamp(soma(0.5))
     clamp.delay, clamp.dur, clamp.amp = 1, 1e9, 0.5
-    return [soma], [dend, clamp]
+    return [soma], [sections, clamp]
 
 
-MODELS: dict[str, Callable[[Any], tuple[list[Any], object]]] = {"ring": ring, "cell": cell}
+Build = Callable[[Any], tuple[list[Any], object]]
+MODELS: dict[str, Build] = {"ring": ring, "cell": cell}
 
 
 class Timed:
@@ -69,13 +77,14 @@ class Timed:
 
     Parameters
     ----------
-    name : str
+    build : callable
+        One of `MODELS`.
     h : Hoc
     """
 
-    def __init__(self, name: str, h: Any) -> None:
+    def __init__(self, build: Build, h: Any) -> None:
         self._h = h
-        self._somas, self._kept = MODELS[name](h)
+        self._somas, self._kept = build(h)
         self._voltages = [h.Vector().record(s(0.5)._ref_v) for s in self._somas]
 
     def run(self, way: Callable[[float], object], piece: float, stop: float) -> list[float]:
@@ -93,17 +102,23 @@ class Timed:
         return np.array([np.array(v) for v in self._voltages])
 
 
-def rows_of(name: str, h: Any, ours: Callable[[float], object], args: Any) -> list[dict[str, Any]]:
-    """Return the rows of a model; end where what is recorded differs."""
-    timed, rows = Timed(name, h), []
-    timed.run(h.continuerun, args.stop, args.stop)
+def rows_of(
+    name: str, timed: Timed, ways: Sequence[Callable[[float], object]],
+    pieces: Sequence[float], rounds: int,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the rows of a model; end where what is recorded differs.
+
+    `ways` are NEURON's and that of this package; each row's run is as long as the last of `pieces`.
+    """
+    rows, stop, (neuron, ours) = [], pieces[-1], ways
+    timed.run(neuron, stop, stop)
     known = timed.taken()
-    first = timed.run(ours, args.stop, args.stop)[0]
-    for piece in (*LENGTHS, args.stop):
+    first = timed.run(ours, stop, stop)[0]
+    for piece in pieces:
         spent: dict[str, list[float]] = {"neuron": [], "ours": []}
-        for _ in range(args.rounds):
-            for way, run in (("neuron", h.continuerun), ("ours", ours)):
-                spent[way] += timed.run(run, piece, args.stop)
+        for _ in range(rounds):
+            for way, run in (("neuron", neuron), ("ours", ours)):
+                spent[way] += timed.run(run, piece, stop)
                 worst = np.abs(timed.taken() - known).max()
                 if not worst < WORST:
                     sys.exit(f"{name} in pieces of {piece:g} ms: {worst:.3g} mV off: not timed")
@@ -114,9 +129,9 @@ def rows_of(name: str, h: Any, ours: Callable[[float], object], args: Any) -> li
 
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text."""
-    head = f"{'model':<6} {'piece, ms':>9} {'NEURON, ms':>10} {'clhines, ms':>11} {'first, ms':>9}"
+    head = f"{'model':<9} {'piece, ms':>9} {'NEURON, ms':>10} {'clhines, ms':>11} {'first, ms':>9}"
     lines = [
-        f"{r['model']:<6} {r['piece']:>9g} {r['neuron_seconds'] * 1e3:>10.3f} "
+        f"{r['model']:<9} {r['piece']:>9g} {r['neuron_seconds'] * 1e3:>10.3f} "
         f"{r['ours_seconds'] * 1e3:>11.3f} {r['first_seconds'] * 1e3:>9.0f}"
         for r in result["rows"]
     ]
@@ -128,6 +143,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = record.parser("pieces", __doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--stop", type=float, default=100.0)
+    parser.add_argument("--segments", type=int, nargs="*", default=[*SMALL])
     args = parser.parse_args(arguments)
     from neuron import h
 
@@ -139,6 +155,11 @@ def main(arguments: Sequence[str]) -> None:
     def ours(until: float) -> None:
         clhines.neuron.run(until, device=queue.device.name)
 
-    rows = [row for name in MODELS for row in rows_of(name, h, ours, args)]
+    ways, rows = (h.continuerun, ours), []
+    for name, build in MODELS.items():
+        rows += rows_of(name, Timed(build, h), ways, (*LENGTHS, args.stop), args.rounds)
+    for count in args.segments:
+        timed = Timed(partial(cell, segments=count), h)
+        rows += rows_of(f"cell {count}", timed, ways, (SHORT, LONG), args.rounds)
     result = {"record": record.record(queue, "pieces", arguments), "rows": rows}
     record.write("pieces", queue, result, text(result), args.out)

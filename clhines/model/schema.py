@@ -36,7 +36,7 @@ class Field:
     rows: str = ""
     refers: str = ""  # what the values are numbers of, -1 for none: ``connection``
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Name of the array in a file, as ``v``, ``ion_cai`` or ``state3_m``."""
         number = "" if self.kind is None else str(self.kind)

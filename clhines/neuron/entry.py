@@ -330,7 +330,7 @@ def advance(
                     kept = Kept(read_model(h, vectors or {}), request)
                     if kept.model.rejected:
                         raise RejectedError(kept.model.rejected)
-            steps = together(ranks, kept, kept.steps_to_statement(rest))
+            steps = together(ranks, kept, kept.steps_ahead(rest))
             joints = joints_of(ranks, kept)
             with nullcontext() if joints is None else joints.telling():
                 if steps > 1 and kept.sim is None:

@@ -112,18 +112,27 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
 def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:
     mechanism = model.mechanisms[name]
     nodes = instances.nodes
-    program = mechanism.program
+    states = [q for q in mechanism.program.states if q.is_given]
+    given = values_of(model, name, (*mechanism.program.parameters, *states))
+    return put_group(network, mechanism, nodes, given)
+
+
+def values_of(
+    model: Model, name: str, quantities: Sequence[Quantity]
+) -> dict[str, float | np.ndarray]:
+    """Return values in NEURON's memory of what a mechanism is given, of those that are found."""
+    program, nodes = model.mechanisms[name].program, model.every[name].nodes
     given: dict[str, float | np.ndarray] = {}
     own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate(PICKED)}
-    for quantity in (*program.parameters, *(q for q in program.states if q.is_given)):
+    for quantity in quantities:
         if quantity.name in own:
             variable, k = own[quantity.name]
             given[quantity.name] = _single(model.streams(name, variable).distribution()[:, k])
             continue
-        value = _parameter(model, name, quantity, mechanism.program.built_in, nodes)
+        value = _parameter(model, name, quantity, program.built_in, nodes)
         if value is not None:
             given[quantity.name] = value
-    return put_group(network, mechanism, nodes, given)
+    return given
 
 
 def _parameter(

@@ -2,8 +2,9 @@
 
 A call takes all steps but the last, which is NEURON's own. Where NEURON's memory is then as that
 step has left it, the next call goes on from the simulation's state, which lags behind by that step:
-pieces give what one call gives. Where only values differ, as after ``h.finitialize()``, they are
-taken again; all else is read anew. Nothing of NEURON's is held between calls: it would live on.
+pieces give what one call gives. Where only values differ, as after ``h.finitialize()``, or
+parameters of mechanisms, they are taken again; all else is read anew. Nothing of NEURON's is held
+between calls: it would live on.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhines.errors import InputError
+from clhines.mechanisms.nmodl.meaning.verbatim import VECTOR_OF_COUNTER, counts_crossings
 from clhines.neuron.back.states import put_values, take_values
 from clhines.neuron.back.writeback import Counters, Records, clock, last_delivery, put_events
 from clhines.neuron.convert import function_tables_of
-from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.importer import Imported, split_name, values_of
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.objects import POINTER
 from clhines.neuron.memory.places import Variable
@@ -29,6 +32,7 @@ from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, stepping_of
+from clhines.neuron.read.played import read_gaps
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.joined import Joints
 from clhines.simulate.simulation import Simulation
@@ -67,7 +71,7 @@ class Column:
     """
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
-        self._begin, self._count = WORD.from_address(address), count
+        self._begin, self._size = WORD.from_address(address), 8 * count
         self._played = list(played)
         self.take()
 
@@ -75,16 +79,16 @@ class Column:
         """Whether it is where it was, and all numbers have the same bits."""
         if self._begin.value != self._known:
             return False
-        equal = self._words == self._copy
-        equal[self._played] = True
-        return bool(equal.all())
+        now = ctypes.string_at(self._known, self._size)
+        if now == self._copy or not self._played:
+            return now == self._copy
+        words = np.frombuffer(now, np.uint64) != np.frombuffer(self._copy, np.uint64)
+        return bool(np.isin(np.flatnonzero(words), self._played).all())
 
     def take(self) -> None:
         """Copy it."""
         self._known = self._begin.value
-        kind = ctypes.c_uint64 * self._count
-        self._words = np.ctypeslib.as_array(kind.from_address(self._known))
-        self._copy = self._words.copy()
+        self._copy = ctypes.string_at(self._known, self._size)
 
 
 Part = Value | Column
@@ -94,8 +98,9 @@ class Fingerprint:
     """A model as it was read, with the values of when they were last taken.
 
     Covered are all numbers that a user can change and a simulation has, and what NEURON calls in
-    each step. Numbers are compared bit by bit, with copies. `covers_all` says whether there is no
-    variable of the model that is not compared.
+    each step. Numbers are compared bit by bit, with copies: of the structure (`fixed`), of
+    parameters of mechanisms (`given`), and those that a run changes (`moving`). `covers_all` says
+    whether there is no variable of the model that is not compared.
     """
 
     def __init__(self, model: Model) -> None:
@@ -112,10 +117,12 @@ class Fingerprint:
             Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
             Value(model.sources.words),
             Value(memory.play_words),
+            Value(lambda: read_gaps(memory, model.fields, tree, model.contents)),
             Value(lambda: acting(model.h, memory)),
             Value(lambda: stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),
         ]
+        self._given: list[tuple[str, Part]] = []
         moving: list[Part] = [
             Value(lambda: float(model.h.t)),
             Value(model.queue.words),
@@ -138,13 +145,18 @@ class Fingerprint:
         for name, instances in {**contents.density, **contents.points}.items():
             program = model.mechanisms[name].program if name in model.mechanisms else None
             given = [split_name(q)[0] for q in program.parameters] if program is not None else []
+            vector = VECTOR_OF_COUNTER if counts_crossings(instances.entry.text) else ""
             columns = _columns(model.memory, instances, model.plays.continuous(name))
             for variable, column in columns.items():
-                (fixed if variable in given else moving).append(column)
+                if variable == vector:
+                    fixed.append(column)
+                elif variable in given:
+                    self._given.append((name, column))
+                else:
+                    moving.append(column)
             for variable in program.random if program is not None else ():
-                of = partial(_of_streams, model, name, variable)
-                fixed += [Value(partial(of, "ids")), Value(partial(of, "distribution"))]
-                moving.append(Value(partial(of, "drawn")))
+                fixed.append(Value(partial(_streams, model, name, variable)))
+                moving.append(Value(partial(_drawn, model, name, variable)))
             if function_tables_of(instances.entry.text):
                 fixed.append(Value(partial(model.function_tables, name)))
             pointers = (*program.pointers, *program.picked) if program is not None else ()
@@ -152,19 +164,31 @@ class Fingerprint:
                 words = _PLACE_WORDS * model.memory.num_places(instances.entry.number)
                 fixed.append(Value(partial(gather, instances.places, words)))
             self.covers_all &= {*instances.entry.ranges} <= {*columns, *pointers}
-            kept, set_here = {"usetable", *given}, set[str]()
+            set_here = set[str]()
             if program is not None:  # of what blocks set, only what they keep is taken
                 set_here = {split_name(q)[0] for q in program.states}
-            for parts, taken in ((fixed, kept), (moving, set_here - kept)):
-                names = [n for n in instances.entry.globals_ if program is None or n in taken]
-                parts.append(Value(partial(_globals, model, [f"{n}_{name}" for n in names])))
+            kinds = {"usetable"}, {*given} - {"usetable"}, set_here - {"usetable", *given}
+            if program is None:
+                kinds = {*instances.entry.globals_}, set(), set()
+            names = [[f"{n}_{name}" for n in instances.entry.globals_ if n in k] for k in kinds]
+            of_kinds = [Value(partial(_globals, model, own)) for own in names]
+            fixed.append(of_kinds[0])
+            self._given.append((name, of_kinds[1]))
+            moving.append(of_kinds[2])
         for ion in contents.ions.values():
             fixed.append(Value(partial(gather, ion.instances.places + 8 * POINTER)))
             moving += _columns(model.memory, ion.instances).values()
 
     def structure_is_same(self) -> bool:
-        """Whether all but what a run changes is as it was."""
+        """Whether all but parameters and what a run changes is as it was."""
         return self._first.same() and all(part.same() for part in self._fixed)
+
+    def take_parameters(self) -> list[str]:
+        """Take parameters as they are now; return the mechanisms of those that have changed."""
+        changed = [(name, part) for name, part in self._given if not part.same()]
+        for _, part in changed:
+            part.take()
+        return [*dict(changed)]
 
     def values_are_same(self) -> bool:
         """Whether what a run changes is as it was, where the structure is."""
@@ -210,9 +234,13 @@ def _columns(
     return {n: Column(at, rows * sizes[n], moved.get(n, ())) for n, at in found.items()}
 
 
-def _of_streams(model: Model, name: str, variable: str, what: str) -> np.ndarray:
-    found: np.ndarray = getattr(model.streams(name, variable), what)()
-    return found
+def _streams(model: Model, name: str, variable: str) -> np.ndarray:
+    found = model.streams(name, variable)
+    return np.hstack([found.ids(), found.distribution()])
+
+
+def _drawn(model: Model, name: str, variable: str) -> np.ndarray:
+    return model.streams(name, variable).drawn()
 
 
 def _globals(model: Model, names: list[str]) -> list[object]:
@@ -256,20 +284,27 @@ class Kept:
             return False
         if not self._print.structure_is_same():
             return False
-        same = self._print.values_are_same()
+        changed = self._print.take_parameters()
+        same = not changed and self._print.values_are_same()
+        trains = self.model.trains
         self.model.refresh(not same)
+        if not self.model.trains.follow(trains):
+            self.sim = None
         if not same and self.sim is not None:
-            self._take()
+            self._take(changed)
         return True
 
-    def _take(self) -> None:
-        """Let the simulation start from NEURON's values; drop it where events need another."""
+    def _take(self, changed: list[str]) -> None:
+        """Let the simulation start from NEURON's values; drop it where events need another.
+
+        `changed` are mechanisms with other parameters.
+        """
         imported, pending = self.imported, self.model.pending
         assert self.sim is not None and imported is not None
         began = float(imported.network.settings["t"]), float(self.model.h.t)
         has_events = pending.netcons or self.model.trains.names or (imported.connections < 0).any()
         steps = any(not p.continuous for p in self.model.plays.players)
-        if any(began) or has_events or steps:
+        if any(began) or has_events or steps or not all(map(self._set, changed)):
             self.sim = None
             return
         start = self._start
@@ -280,6 +315,19 @@ class Kept:
                 self._start = start  # the parameters are the same as long as it is kept
         take_values(self.sim, imported, {name: a.copy() for name, a in start.items()})
         self._lag, self._delivered = 0, -np.inf
+
+    def _set(self, name: str) -> bool:
+        """Give the simulation the parameters of a mechanism; False where it cannot take them."""
+        assert self.sim is not None and self.imported is not None
+        played = {p.variable.name for p in self.model.plays.players if p.variable.owner == name}
+        every = self.model.mechanisms[name].program.parameters
+        wanted = [q for q in every if split_name(q)[0] not in played]
+        self._start = None
+        try:
+            self.sim.set(self.imported.groups[name], **values_of(self.model, name, wanted))
+        except InputError:
+            return False
+        return True
 
     @property
     def lag(self) -> int:
@@ -318,8 +366,14 @@ class Kept:
         imported.crossed.clear()
         self._lag = 0
 
-    def steps_to_statement(self, most: int) -> int:
-        """Return after how many steps, at most, code of `CVode.event` runs next."""
+    def steps_ahead(self, most: int) -> int:
+        """Return how many steps to take at once, at most.
+
+        NEURON takes one itself where it has voltages to transfer, and at whose end code of
+        `CVode.event` runs.
+        """
+        if self.model.gaps and self.model.waits_for_transfer():
+            return 1
         h, statements = self.model.h, self.model.pending.statements
         if not statements:
             return most
@@ -362,9 +416,7 @@ class Kept:
     @property
     def _is_free(self) -> bool:
         """Whether nothing of NEURON's must be held, and the network has all of the model."""
-        model, counters = self.model, self._counters
-        has_more = model.memory.transfers or model.trains.patterns
-        return model.lone is None and not has_more and not (counters and counters.has_any)
+        return self.model.lone is None and not self.model.trains.patterns
 
     @property
     def can_stay(self) -> bool:
@@ -377,13 +429,18 @@ _kept: list[Kept] = []
 
 def kept_model(request: Request) -> Kept | None:
     """Return the model that is kept, if NEURON has it still; it is kept no more."""
-    found = _kept.pop() if _kept else None
-    return found if found is not None and found.is_of(request) else None
+    found, same = _kept.pop() if _kept else None, False
+    try:
+        same = found is not None and found.is_of(request)
+        return found if same else None
+    finally:
+        if found is not None and not same:
+            found.model.forget()
 
 
 def keep(kept: Kept) -> None:
     """Keep a model for the next call, in place of any other."""
     _kept.clear()
+    kept.model.forget()
     if kept.can_stay:
-        kept.model.forget()
         _kept.append(kept)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
@@ -55,6 +58,18 @@ class Model:
     point_names: tuple[str, ...] = ()  # that NEURON knows, artificial cells too
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
+    def waits_for_transfer(self) -> bool:
+        """Whether what `target_var` sets is not yet the voltage that it gets.
+
+        NEURON transfers at the end of its steps: what is changed between two acts a step later.
+        """
+        tree, found = self.tree, np.zeros(self.tree.num_nodes)
+        for numbers, nodes in (tree.numbers, tree.addresses), (tree.inner_numbers, tree.inner):
+            found[numbers] = self.fields.values(tree.v, nodes)
+        names = {(gap.owner, gap.name) for gap in self.gaps}
+        now = {key: self.every[key[0]].values(key[1]) for key in names}
+        return any(now[g.owner, g.name][g.instance] != found[g.node] for g in self.gaps)
+
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         """Return the tables of the FUNCTION_TABLE of a mechanism, of those that are found."""
         instances, found = self.every[name], dict[str, FunctionTable]()
@@ -75,7 +90,7 @@ class Model:
 
     def streams(self, name: str, variable: str) -> Streams:
         """Return the streams of random numbers of a variable; a RejectedError: it has none."""
-        index, instances = int(self.h.Random().Random123_globalindex()), self.every[name]
+        index, instances = self._random_index, self.every[name]
         if variable not in self.mechanisms[name].program.picked:
             return Named(name, instances.things, variable, index)
         try:
@@ -83,6 +98,10 @@ class Model:
             return Pointed(self.memory, self.h, name, variable, pointers, index)
         except OSError as error:
             raise rejected(name, f"POINTER {variable}: {error}") from None
+
+    @cached_property
+    def _random_index(self) -> int:
+        return int(self.h.Random().Random123_globalindex())
 
     def _width(self) -> int:
         """Return how many bytes a place that is no variable has, which point processes tell."""
@@ -97,7 +116,7 @@ class Model:
         A RejectedError says that something of that is not simulated.
         """
         h, memory = self.h, self.memory
-        self.plays = PlayReader(h, memory, self.places)
+        self.plays.refresh()
         if values or self.trains.names:
             self.wires.refresh()
             self.pending = read_pending(self.queue, self.wires)
@@ -126,7 +145,7 @@ class Model:
         for instances in (*self.contents.density.values(), *self.contents.points.values(), *ions):
             instances.things.forget()
 
-    @property
+    @cached_property
     def every(self) -> dict[str, Instances]:
         """All mechanisms with instances that are simulated, in NEURON's order."""
         found = {**self.contents.density, **self.contents.points}
@@ -164,13 +183,13 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
         ) from None
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
-    gaps = read_gaps(memory, fields, tree, contents)
+    gaps, ungapped = read_gaps(memory, fields, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
     parts = wires, pending, plays, gaps, trains, slots
     model = Model(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
-    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
+    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired, *ungapped]
     for part in (pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)

@@ -1,5 +1,6 @@
 """Models that `clhines.neuron.run` advances in pieces, and that are changed between them."""
 
+import gc
 import json
 import sys
 from functools import partial
@@ -51,6 +52,66 @@ class Net:
     def taken(self):
         """Voltages and spikes, as they are recorded so far."""
         return [np.array(v) for v in (*self.v, self.spikes, self.late)]
+
+
+class Coupled(Net):
+    """With gap junctions of ParallelContext between neighbours, and APCounts, two with a Vector."""
+
+    def __init__(self, count=4):
+        super().__init__(count)
+        self.pc, self.gaps = h.ParallelContext(), []
+        for k, dend in enumerate(self.dends):
+            self.pc.source_var(dend(0.9)._ref_v, k, sec=dend)
+            self.gaps.append(h.imp_gap(dend(0.9)))
+            self.gaps[-1].g = 0.002
+            self.join(k, (k + 1) % count)
+        self.pc.setup_transfer()
+        self.counts = [h.APCount(soma(0.5)) for soma in self.somas[:3]]
+        self.times = [h.Vector(), h.Vector()]
+        for one, vector in zip(self.counts, self.times, strict=False):
+            one.record(vector)
+
+    def join(self, k, source):
+        """Give a gap junction a voltage."""
+        self.pc.target_var(self.gaps[k], self.gaps[k]._ref_vother, source)
+
+    def taken(self):
+        """What the counters have, too."""
+        counts = [np.array([c.n, c.time]) for c in self.counts]
+        return [*super().taken(), *map(np.array, self.times), *counts]
+
+
+def other_vector(net):
+    """A counter records into another Vector, whose numbers stay until its next spike."""
+    net.times.append(h.Vector([1.0, 2.0, 3.0]))
+    net.counts[0].record(net.times[-1])
+
+
+def with_counter(net):
+    """An APCount more, with a Vector."""
+    net.counts.append(h.APCount(net.somas[3](0.5)))
+    net.times.append(h.Vector())
+    net.counts[-1].record(net.times[-1])
+
+
+def without_counter(net):
+    """An APCount fewer, with its Vector."""
+    net.counts.pop(0)
+    net.times.pop(0)
+
+
+def other_source(net):
+    """A gap junction gets the voltage of another cell."""
+    net.join(0, 2)
+    net.pc.setup_transfer()
+
+
+def with_gap(net):
+    """A gap junction more."""
+    net.gaps.append(h.imp_gap(net.dends[2](0.1)))
+    net.gaps[-1].g = 0.01
+    net.join(4, 0)
+    net.pc.setup_transfer()
 
 
 def with_netcon(net):
@@ -113,6 +174,22 @@ CHANGES = {
     "stimulus": lambda net: assign(net.stim, "interval", 1),
     "nothing": lambda net: None,
 }  # fmt: skip
+OF_COUPLED = {
+    "thresh": lambda net: assign(net.counts[0], "thresh", 1000),
+    "n": lambda net: assign(net.counts[0], "n", 7),
+    "firing": lambda net: assign(net.counts[1], "firing", 1),
+    "vector": other_vector,
+    "vector off": lambda net: net.counts[1].record(),
+    "counter": with_counter,
+    "counter gone": without_counter,
+    "gap": lambda net: assign(net.gaps[1], "g", 0.02),
+    "gap source": other_source,
+    "gap more": with_gap,
+    "gap not set up": lambda net: net.join(0, 2),
+    "nothing coupled": lambda net: None,
+}
+CHANGES |= OF_COUPLED
+BASES = "nothing", "nothing coupled"
 
 
 def in_pieces(net, way, change, step=1.0, stop=16.0):
@@ -128,9 +205,10 @@ def in_pieces(net, way, change, step=1.0, stop=16.0):
     return net.taken()
 
 
-def fresh():
-    """A ring whose NetStim gives the same numbers each time."""
-    net = Net()
+def fresh(name="nothing"):
+    """A ring for a change, whose NetStim gives the same numbers each time."""
+    h.ParallelContext().gid_clear(4)  # transfers of an earlier one
+    net = Coupled() if name in OF_COUPLED else Net()
     net.stim.ranvar.set_ids(1, 2, SEED)
     return net
 
@@ -139,16 +217,24 @@ def both(name, engine, unchanged):
     """How far a model that is changed in a run is from NEURON, and what the change does."""
     import clhines
 
-    truth = in_pieces(fresh(), h.continuerun, CHANGES[name])
+    if name == "gap not set up":  # NEURON's next step would raise
+        truth = unchanged
+    else:
+        truth = in_pieces(fresh(name), h.continuerun, CHANGES[name])
     try:
-        got = in_pieces(fresh(), partial(clhines.neuron.run, engine=engine), CHANGES[name])
+        got = in_pieces(fresh(name), partial(clhines.neuron.run, engine=engine), CHANGES[name])
     except clhines.InputError as error:
         return {"refused": str(error)}
     return {
         "lengths": [[len(a), len(b)] for a, b in zip(truth, got, strict=True)],
         "worst": max(worst(a, b) for a, b in zip(truth, got, strict=True)),
-        "effect": max(worst(a, b) for a, b in zip(truth, unchanged, strict=True)),
+        "effect": most(truth, unchanged),
     }
+
+
+def most(found, other):
+    """Largest difference of some vectors; 1e9 where there are more of one."""
+    return max(map(worst, found, other)) if len(found) == len(other) else 1e9
 
 
 def worst(a, b):
@@ -223,9 +309,11 @@ def writes(count):
             if name not in ("secondorder", "usetable_hh")
             else 1 - before
         )
-        if read() != before and print_.structure_is_same() and print_.values_are_same():
+        same = print_.structure_is_same() and print_.values_are_same()
+        if read() != before and same and not print_.take_parameters():
             unseen.append(name)
         write(before)
+        print_.take_parameters()
         if not print_.structure_is_same():  # a diameter, set back, still counts as a new shape
             print_ = kept.Fingerprint(own.model)
     return {"unseen": unseen, "names": len({name for name, *_ in chosen})}
@@ -235,13 +323,93 @@ def lifetimes():
     """Whether what is deleted between pieces is gone, as JSON."""
     import clhines
 
+    gc.disable()
     net, count = Net(), [len(list(h.allsec()))]
     in_pieces(net, clhines.neuron.run, lambda net: None, stop=2.0)
     counts = [int(h.List(name).count()) for name in ("NetCon", "Exp2Syn", "Vector")]
     del net
     count.append(len(list(h.allsec())))
-    return {"sections": count, "before": counts,
-            "after": [int(h.List(name).count()) for name in ("NetCon", "Exp2Syn")]}  # fmt: skip
+    after = [int(h.List(name).count()) for name in ("NetCon", "Exp2Syn")]
+    in_pieces(fresh("gap"), clhines.neuron.run, CHANGES["gap"])  # is read twice, and dropped
+    in_pieces(fresh(), clhines.neuron.run, CHANGES["nothing"])
+    later = [int(h.List(name).count()) for name in ("NetCon", "Exp2Syn")]
+    return {"sections": count, "before": counts, "after": after, "later": later}
+
+
+def coupled(engine):
+    """How often a model with APCounts and gap junctions is read in several runs, as JSON."""
+    import clhines
+    from clhines.neuron import entry
+
+    reads, read_model = [], entry.read_model
+
+    def noted(*given, **named):
+        reads.append(1)
+        return read_model(*given, **named)
+
+    entry.read_model = noted
+    net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
+    truth, again = (in_pieces(net, h.continuerun, CHANGES["nothing"], k) for k in (1.0, 16.0))
+    found = [in_pieces(net, ours, CHANGES["nothing"], k) for k in (1.0, 4.0, 16.0)]
+    return {"reads": len(reads), "worst": max(most(truth, f) for f in (*found, again)),
+            "spikes": [len(t) for t in net.times]}  # fmt: skip
+
+
+def scan(engine):
+    """How far a model with other parameters at each start is from NEURON; what is made, as JSON."""
+    import clhines
+    from clhines.neuron import entry
+
+    made, own = [], {name: getattr(entry, name) for name in ("read_model", "Simulation")}
+
+    def noting(name):
+        def noted(*given, **named):
+            made.append(name)
+            return own[name](*given, **named)
+
+        return noted
+
+    for name in own:
+        setattr(entry, name, noting(name))
+    coupled = engine != "auto"  # gap junctions choose other engines
+    net, ours = fresh("gap" if coupled else "nothing"), partial(clhines.neuron.run, engine=engine)
+    changes = {
+        "nothing": CHANGES["nothing"], "gnabar": CHANGES["gnabar"], "clamp": CHANGES["clamp"],
+        "tau2": lambda net: assign(net.synapses[1], "tau2", 5.0), "stimulus": CHANGES["stimulus"],
+        "el": lambda net: assign(net.somas[3](0.5).hh, "el", -50.0), "again": CHANGES["nothing"],
+    }  # fmt: skip
+    if coupled:
+        changes |= {name: CHANGES[name] for name in ("thresh", "gap")}
+    effect, worst, before = {}, [], []
+    for name, change in changes.items():
+        change(net)
+        truth, got = (in_pieces(net, way, CHANGES["nothing"], 4.0) for way in (h.continuerun, ours))
+        worst.append(most(truth, got))
+        effect[name], before = most(truth, before) if before else 0.0, truth
+    return {"made": made, "worst": max(worst), "effect": effect}
+
+
+def train(engine):
+    """The Vector of a VecStim, changed between pieces, beside NEURON, as JSON."""
+    import clhines
+
+    net, times, stim = fresh(), h.Vector(), h.vec_pointer()
+    netcon = h.NetCon(stim, net.synapses[2])
+    netcon.delay, netcon.weight[0] = 0.1, 0.02
+
+    def change(_):
+        times.x[4] = 10.5  # behind the one that is on its way
+
+    def runs(way):
+        found = []
+        for do in (CHANGES["nothing"], change, CHANGES["nothing"]):
+            times.from_python([1.0, 3.0, 5.0, 9.0, 12.0])
+            stim.play(times)
+            found.append(in_pieces(net, way, do))
+        return found
+
+    truth, got = runs(h.continuerun), runs(partial(clhines.neuron.run, engine=engine))
+    return {"worst": max(map(most, truth, got)), "effect": most(*truth[:2])}
 
 
 def stays(engine):
@@ -258,23 +426,26 @@ def stays(engine):
     entry.read_model = noted
     for soma in net.somas:
         soma.insert("ext_globals")
+        soma.insert("nmagain")
+    net.late.record(net.somas[1](0.5).nmagain._ref_start)  # INITIAL sets it, to cai
     with_vector(net)
     net.more += [h.IClamp(net.somas[1](0.5)), h.Vector([0.3, 0.6]), h.Vector([1.0, 2.0])]
     net.more[-3].dur = 1e9
     net.more[-2].play(net.more[-3]._ref_amp, net.more[-1])  # in steps: the last one stays
     h.finitialize(-65)
     h.continuerun(3.0)
-    worst, moved = [], []
-    for until in (3.0, 4.0, 3.0):
-        taken = []
+    worst, moved, stayed = [], [], []
+    for until, begin in ((3.0, 5e-5), (4.0, 1e-4), (3.0, 2e-4)):
+        h.cai0_ca_ion, taken = begin, []
         for way in (h.continuerun, partial(clhines.neuron.run, engine=engine)):
             h.finitialize(-65)
             before = h.ninf_ext_globals
             way(until)
             moved.append(h.ninf_ext_globals != before)
+            stayed.append({*net.late} == {begin})
             taken.append(net.taken())
         worst.append(max(float(np.abs(a - b).max()) for a, b in zip(*taken) if len(a)))
-    return {"reads": len(reads), "worst": max(worst), "moved": all(moved),
+    return {"reads": len(reads), "worst": max(worst), "moved": all(moved), "stayed": all(stayed),
             "lengths": [[len(a), len(b)] for a, b in zip(*taken)]}  # fmt: skip
 
 
@@ -284,10 +455,17 @@ if __name__ == "__main__":
         print(json.dumps(writes(int(argument))))
     elif what == "lifetimes":
         print(json.dumps(lifetimes()))
+    elif what == "scan":
+        print(json.dumps(scan(argument)))
+    elif what == "train":
+        print(json.dumps(train(argument)))
+    elif what == "coupled":
+        print(json.dumps(coupled(argument)))
     elif what == "stays":
         print(json.dumps(stays(argument)))
     elif what == "pieces":
         print(json.dumps(pieces(argument)))
     else:
-        unchanged = in_pieces(fresh(), h.continuerun, CHANGES["nothing"])
-        print(json.dumps({name: both(name, argument, unchanged) for name in CHANGES}))
+        unchanged = {of: in_pieces(fresh(of), h.continuerun, CHANGES[of]) for of in BASES}
+        base = {name: unchanged[BASES[name in OF_COUPLED]] for name in CHANGES}
+        print(json.dumps({name: both(name, argument, base[name]) for name in CHANGES}))

@@ -60,6 +60,19 @@ def ions_network():
     return net, syn
 
 
+def lone_network():
+    """Only the first cell has `hh`, and a synapse of its own: other ranks have none of these."""
+    net = Network(CABLES, 12)
+    net.insert("hh", net.soma[:1])
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    net.add("exp2syn", at=net.soma[:1])
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.add("iclamp", at=net.soma[:1], delay=0.2, dur=8.0, amp=1.0)
+    net.connect(np.zeros(11, int), syn, np.arange(1, 12), 5e-4, 1.5)
+    net.threshold = -20.0
+    return net, syn
+
+
 CASES = [
     ("mixed steps", mixed_network, 5.0, {"engine": "steps"}),
     ("mixed reference", mixed_network, 2.0, {"engine": "reference"}),
@@ -67,6 +80,7 @@ CASES = [
     ("plastic beside ions", ions_network, 12.0, {"engine": "steps"}),
     ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
     ("rewarded", rewarded_network, 12.0, {}),
+    ("kinds on one rank", lone_network, 12.0, {}),
 ]
 
 

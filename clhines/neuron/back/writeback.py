@@ -12,6 +12,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.places import ION
 from clhines.neuron.memory.session import Hoc
+from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
 from clhines.simulate.events.bins import connection_ranks
@@ -109,18 +110,19 @@ class Records:
         """
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
+        rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
         for recorder, at in zip(self._imported.model.plays.recorders, self._at, strict=True):
             if at is None:
                 values = t[1:] if recorder.variable is None else np.full(steps, recorder.now)
             else:
-                record, column = self._records[at[0]], at[1]
-                values = result[record][first:, column].astype(np.float64)
+                values = rows[at[0]][:, at[1]]
                 if recorder.place is not None and recorder.place.row and len(values):  # once more
                     self._imported.model.memory.set_value(recorder.place, float(values[-1]))
             self._append(recorder, values, t)
 
     def _append(self, recorder: Recorder, values: np.ndarray, t: np.ndarray) -> None:
-        h, vector = self._imported.model.h, recorder.vector
+        vector = recorder.vector
+        assert vector is not None
         if recorder.event:
             due = self._due(recorder, t)
             rows = np.searchsorted(t + 0.5 * self._sim.model.dt, due)
@@ -129,7 +131,9 @@ class Records:
             else:
                 values = np.concatenate([[recorder.now], values])[rows]
         if len(values):
-            vector.append(h.Vector(values))
+            size = len(vector)
+            vector.resize(size + len(values))
+            vector.as_numpy()[size:] = values
 
     def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
         """(k,) float64, ms: times up to the last at which a recorder records, and set its event."""
@@ -139,6 +143,7 @@ class Records:
             return np.zeros(0)
         event, last = events[0], t[-1]
         if recorder.times is not None:
+            assert recorder.vector is not None
             rest = recorder.times[len(recorder.vector) :]
             due = rest[rest <= last]
             after = rest[len(due) : len(due) + 1]
@@ -197,27 +202,25 @@ class Counters:
     """Lets a simulation record the times that Vectors of APCount keep, and fills them."""
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
-        model = imported.model
-        self._found: list[tuple[Hoc, float, int, int]] = []
+        model = self._model = imported.model
+        self._found: list[tuple[int, Instances, int, int, int]] = []
         points = {n: i for n, i in model.contents.points.items() if counts_crossings(i.entry.text)}
-        vectors = {model.memory.inside(v): v for v in model.h.List("Vector")} if points else {}
         for name, instances in points.items():
             for k, thing in enumerate(instances.things):
-                vector = held_vector(model.memory, thing, vectors)
+                vector = held_vector(model.memory, thing, model.plays.vectors)
                 if vector is not None:
                     group = imported.groups[name]
-                    records = (sim.record(variable, group, [k]) for variable in ("n", "time"))
-                    self._found.append((vector, float(thing.n), *records))
-
-    @property
-    def has_any(self) -> bool:
-        """Whether there is such a Vector."""
-        return bool(self._found)
+                    n, time = (sim.record(variable, group, [k]) for variable in ("n", "time"))
+                    self._found.append((model.memory.inside(vector), instances, k, n, time))
 
     def fill(self, result: Result, first: int) -> None:
-        """Put the times of a run into all vectors; its rows count from `first`."""
-        for vector, begin, n, time in self._found:
-            counts = np.append(begin, result[n][first:, 0])
+        """Put the times of a run into all vectors; its rows count from `first`.
+
+        NEURON still has the numbers of the begin of the run.
+        """
+        for address, instances, k, n, time in self._found:
+            vector = self._model.plays.vectors[address]
+            counts = np.append(instances.values("n")[k], result[n][first:, 0])
             for row in np.flatnonzero(np.diff(counts) > 0).tolist():
                 vector.resize(int(counts[row + 1]))
                 vector.x[int(counts[row + 1]) - 1] = float(result[time][first + row, 0])

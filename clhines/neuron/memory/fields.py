@@ -292,4 +292,4 @@ class Columns:
 def column_at(address: int, number: np.ndarray) -> np.ndarray:
     """Return a column of NEURON's, float64, as long as the largest of some rows needs."""
     kind = ctypes.c_double * (int(number.max()) + 1)
-    return np.ctypeslib.as_array(kind.from_address(WORD.from_address(address).value))
+    return np.frombuffer(memoryview(kind.from_address(WORD.from_address(address).value)))

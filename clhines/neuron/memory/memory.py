@@ -19,6 +19,7 @@ from clhines.neuron.memory.raw import (
     Place,
     Played,
     Readable,
+    gather,
     is_address,
     ref,
     vector_at,
@@ -38,6 +39,7 @@ _WORDS = {  # that do not change as long as it records or plays; the others are 
     "VecRecordDiscrete": range(11), "VecPlayStep": (*range(11), 12, 13),
     "VecPlayContinuous": (*range(11), 13, 14),
 }  # fmt: skip
+_ALL = np.ones(16, np.uint64)
 _LISTS = 4  # words of NEURON's object with the lists of what records and plays in fixed steps
 
 
@@ -62,6 +64,10 @@ class Memory(Objects):
         super().__init__(h)
         self._list = self.function("_Z22net_cvode_instance_prlv", ctypes.c_void_p)
         self._classes = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES}
+        self._play_masks = {
+            table: np.isin(range(16), [*_WORDS[name]]).astype(np.uint64)
+            for table, name in self._classes.items()
+        }
         self.kinds = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS}
         self.reference = 0
         self._vector_word = 0
@@ -174,14 +180,17 @@ class Memory(Objects):
             found.append(Played(what, self.place_of(words[1:5]), tuple(words[8:]), calls))
         return found
 
-    def play_words(self) -> list[list[int]]:
-        """Return the words of all that records or plays, without how far it is."""
-        found = []
-        for address in self.acting():
-            words = words_at(address, 16)
-            kept = _WORDS.get(self._classes.get(words[0], ""), range(16))
-            found.append([address, *(words[k] for k in kept)])
-        return found
+    def play_words(self) -> np.ndarray:
+        """(n, 17) uint64: addresses and words of all that records or plays, without how far."""
+        address = np.array(self.acting(), np.int64)
+        words = gather(address, 16)
+        kept = np.array([self._play_masks.get(int(t), _ALL) for t in words[:, 0]]).reshape(-1, 16)
+        return np.column_stack([address.astype(np.uint64), words * kept])
+
+    def vectors(self) -> dict[int, Hoc]:
+        """Return all Vectors by the addresses of their C++ objects."""
+        found = list(self._h.List("Vector"))
+        return dict(zip(self.insides_of(self.objects_of(found)).tolist(), found, strict=True))
 
     def new_vector(self) -> Hoc:
         """Make a Vector."""
@@ -203,13 +212,25 @@ class Memory(Objects):
         return bool(WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as in a step."""
-        gather = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
-        if gather:
-            ctypes.CFUNCTYPE(None)(gather)()
-        scatter = WORD.in_dll(self._library, "nrnthread_v_transfer_").value
-        threads = WORD.in_dll(self._library, "nrn_threads").value
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(scatter)(threads)
+        """Transfer voltages as in a step; a RuntimeError is NEURON's, before `setup_transfer`.
+
+        An exception of C++ ends a process that calls it by ctypes. So NEURON calls it, as a method.
+        """
+        sources = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
+        if sources:
+            ctypes.CFUNCTYPE(None)(sources)()
+        context, method = self._h.ParallelContext(), self.method("ParallelContext", "barrier")
+        own = WORD.from_address(self.object_of(context) + 8)
+        messages = ctypes.c_int.from_address(self.address("hoc_execerror_messages"))
+        changed = (own, "nrn_threads"), (method, "nrnthread_v_transfer_")
+        kept = [own.value, method.value, messages.value]
+        try:
+            messages.value = 0
+            for word, name in changed:
+                word.value = self.variable(name)
+            context.barrier()
+        finally:
+            own.value, method.value, messages.value = kept
 
     # -- mechanisms -----------------------------------------------------------------------
 

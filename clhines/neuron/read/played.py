@@ -50,9 +50,10 @@ def name_of(h: Hoc, memory: Memory, place: Place) -> str:
 
 @dataclass(eq=False)
 class Recorder:
-    """A vector that records a variable, or the time where that is None."""
+    """A vector that records a variable, or the time where that is None; `address` is its own."""
 
-    vector: Hoc
+    address: int
+    vector: Hoc | None
     variable: Variable | None
     interval: float = 0.0  # ms, 0 for each step
     times: np.ndarray | None = None  # (k,) float64, ms, where it records at given times
@@ -84,7 +85,7 @@ class PlayReader:
 
     def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:
         self._h, self._memory, self._places = h, memory, places
-        self.vectors = {memory.inside(v): v for v in h.List("Vector")}
+        self.vectors = memory.vectors()
         self._time = memory.place(ref(h, "t")).column
         self.recorders: list[Recorder] = []
         self.players: list[Player] = []
@@ -100,7 +101,17 @@ class PlayReader:
 
     def forget(self) -> None:
         """Hold no vector any more."""
-        self.vectors, self.recorders = {}, []
+        self.vectors = {}
+        for recorder in self.recorders:
+            recorder.vector = None
+
+    def refresh(self) -> None:
+        """List the vectors again; what records and plays is as it was."""
+        self.vectors = self._memory.vectors()
+        for recorder in self.recorders:
+            recorder.vector = self.vectors[recorder.address]
+            if recorder.place is not None:
+                recorder.now = self._memory.value(recorder.place)
 
     def _read(self, played: Played) -> None:
         what = "Vector.play" if "Play" in played.what else "Vector.record"
@@ -115,7 +126,7 @@ class PlayReader:
             self._reject(f"{what} with a Vector that is gone")
             return
         if played.what == "TvecRecord":
-            self.recorders.append(Recorder(vector, None))
+            self.recorders.append(Recorder(played.words[0], vector, None))
             return
         is_time = not played.place.row and played.place.column == self._time
         variable = None if is_time else self._places.find(played.place)
@@ -130,9 +141,8 @@ class PlayReader:
             assert variable is not None
             self._play(played, vector, variable)
             return
-        recorder = Recorder(
-            vector, variable, now=self._memory.value(played.place), place=played.place
-        )
+        now = self._memory.value(played.place)
+        recorder = Recorder(played.words[0], vector, variable, now=now, place=played.place)
         if played.what == "VecRecordDt":
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
@@ -170,14 +180,16 @@ class Gap:
     node: int  # -1 where what it gets is no voltage of the model
 
 
-def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> list[Gap]:
-    """Return what ``ParallelContext.target_var`` sets, and the voltages that it gets.
+def read_gaps(
+    memory: Memory, fields: Fields, tree: Tree, contents: Contents
+) -> tuple[list[Gap], list[Rejected]]:
+    """Return what ``ParallelContext.target_var`` sets, the voltages that it gets, what is rejected.
 
     NEURON keeps both in tables that nothing reads. The transfer itself is exported: it is called
     once with a different number as each voltage, and what gets one of these numbers is a target.
     """
     if not memory.transfers:
-        return []
+        return [], []
     v, rows = fields.rows(tree.v, tree.addresses)
     candidates, voltages = {**contents.points, **contents.density}, v[rows]
     asked = [
@@ -186,7 +198,7 @@ def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) ->
         for name, size in instances.entry.ranges.items()
         if size == 1 and name not in instances.entry.states
     ]
-    found = []
+    found, unset = [], list[Rejected]()
     try:
         v[rows] = _FIRST + tree.numbers
         for _, name, instances, values in asked:
@@ -197,8 +209,11 @@ def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) ->
             for k in np.flatnonzero(now != _BEFORE).tolist():
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
                 found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
+    except RuntimeError:
+        what = "ParallelContext.target_var or source_var after setup_transfer()"
+        unset.append(Rejected("", what, "", 0, "call setup_transfer() again"))
     finally:
         v[rows] = voltages
         for _, name, instances, values in asked:
             instances.put(name, values)
-    return found
+    return found, unset

@@ -60,6 +60,14 @@ class Trains:
     patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
     given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
+    def follow(self, earlier: Trains) -> bool:
+        """Whether these are what is left of earlier ones, a run later."""
+        rest = ((one, earlier.given.get(stim, one[:0])) for stim, one in self.given.items())
+        return all(
+            len(now) <= len(before) and np.array_equal(now, before[len(before) - len(now) :])
+            for now, before in rest
+        )
+
     def go_on(self, stim: tuple[str, int], past: int) -> None:
         """Let an instance have sent `past` of its events: its index and etime."""
         if stim in self.patterns:

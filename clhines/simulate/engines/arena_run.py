@@ -124,8 +124,14 @@ class EventList:
         """Wait, and return sources and times of some events, and of those of the start."""
         source, t = np.zeros(0, np.int64), np.zeros(0)
         if end > begin:
-            own, t = (a[begin:end].get(self._queue) for a in (self._source, self._time))
-            source, t = own.astype(np.int64), t.astype(np.float64)
+            read = []
+            for a in (self._source, self._time):  # the second one is waited for
+                read.append(np.empty(end - begin, a.dtype))
+                offset = begin * a.dtype.itemsize
+                cl.enqueue_copy(
+                    self._queue, read[-1], a.data, src_offset=offset, is_blocking=len(read) > 1
+                )
+            source, t = read[0].astype(np.int64), read[1].astype(np.float64)
         early, self.early = self.early, None
         if early is None:
             return source, t

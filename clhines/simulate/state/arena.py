@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from math import prod
 
 import numpy as np
 import pyopencl as cl
@@ -41,7 +42,7 @@ class Arena:
     def room(self, name: str, shape: tuple[int, ...]) -> int:
         """Add a region whose values come later; return where it begins."""
         self.offset[name], self._shape[name] = self._size, shape
-        self._size += int(np.prod(shape))
+        self._size += prod(shape)
         return self.offset[name]
 
     def add(self, name: str, values: np.ndarray) -> None:
@@ -90,12 +91,12 @@ class Arena:
     def view(self, name: str) -> cla.Array:
         """Return a region that is on the device, as an array of one dimension."""
         begin = self.offset[name]
-        return part_of(self.array, begin, begin + int(np.prod(self._shape[name])))
+        return part_of(self.array, begin, begin + prod(self._shape[name]))
 
     def get(self, name: str) -> np.ndarray:
         """Return the values of a region as they are now."""
         shape, begin = self._shape[name], self.offset[name]
-        size = int(np.prod(shape))
+        size = prod(shape)
         if not size:
             return np.zeros(shape, self.dtype)
         if self._parts:  # on the host so far

@@ -24,6 +24,7 @@ _COUNTED = (
     "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){size=(int)n;vector_resize(vv,size);"
     "px=vector_vec(vv);px[size-1]=time;}}if(firing&&v<thresh&&t>time){firing=0;}"
 )
+VECTOR_OF_COUNTER = "space"  # variable of it that has the Vector of APCount.record
 _ION_AGAIN = re.compile(r"(\w+)\s*=\s*_ion_(\w+)\s*;")  # cai = _ion_cai;
 _EMPTIED = "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){vector_resize(vv,0);}"
 _SAID = {
