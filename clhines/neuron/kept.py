@@ -363,8 +363,8 @@ class Kept:
     def _is_free(self) -> bool:
         """Whether nothing of NEURON's must be held, and the network has all of the model."""
         model, counters = self.model, self._counters
-        has_more = model.memory.transfers or model.trains.patterns
-        return model.lone is None and not has_more and not (counters and counters.has_any)
+        patterns = model.trains.patterns
+        return model.lone is None and not patterns and not (counters and counters.has_any)
 
     @property
     def can_stay(self) -> bool:

@@ -170,11 +170,14 @@ class Gap:
     node: int  # -1 where what it gets is no voltage of the model
 
 
-def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> list[Gap]:
+def read_gaps(
+    memory: Memory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
+) -> list[Gap]:
     """Return what ``ParallelContext.target_var`` sets, and the voltages that it gets.
 
     NEURON keeps both in tables that nothing reads. The transfer itself is exported: it is called
     once with a different number as each voltage, and what gets one of these numbers is a target.
+    `nodes` are the numbers of the tree's among `count` of all MPI ranks, which all call this.
     """
     if not memory.transfers:
         return []
@@ -188,7 +191,7 @@ def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) ->
     ]
     found = []
     try:
-        v[rows] = _FIRST + tree.numbers
+        v[rows] = _FIRST + nodes.start + tree.numbers
         for _, name, instances, values in asked:
             instances.put(name, np.full(len(values), _BEFORE))
         memory.transfer()
@@ -196,7 +199,7 @@ def read_gaps(memory: Memory, fields: Fields, tree: Tree, contents: Contents) ->
             now = instances.values(name)
             for k in np.flatnonzero(now != _BEFORE).tolist():
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
-                found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
+                found.append(Gap(owner, name, k, node if node < count else -1))
     finally:
         v[rows] = voltages
         for _, name, instances, values in asked:
