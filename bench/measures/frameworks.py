@@ -40,9 +40,10 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
             "tut_artif",
         )
     },
-    "LFPy template": ("LFPy/examples", "example_LFPyCellTemplate.py", ""),
-    "LFPy EEG": ("LFPy/examples", "example_EEG.py", ""),
-    "LFPy MEA": ("LFPy/examples", "example_MEA.py", ""),
+    **{
+        f"LFPy {name}": ("LFPy/examples", f"example_{name}.py", "")
+        for name in ("EEG", "anisotropy", "ECoG_4sphere")
+    },
     "BluePyOpt expsyn": ("BluePyOpt/examples/expsyn", "expsyn.py", ""),
 }  # fmt: skip
 # In a process of its own: runs a script, and writes what it finds of spikes and voltages.
