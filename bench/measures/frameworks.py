@@ -2,9 +2,9 @@
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
 
-FOLDER has the public repositories ``netpyne``, ``LFPy`` and ``BluePyOpt``. PROGRAM is a Python that has the
-frameworks, NEURON and this package (default: this one). Each script runs twice in processes of
-its own, once with ``CLHINES_NEURON=1`` and once without; spikes and voltages are those that the
+FOLDER has the public repositories ``netpyne``, ``LFPy`` and ``BluePyOpt``. PROGRAM is a Python that
+has the frameworks, NEURON and this package (default: this one). Each script runs in processes of
+its own, with ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the
 framework has afterwards. ``same step`` counts spikes that come in the same step in both, and
 ``here`` the steps that were not NEURON's. Seconds are of the whole script with its imports; the
 second run of two counts, as the first one compiles. BluePyOpt's simulator takes fixed steps of
@@ -198,9 +198,8 @@ def main(arguments: Sequence[str]) -> int:
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
     rows = [row_of(name, folder, device, args.python) for name in tqdm(names)]
-    versions = "; ".join(
-        f"import {x}; print({x!r}, {x}.__version__)" for x in ("netpyne", "LFPy", "bluepyopt", "neuron")
-    )
+    packages = "netpyne", "LFPy", "bluepyopt", "neuron"
+    versions = "; ".join(f"import {x}; print({x!r}, {x}.__version__)" for x in packages)
     told = subprocess.run(
         [args.python, "-c", versions], capture_output=True, text=True, check=False
     )

@@ -173,7 +173,7 @@ def read_model(
 
 
 def _number_nodes(model: Model, ranks: Ranks | None) -> None:
-    """Number the nodes of all ranks, and see to it that all are ready to transfer voltages."""
+    """Give numbers to the nodes of all ranks, which must all transfer voltages, or none."""
     count = model.tree.num_nodes
     model.nodes, model.all_nodes = range(count), count
     if ranks is None:

@@ -67,7 +67,7 @@ def test_ranks_have_the_spikes_of_neuron(of_neuron, ranks, engines):
 
 
 def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
-    """Voltages of the step's begin, of other ranks too; in three calls, and from the start again."""
+    """Voltages of the step's begin; in three calls, and from the start again."""
     library = "--gaps", str(mod_files.library())
     whole = told(1, *library, "neuron")["neuron"]
     assert [x for x in of_neuron[0][0] if x[0] <= 30] != whole[0][0]
