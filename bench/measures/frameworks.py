@@ -1,13 +1,14 @@
-"""Run unedited scripts of NetPyNE and LFPy with the switch on beside NEURON.
+"""Run unedited scripts of NetPyNE, LFPy and BluePyOpt with the switch on beside NEURON.
 
     CLHINES_MODELS=FOLDER python -m bench frameworks [NAME ...] [--device SPEC] [--python PROGRAM]
 
-FOLDER has the public repositories ``netpyne`` and ``LFPy``. PROGRAM is a Python that has the
-frameworks, NEURON and this package (default: this one). Each script runs twice in processes of
-its own, once with ``CLHINES_NEURON=1`` and once without; spikes and voltages are those that the
+FOLDER has the public repositories ``netpyne``, ``LFPy`` and ``BluePyOpt``. PROGRAM is a Python that
+has the frameworks, NEURON and this package (default: this one). Each script runs in processes of
+its own, with ``CLHINES_NEURON=1`` and without; spikes and voltages are those that the
 framework has afterwards. ``same step`` counts spikes that come in the same step in both, and
 ``here`` the steps that were not NEURON's. Seconds are of the whole script with its imports; the
-second run of two counts, as the first one compiles.
+second run of two counts, as the first one compiles. BluePyOpt's simulator takes fixed steps of
+0.025 ms both ways, where its scripts do not say; its ``cells`` are the models that it has tried.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TIMEOUT = 900.0  # s
 COUNTS = "neuron_spikes", "spikes", "same_step"
 TUTORIALS = "netpyne/doc/source/code"
 SCRIPTS = {  # name -> (folder, script, folder of .mod files)
-    "netpyne HHTut": ("netpyne/examples/HHTut/src", "init.py", ""),
+    "netpyne HHTut": ("netpyne/examples/HHTut", "src/init.py", ""),
     **{
         f"netpyne {name}": (TUTORIALS, f"{name}.py", "mod")
         for name in (
@@ -39,9 +40,11 @@ SCRIPTS = {  # name -> (folder, script, folder of .mod files)
             "tut_artif",
         )
     },
-    "LFPy template": ("LFPy/examples", "example_LFPyCellTemplate.py", ""),
-    "LFPy EEG": ("LFPy/examples", "example_EEG.py", ""),
-    "LFPy MEA": ("LFPy/examples", "example_MEA.py", ""),
+    **{
+        f"LFPy {name}": ("LFPy/examples", f"example_{name}.py", "")
+        for name in ("EEG", "anisotropy", "ECoG_4sphere")
+    },
+    "BluePyOpt expsyn": ("BluePyOpt/examples/expsyn", "expsyn.py", ""),
 }  # fmt: skip
 # In a process of its own: runs a script, and writes what it finds of spikes and voltages.
 CHILD = """
@@ -54,6 +57,21 @@ begin, on = time.perf_counter(), None
 if is_on:
     import clhines
     on = clhines.neuron.enable()
+if "bluepyopt" in open(script).read():
+    from bluepyopt.ephys import protocols, simulators
+    simulator, sweep, responses = simulators.NrnSimulator, protocols.SweepProtocol, []
+    simulator.__init__.__defaults__ = (0.025, False, *simulator.__init__.__defaults__[2:])
+    run_model, run_protocol = simulator.run, sweep.run
+    def counted(*given, **named):  # in a process of its own
+        before = on.steps if on else 0
+        run_model(*given, **named)
+        with open("steps", "a") as file:
+            print(on.steps - before if on else 0, file=file)
+    def kept(*given, **named):
+        found = run_protocol(*given, **named)
+        responses.extend(x["voltage"] for x in found.values())
+        return found
+    simulator.run, sweep.run = counted, kept
 names = runpy.run_path(script, run_name="__main__")
 told = {"seconds": time.perf_counter() - begin, "steps": on.steps if on else 0}
 found = {}
@@ -66,6 +84,11 @@ if sim is not None and hasattr(sim, "simData"):
     found["v"] = np.array([np.array(traces[key]) for key in sorted(traces)])
     told["cells"] = len(sim.net.allCells) if hasattr(sim.net, "allCells") else len(sim.net.cells)
     told["dt"] = float(sim.cfg.dt)
+elif "bluepyopt" in sys.modules:
+    found["v"] = np.array(responses)
+    told["cells"], told["dt"] = len(responses), 0.025
+    told["steps"] = sum(map(int, open("steps")))
+    os.remove("steps")
 else:
     every = [y for x in names.values() for y in (x if isinstance(x, list) else [x])]
     cells = [x for x in every if hasattr(x, "somav") or hasattr(x, "vmem")]
@@ -170,14 +193,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--python", default=sys.executable, metavar="PROGRAM")
     args = parser.parse_args(arguments)
     if "CLHINES_MODELS" not in os.environ:
-        raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne and LFPy")
+        raise MissingError("expected CLHINES_MODELS=FOLDER, with netpyne, LFPy and BluePyOpt")
     names = [n for n in SCRIPTS if not args.names or any(word in n for word in args.names)]
     queue = record.queue(args.device, ["float64"])
     folder, device = Path(os.environ["CLHINES_MODELS"]), queue.device.name.strip()
     rows = [row_of(name, folder, device, args.python) for name in tqdm(names)]
-    versions = "; ".join(
-        f"import {x}; print({x!r}, {x}.__version__)" for x in ("netpyne", "LFPy", "neuron")
-    )
+    packages = "netpyne", "LFPy", "bluepyopt", "neuron"
+    versions = "; ".join(f"import {x}; print({x!r}, {x}.__version__)" for x in packages)
     told = subprocess.run(
         [args.python, "-c", versions], capture_output=True, text=True, check=False
     )

@@ -63,6 +63,7 @@ def fields_of(
         ),
         "netcons": netcons,
         "pointers": _pointers(added, kinds, instances),
+        "remote_v": added.remote_v,
         "played": _played(added, instances),
         "random_ids": _streams(added, kinds, instances),
         "random_index": added.random_index,

@@ -86,6 +86,7 @@ class Added:
 
     `emitters` are groups that send events, and the number of their first source. `pointers` are
     number of a group, name, instances and nodes; `streams` number of a group, name, and numbers.
+    `remote_v` are of nodes of other ranks, at the start, mV; they have the numbers after its own.
     """
 
     network: Any
@@ -100,6 +101,7 @@ class Added:
     random_index: int = 0
     bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
     exact: bool = False  # all events act at exact times, as those of imported models
+    remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
         """Add detectors; see `Network.add_detector`."""
@@ -195,7 +197,8 @@ class Added:
                 f"{group.mechanism.name} has no pointer {shown(name)}; expected one of "
                 f"{', '.join(known) or 'none'}"
             )
-        node = as_indices("to", np.atleast_1d(as_array("to", to)), self.num_nodes, "node")
+        count = self.num_nodes + len(self.remote_v)
+        node = as_indices("to", np.atleast_1d(as_array("to", to)), count, "node")
         node = node if len(node) != 1 else np.repeat(node, len(places))
         if len(node) != len(places):
             raise InputError(f"to has {len(node)} nodes for {len(places)} instances")

@@ -21,7 +21,7 @@ from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import Kept, Request, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
-from clhines.neuron.ranks import joined, joints_of, ranks_of, same_on, together
+from clhines.neuron.ranks import joined, joints_of, kept_by_all, ranks_of, same_on, together
 from clhines.neuron.read.wiring import on_ranks
 from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.result import Result
@@ -31,7 +31,7 @@ _FEW = 3  # steps that psolve takes one by one
 
 
 def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
-    """Return what of the model in NEURON's memory cannot be simulated.
+    """Return what of the model in NEURON's memory cannot be simulated; all MPI ranks call it.
 
     Parameters
     ----------
@@ -44,7 +44,8 @@ def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
         Empty where all can; each prints as a line.
     """
     try:
-        model = read_model(interpreter(), vectors or {}, every=True)
+        h = interpreter()
+        model = read_model(h, vectors or {}, every=True, ranks=ranks_of(h))
     except RejectedError as error:
         return error.rejected
     if model.rejected:
@@ -326,10 +327,13 @@ def advance(
         with uncollected():
             with agreed(ranks):
                 kept = None if vectors else kept_model(request)
-                if kept is None:
-                    kept = Kept(read_model(h, vectors or {}), request)
-                    if kept.model.rejected:
-                        raise RejectedError(kept.model.rejected)
+            kept = kept_by_all(ranks, kept)
+            if kept is None:
+                model = read_model(h, vectors or {}, ranks=ranks)
+                with agreed(ranks):
+                    if model.rejected:
+                        raise RejectedError(model.rejected)
+                    kept = Kept(model, request)
             steps = together(ranks, kept, kept.steps_ahead(rest))
             joints = joints_of(ranks, kept)
             with nullcontext() if joints is None else joints.telling():

@@ -183,8 +183,15 @@ def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> No
 def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
     """Set all POINTERs: by the transfer of ParallelContext, and by setpointer."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
+    remote, first = model.remote, model.nodes.start
+    v = inside(network).added.remote_v = np.zeros(len(remote))
     for gap in model.gaps:
-        set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = gap.node
+        node = gap.node - first if gap.node >= 0 else -1
+        if gap.node >= 0 and gap.node not in model.nodes:  # those of other ranks follow its own
+            at = int(np.searchsorted(remote, gap.node))
+            v[at] = model.every[gap.owner].values(gap.name)[gap.instance]
+            node = len(model.nodes) + at
+        set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = node
     rejected = []
     for name, group in groups.items():
         for pointer in group.mechanism.program.pointers:

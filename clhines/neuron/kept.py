@@ -32,7 +32,6 @@ from clhines.neuron.memory.sources import NETCON_WORDS
 from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, stepping_of
-from clhines.neuron.read.played import read_gaps
 from clhines.simulate.events.sources import SPIKE_LATE
 from clhines.simulate.ranks.joined import Joints
 from clhines.simulate.simulation import Simulation
@@ -117,7 +116,6 @@ class Fingerprint:
             Value(lambda: gather(tree.addresses + 8 * model.fields.rinv)),
             Value(model.sources.words),
             Value(memory.play_words),
-            Value(lambda: read_gaps(memory, model.fields, tree, model.contents)),
             Value(lambda: acting(model.h, memory)),
             Value(lambda: stepping_of(model.h, memory)),
             Value(lambda: [memory.vector_data(a).tobytes() for a in model.plays.watched]),

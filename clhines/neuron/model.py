@@ -26,6 +26,7 @@ from clhines.neuron.read.played import Gap, PlayReader, read_gaps
 from clhines.neuron.read.trains import Trains, read_trains
 from clhines.neuron.read.tree import Tree, read_tree
 from clhines.neuron.read.wiring import Wires, on_ranks, read_wires
+from clhines.simulate.ranks.mpi import Ranks, agreed
 
 
 @dataclass(eq=False)
@@ -47,9 +48,11 @@ class Model:
     wires: Wires
     pending: Pending
     plays: PlayReader
-    gaps: list[Gap]
     trains: Trains
     slots: Slots
+    gaps: list[Gap] = field(default_factory=list)
+    nodes: range = range(0)  # numbers of the tree's nodes among `all_nodes` of all MPI ranks
+    all_nodes: int = 0
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
@@ -66,9 +69,10 @@ class Model:
         tree, found = self.tree, np.zeros(self.tree.num_nodes)
         for numbers, nodes in (tree.numbers, tree.addresses), (tree.inner_numbers, tree.inner):
             found[numbers] = self.fields.values(tree.v, nodes)
-        names = {(gap.owner, gap.name) for gap in self.gaps}
-        now = {key: self.every[key[0]].values(key[1]) for key in names}
-        return any(now[g.owner, g.name][g.instance] != found[g.node] for g in self.gaps)
+        own = [gap for gap in self.gaps if gap.node in self.nodes]  # not of other MPI ranks
+        names = {(gap.owner, gap.name) for gap in own}
+        now, first = {key: self.every[key[0]].values(key[1]) for key in names}, self.nodes.start
+        return any(now[g.owner, g.name][g.instance] != found[g.node - first] for g in own)
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         """Return the tables of the FUNCTION_TABLE of a mechanism, of those that are found."""
@@ -109,6 +113,17 @@ class Model:
             if one.entry.kind == "point":
                 return self.memory.slots_of(self.memory.inside(one.things[0]))[1]
         raise OSError("a model without point processes")
+
+    def read_gaps(self) -> tuple[list[Gap], list[Rejected]]:
+        """See `read_gaps` of `read.played`; all MPI ranks call this."""
+        read = self.memory, self.fields, self.tree, self.contents
+        return read_gaps(*read, self.nodes, self.all_nodes)
+
+    @property
+    def remote(self) -> np.ndarray:
+        """(r,) int64: nodes of other MPI ranks whose voltages are transferred here, ascending."""
+        nodes = {gap.node for gap in self.gaps} - {-1}
+        return np.array(sorted(n for n in nodes if n not in self.nodes), np.int64)
 
     def refresh(self, values: bool) -> None:
         """Read again what changes in a run: vectors, and values where they are not as they were.
@@ -154,13 +169,43 @@ class Model:
         return {name: found[name] for name in names if name not in self.trains.names}
 
 
-def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
+def read_model(
+    h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
+) -> Model:
     """Read everything, and list what is rejected.
 
     `vectors` has of each VecStim its Vector, where it cannot be found; with `every`, Vectors that
-    will record or play after the next ``h.finitialize()`` count, too. A RejectedError says that
-    segments cannot be read from Python.
+    will record or play after the next ``h.finitialize()`` count, too. All MPI `ranks` read their
+    models at once. A RejectedError says that segments cannot be read from Python.
     """
+    with agreed(ranks):
+        model = _read(h, vectors, every)
+    _number_nodes(model, ranks)
+    with agreed(ranks):
+        model.gaps, unset = model.read_gaps()
+        model.rejected += unset
+        _convert(model)
+        if model.bins is not None:
+            step = float(h.dt)
+            model.rejected += check_bins(model.wires, model.pending, model.mechanisms, step)
+    return model
+
+
+def _number_nodes(model: Model, ranks: Ranks | None) -> None:
+    """Give numbers to the nodes of all ranks, which must all transfer voltages, or none."""
+    count = model.tree.num_nodes
+    model.nodes, model.all_nodes = range(count), count
+    if ranks is None:
+        return
+    found = ranks.gather_numbers([count, model.memory.transfers])
+    if np.ptp(found[:, 1]):
+        raise InputError("some MPI ranks transfer voltages; expected pc.setup_transfer() on all")
+    first = int(found[: ranks.rank, 0].sum())
+    model.nodes, model.all_nodes = range(first, first + count), int(found[:, 0].sum())
+
+
+def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
+    """Read what a rank reads on its own."""
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
     try:
@@ -183,18 +228,14 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False) -> Model:
         ) from None
     pending = read_pending(queue, wires)
     plays = PlayReader(h, memory, places, every)
-    gaps, ungapped = read_gaps(memory, fields, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
-    parts = wires, pending, plays, gaps, trains, slots
+    parts = wires, pending, plays, trains, slots
     model = Model(h, memory, queue, sources, fields, tree, contents, places, *parts)
     model.lone, model.bins = lone, bins
     model.point_names = tuple(catalogue.names(points=True))
-    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired, *ungapped]
+    model.rejected += [*_settings(h, memory), *_structure(contents), *hooks, *unwired]
     for part in (pending, plays, trains):
         model.rejected += part.rejected
-    _convert(model)
-    if bins is not None:
-        model.rejected += check_bins(wires, pending, model.mechanisms, float(h.dt))
     return model
 
 
@@ -233,9 +274,6 @@ def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
     if on_ranks(h) and int(h.CVode().queue_mode()) & 1:
         what = "CVode.queue_mode(1, 0) on several MPI ranks"
         found.append(Rejected("", what, "", 0, "queue_mode(0, 0)"))
-    if on_ranks(h) and memory.transfers:
-        what = "ParallelContext.target_var (gap junctions) on several MPI ranks"
-        found.append(Rejected("", what, "", 0, "build the model in one process"))
     if int(h.CVode().queue_mode()) & 2:  # a queue of its own for self events
         found.append(
             Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")

@@ -39,6 +39,18 @@ def same_on(ranks: Ranks | None, steps: int, h: Hoc) -> int:
     return steps
 
 
+def kept_by_all(ranks: Ranks | None, kept: Kept | None) -> Kept | None:
+    """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
+    if ranks is not None and not ranks.gather_numbers([kept is not None]).all():
+        return None
+    if kept is None or not kept.model.memory.transfers:
+        return kept
+    same = kept.model.read_gaps() == (kept.model.gaps, [])
+    if ranks is not None:
+        same = bool(ranks.gather_numbers([same]).all())
+    return kept if same else None
+
+
 def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
     """Return how many steps all ranks take, of `steps` that this one could.
 
@@ -74,6 +86,7 @@ def joined(joints: Joints | None, once: Imported, request: Request) -> dict[str,
     heard = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
     sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~heard
     joints.join(number[sent], gid[sent], number[heard], gid[heard])
+    joints.point(once.model.nodes, once.model.remote)
     engine = as_choice("engine", request.engine, CHOICES)
     queue = own_queue(joints.ranks, request.device, request.dtype)
     return {"queue": queue, "engine": partial(make_joined, engine=engine, joints=joints)}

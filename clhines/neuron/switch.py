@@ -8,6 +8,7 @@ Python raises it where it has called NEURON.
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -169,6 +170,8 @@ class Switch:
         except BaseException as error:
             self._error = error
             self.message = " ".join(str(error).split())[:_SHOWN]
+            if multiprocessing.parent_process() is not None:  # whose pool may drop exceptions
+                warn_caller(f"this model has not been run: {self.message}", UserWarning)
             self._prints.value = int(not self._in_python.value)  # Python raises it
         return self._error is None
 
@@ -247,7 +250,8 @@ def enable(
     ------
     InputError
         NEURON is not installed, or cannot be switched; an argument is wrong. While the switch is
-        on, NEURON's calls raise what `run` does, where Python has called hoc.
+        on, NEURON's calls raise what `run` does, where Python has called hoc; in processes of
+        `multiprocessing`, whose caller may drop exceptions, a UserWarning says it, too.
     """
     options = Options(Request.of(device, dtype, engine), fallback, as_step(fixed_step))
     if not _switch:

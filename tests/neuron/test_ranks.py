@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import mod_files
+
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = [pytest.mark.neuron, pytest.mark.mpi]
 PROGRAM = Path(__file__).parents[1] / "support" / "neuron_ranks.py"
@@ -44,20 +46,40 @@ def of_neuron():
     return told(1, "neuron")["neuron"]
 
 
+def compare(runs, of_neuron, engine):
+    """Spikes and the voltage of cell 0 of all ranks, beside those of NEURON in one process."""
+    for (found, own), (spikes, v) in zip(runs, of_neuron, strict=True):
+        assert {gid for _, gid in spikes} == {*range(6), 50}
+        assert [gid for _, gid in found] == [gid for _, gid in spikes], engine
+        assert max(abs(a - b) for (a, _), (b, _) in zip(found, spikes)) < TOLERANCE, engine
+        assert len(own) == len(v), engine
+        assert max(abs(a - b) for a, b in zip(own, v)) < TOLERANCE, engine
+
+
 @pytest.mark.parametrize(
     ("ranks", "engines"), [(2, ["auto", "steps", "epochs-gpu"]), (3, ["reference"])]
 )
 def test_ranks_have_the_spikes_of_neuron(of_neuron, ranks, engines):
     """Cells and a NetStim that others listen to; in three calls, and from the start again."""
-    every = told(ranks, *engines)
-    for k, (spikes, v) in enumerate(of_neuron):
-        assert len(spikes) > 40 and {gid for _, gid in spikes} == {*range(6), 50}
-        for engine, runs in every.items():
-            found, own = runs[k]
-            assert [gid for _, gid in found] == [gid for _, gid in spikes], engine
-            assert max(abs(a - b) for (a, _), (b, _) in zip(found, spikes)) < TOLERANCE, engine
-            assert len(own) == len(v), engine
-            assert max(abs(a - b) for a, b in zip(own, v)) < TOLERANCE, engine
+    assert all(len(spikes) > 40 for spikes, _ in of_neuron)
+    for engine, runs in told(ranks, *engines).items():
+        compare(runs, of_neuron, engine)
+
+
+def test_gap_junctions_between_ranks_are_those_of_neuron(of_neuron):
+    """Voltages of the step's begin; in three calls, and from the start again."""
+    library = "--gaps", str(mod_files.library())
+    whole = told(1, *library, "neuron")["neuron"]
+    assert [x for x in of_neuron[0][0] if x[0] <= 30] != whole[0][0]
+    found = told(2, *library, "setting", "changed", "epochs", "auto")
+    assert "nrn_netrec_state_adjust" in found.pop("setting")[1]
+    for line in found.pop("changed"):
+        assert line.startswith("InputError: several MPI ranks go on at 5 ms after steps")
+    for line in found.pop("epochs"):
+        assert "takes no pointers to voltages of other ranks; expected 'steps'" in line
+    found |= told(3, *library, "reference")  # the last rank has no junctions
+    for engine, runs in found.items():
+        compare(runs, whole, engine)
 
 
 def test_what_one_rank_refuses_all_raise(of_neuron):

@@ -98,6 +98,34 @@ def test_command_line_runs_a_script_that_runs_its_model(tmp_path):
         assert done.returncode == 2 and "--stop" in done.stderr.splitlines()[-1]
 
 
+POOL = """
+import multiprocessing
+from contextlib import suppress
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma = h.Section(name="soma")
+soma.insert("extracellular")
+def score():
+    with suppress(Exception):
+        h.run()
+if __name__ == "__main__":
+    clhines.neuron.enable(engine="reference")
+    score()
+    process = multiprocessing.get_context("fork").Process(target=score)
+    process.start()
+    process.join()
+"""
+
+
+def test_what_a_pool_may_drop_is_warned_of(tmp_path):
+    """As BluePyOpt does; in the process that Python has started nothing is said twice."""
+    (tmp_path / "pool.py").write_text(POOL, "utf-8")
+    done = run(tmp_path, "hh", "pool.py")
+    assert done.returncode == 0
+    assert done.stderr.count("UserWarning: this model has not been run: the model has 1 thing") == 1
+
+
 HOC = """
 load_file("stdrun.hoc")
 create soma

@@ -1,4 +1,4 @@
-"""A network of NEURON on one and more MPI ranks: ``neuron_ranks.py SCENARIO...``.
+"""A network of NEURON on one and more MPI ranks: ``neuron_ranks.py [--gaps LIBRARY] SCENARIO...``.
 
 Rank 0 prints what each scenario gives, of all ranks. A scenario is NEURON itself (``neuron``), an
 engine, or what is refused.
@@ -15,7 +15,8 @@ import clhines
 from clhines import ClhinesError
 from clhines.neuron import disable, enable
 
-CELLS, STOPS, STIM = 6, (40.0, 41.0, 100.0), 50  # of gid STIM: a NetStim
+CELLS, STIM = 6, 50  # of gid STIM: a NetStim
+STOPS = (15.0, 16.0, 30.0) if "--gaps" in sys.argv else (40.0, 41.0, 100.0)
 comm = MPI.COMM_WORLD
 if comm.size > 1:
     h.nrnmpi_init()
@@ -58,6 +59,22 @@ for gid, cell in cells.items():
     connect((gid - 2) % CELLS, cell.inhibits, 0.004, 1.3)
     if gid in (0, 3):
         connect(STIM, cell.excites, 0.05, 1.0 + gid / 10)
+if "--gaps" in sys.argv:  # a ring of gap junctions, none of them on the last rank of three
+    at = sys.argv.index("--gaps")
+    h.nrn_load_dll(sys.argv[at + 1])
+    del sys.argv[at : at + 2]
+    ring = [gid for gid in range(CELLS) if gid % 3 != 2]
+    for place, gid in enumerate(ring):
+        if gid not in cells:
+            continue
+        cell = cells[gid]
+        pc.source_var(cell.dend(0.9)._ref_v, gid, sec=cell.dend)
+        for other in ring[place - 1], ring[(place + 1) % len(ring)]:
+            half = h.imp_gap(cell.dend(0.9))
+            half.g = 2e-4 * (1 + min(gid, other))
+            pc.target_var(half, half._ref_vother, other)
+            kept.append(half)
+    pc.setup_transfer()
 times, gids = h.Vector(), h.Vector()
 pc.spike_record(-1, times, gids)
 v = h.Vector().record(cells[rank].soma(0.5)._ref_v)
@@ -138,7 +155,14 @@ def pieces():
     pc.psolve(5)
 
 
-REFUSED = {f.__name__: f for f in (setting, changed, early, infinite, fallback, pieces)}
+def epochs():
+    """Kernels that do not exchange voltages in each step."""
+    with enable(engine="epochs"):
+        h.finitialize(-65)
+        pc.psolve(5)
+
+
+REFUSED = {f.__name__: f for f in (setting, changed, early, infinite, fallback, pieces, epochs)}
 REFUSED["from_neuron"] = clhines.from_neuron
 found = {}
 for scenario in sys.argv[1:]:

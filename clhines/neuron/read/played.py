@@ -181,12 +181,13 @@ class Gap:
 
 
 def read_gaps(
-    memory: Memory, fields: Fields, tree: Tree, contents: Contents
+    memory: Memory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
 ) -> tuple[list[Gap], list[Rejected]]:
     """Return what ``ParallelContext.target_var`` sets, the voltages that it gets, what is rejected.
 
     NEURON keeps both in tables that nothing reads. The transfer itself is exported: it is called
     once with a different number as each voltage, and what gets one of these numbers is a target.
+    `nodes` are the numbers of the tree's among `count` of all MPI ranks, which all call this.
     """
     if not memory.transfers:
         return [], []
@@ -200,7 +201,7 @@ def read_gaps(
     ]
     found, unset = [], list[Rejected]()
     try:
-        v[rows] = _FIRST + tree.numbers
+        v[rows] = _FIRST + nodes.start + tree.numbers
         for _, name, instances, values in asked:
             instances.put(name, np.full(len(values), _BEFORE))
         memory.transfer()
@@ -208,7 +209,7 @@ def read_gaps(
             now = instances.values(name)
             for k in np.flatnonzero(now != _BEFORE).tolist():
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
-                found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
+                found.append(Gap(owner, name, k, node if node < count else -1))
     except RuntimeError:
         what = "ParallelContext.target_var or source_var after setup_transfer()"
         unset.append(Rejected("", what, "", 0, "call setup_transfer() again"))

@@ -23,7 +23,7 @@ from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
 from clhines.simulate.ranks.joined import JoinedRun, Joints
 from clhines.simulate.ranks.mpi import Ranks, agreed
-from clhines.simulate.ranks.partition import Share, cell_costs, split
+from clhines.simulate.ranks.partition import Share, cell_costs, check_pointers, split
 from clhines.simulate.ranks.split import SplitRun
 from clhines.simulate.state.decisions import Decisions, epoch_steps
 from clhines.solve.solver import Solver
@@ -169,8 +169,12 @@ def _first(engines: Sequence[Engine], needs: frozenset[str], job: Job) -> tuple[
 def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
     """Make a run of this rank's own network, joined to others, by the first engine that can."""
     needs = job.model.needs
+    if joints.ranks.gather_numbers([len(job.model.remote_v)]).any():
+        needs |= {"ranked_pointers"}
     device = "cpu" if devices.is_cpu(job.queue.device) else "gpu"
     with joints.agreed():
+        n = job.model.forest.num_nodes
+        check_pointers(job.model, [p for p, to in job.model.pointers.items() if (to >= n).any()])
         own = replace(job, request=replace(job.request, engine=engine), asked=engine != "auto")
         run, _ = _first(engines_for(needs, engine, device), needs, own)
     return JoinedRun(joints, job.model, cast("PartRun", run))

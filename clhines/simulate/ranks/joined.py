@@ -38,6 +38,7 @@ class Joints:
     def __init__(self, ranks: Ranks) -> None:
         self.ranks, self.joined, self.told = ranks, False, False
         self.join(*np.zeros((4, 0), np.int64))
+        self.point(range(0), np.zeros(0, np.int64))
 
     def join(self, *columns: np.ndarray) -> None:
         """Take `sources`, and the numbers `sent` that they have; then `trains`, and `heard`.
@@ -45,6 +46,10 @@ class Joints:
         The latter are filled by what sources of other ranks with these numbers send; int64.
         """
         self.sources, self.sent, self.trains, self.heard = columns
+
+    def point(self, nodes: range, pointed: np.ndarray) -> None:
+        """Take the numbers of this rank's `nodes` among those of all, and of its remote ones."""
+        self.nodes, self.pointed = nodes, pointed
 
     @contextmanager
     def agreed(self) -> Iterator[None]:
@@ -82,8 +87,13 @@ class JoinedRun:
         self._number = np.where(np.isin(number, wanted), number, -1)
         self._is_late = np.zeros(model.sources.count, bool)
         self._is_late[model.sources.detector_source] = True
+        parts = joints.ranks.comm.allgather((joints.nodes, joints.pointed))
+        self._pointed = np.unique(np.concatenate([pointed for _, pointed in parts]))
+        self._shown_of = [int(np.isin(self._pointed, nodes).sum()) for nodes, _ in parts]
+        self._shown = self._pointed[np.isin(self._pointed, joints.nodes)] - joints.nodes.start
         steps = steps_between(model, np.isin(model.netcons.source, joints.trains))
-        least = MAX_EPOCH if steps is None else steps
+        least = 1 if len(self._pointed) else MAX_EPOCH
+        least = least if steps is None else min(steps, least)
         self._epoch = int(joints.ranks.gather_numbers([min(least, run.max_steps)]).min())
         if self._epoch < 1:
             joints.told = True  # all find it
@@ -132,13 +142,16 @@ class JoinedRun:
         number, time = (np.concatenate(each) for each in zip(*self._unsent, strict=True))
         self._unsent = []
         known = number >= 0
-        mine = words_of(number[known], time[known], np.zeros(0))
-        found = [of_words(words, 0)[:2] for words in self._joints.ranks.exchange(mine)]
-        number, time = (np.concatenate(each) for each in zip(*found, strict=True))
+        v = self.run.voltages_at(self._shown) if len(self._shown) else np.zeros(0)
+        mine = words_of(number[known], time[known], v)
+        found = map(of_words, self._joints.ranks.exchange(mine), self._shown_of)
+        number, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
         at = place_of(self._joints.heard, number)
         source, time = self._joints.trains[at[at >= 0]], time[at >= 0]
         order = np.lexsort((time, source))
         self.run.take_events(source[order], time[order])
+        if len(self._joints.pointed):
+            self.run.take_voltages(v[np.searchsorted(self._pointed, self._joints.pointed)])
 
     def _collect(self) -> None:
         """Take the events that the run has found since the last call."""
@@ -185,4 +198,4 @@ class JoinedRun:
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from a state of this rank's network."""
         self.run.load(saved)
-        self._started, self._unsent = True, []
+        self._started, self._unsent = False, []

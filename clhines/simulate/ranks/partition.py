@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -408,26 +408,26 @@ class Share:
         return record.at(columns, record.index[columns] - low, record.kind), columns
 
 
+def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
+    """Reject pointers to `remote` nodes, each by kind and name, which states depend on."""
+    for k, name in remote:
+        mechanism = model.kinds[k].mechanism
+        finish = (a for block in IN_FINISH for a in mechanism.program.blocks.get(block, ()))
+        if any(a.role == "pointer" and a.name == name for a in finish):
+            raise InputError(
+                f"{mechanism.name}: states depend on pointer {name}, which points to another rank; "
+                "expected one process"
+            )
+
+
 def steps_together(shares: Sequence[Share]) -> int:
     """Count the steps that ranks take before they exchange events at exact times.
 
     It is an InputError if something on one rank acts within a step on another one.
     """
     whole = shares[0].whole
-    finish = [
-        (k, a.name)
-        for k, kind in enumerate(whole.kinds)
-        for block in IN_FINISH
-        for a in kind.mechanism.program.blocks.get(block, ())
-        if a.role == "pointer"
-    ]
     if any(len(share.remote) for share in shares):
-        if finish:
-            k, name = finish[0]
-            raise InputError(
-                f"{whole.kinds[k].mechanism.name}: states depend on pointer {name}, which points "
-                "to another rank; expected one process"
-            )
+        check_pointers(whole, whole.pointers)
         return 1
     netcons = whole.netcons
     for k, sources in whole.sources.emitted.items():
