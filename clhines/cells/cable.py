@@ -28,7 +28,7 @@ from clhines.cells.morphology import Morphology
 from clhines.cells.regions import NAMES, in_region, path_distance
 from clhines.cells.sections import Sections, sections_of
 from clhines.cells.values import as_positive, per_section
-from clhines.checks import as_array, as_finite, as_indices, as_real
+from clhines.checks import as_array, as_indices, as_real
 from clhines.errors import InputError
 from clhines.files import PathLike
 from clhines.quantities import as_numbers
@@ -288,7 +288,7 @@ class Cable:
         s = as_indices(
             "section", np.atleast_1d(as_array("section", section)), len(self.nseg), "section"
         )
-        at = as_finite("x", np.atleast_1d(as_array("x", x)))
+        at = as_real("x", np.atleast_1d(as_array("x", x)))
         outside = at[(at < 0) | (at > 1)]
         if len(outside):
             raise InputError(f"x is {outside[0]:g}; expected 0 to 1")

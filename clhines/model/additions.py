@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhines.arrays import offsets
-from clhines.checks import as_finite
+from clhines.checks import as_real
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import IonUse
 from clhines.model.ions import KNOWN_IONS, OTHER_ION, IonNodes, promoted
@@ -37,7 +37,7 @@ def fields_of(
     `cells` are the somas of all cells, `wiring` is `Wiring.given` and `Wiring.outside`.
     `secondorder` is NEURON's; 1 is without ion currents at the middle of the step.
     """
-    degrees = float(as_finite("celsius", np.atleast_1d(np.asarray(celsius)))[0])
+    degrees = float(as_real("celsius", np.atleast_1d(np.asarray(celsius)))[0])
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
     given, outside = wiring

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import (
     as_array,
-    as_finite,
     as_indices,
     as_number,
+    as_real,
     as_whole_number,
     shown,
     spread,
@@ -124,7 +124,7 @@ class Added:
                     f"times[{k}] has shape {t.shape}; expected (k,), the times of one source: "
                     "[[1.0, 2.5]] is one source"
                 )
-        checked = tuple(np.sort(as_finite(f"times[{k}]", t)) for k, t in enumerate(given))
+        checked = tuple(np.sort(as_real(f"times[{k}]", t)) for k, t in enumerate(given))
         for k, t in enumerate(checked):
             if len(t) and t[0] < 0:
                 raise InputError(f"times[{k}] has {t[0]:g} ms; expected 0 or more")
@@ -212,7 +212,7 @@ class Added:
         if fixed := group.mechanism.program.fixed.get(name):
             raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
         given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
-        times, values = (as_finite(k, as_array(k, a, unit=unit)) for k, a, unit in given)
+        times, values = (as_real(k, as_array(k, a, unit=unit)) for k, a, unit in given)
         if not times.size:
             raise InputError(f"t of {name} is empty; expected one time or more")
         if times.ndim != 1 or times.shape != values.shape:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_finite, shown
+from clhines.checks import as_array, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.network.groups import Group
 from clhines.network.inside import inside
@@ -116,7 +116,7 @@ def as_value(group: Group, name: str, value: object) -> Value:
     if not callable(value) and not isinstance(value, PerCell):
         array = as_array(f"{mechanism.name}: {name}", value, unit=unit)
         if array.shape == (network.num_cells,) and inside(network).only_cells(len(group)):
-            return Value(as_finite(f"{mechanism.name}: {name}", array), "cell")
+            return Value(as_real(f"{mechanism.name}: {name}", array), "cell")
     found = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(found, np.ndarray)
     return Value(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
@@ -139,7 +139,7 @@ def as_events(value: object) -> list[Event]:
 def check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
     """Raise InputError for an event that is due in a step before `now`."""
     for k, (_, _, time, _) in enumerate(events):
-        times = as_finite("time", np.atleast_1d(as_array("time", time, unit="ms")))
+        times = as_real("time", np.atleast_1d(as_array("time", time, unit="ms")))
         past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
         if len(past):
             raise InputError(

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from clhines.arrays import ascending, stretch_of
-from clhines.checks import as_array, as_finite, shown
+from clhines.checks import as_array, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
@@ -224,7 +224,7 @@ def as_parameter(mechanism: str, name: str, value: object, count: int) -> float 
         raise InputError(
             f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
         )
-    checked = as_finite(f"{mechanism}: {name}", np.atleast_1d(array))
+    checked = as_real(f"{mechanism}: {name}", np.atleast_1d(array))
     if name == "celsius":
         check_celsius(f"{mechanism}: {name}", checked)
     return checked if array.ndim else float(checked[0])

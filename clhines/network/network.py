@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import stretch_of
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.swc import read_swc
-from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number, broadcast
+from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, broadcast
 from clhines.errors import InputError, meant
 from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
@@ -259,7 +259,7 @@ class Network:
     @threshold.setter
     def threshold(self, value: object) -> None:
         array = as_array("threshold", value, unit="mV")
-        checked = as_finite("threshold", np.atleast_1d(array))
+        checked = as_real("threshold", np.atleast_1d(array))
         self._inside.threshold = checked if array.ndim else float(checked[0])
 
     @property
@@ -564,7 +564,7 @@ class Network:
         ends = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
         n = self.forest.num_nodes
         here, there = (as_indices(name, ends[name], n, "node") for name in "ab")
-        conductance = as_finite("g", ends["g"])
+        conductance = as_real("g", ends["g"])
         bad = np.flatnonzero((here == there) | (conductance < 0))
         if len(bad):
             k = int(bad[0])

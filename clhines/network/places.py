@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import repeat, stretch_of
 from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
-from clhines.checks import as_array, as_finite, as_indices, as_places, shown
+from clhines.checks import as_array, as_indices, as_places, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.network.structure import NodeValues, Structure
 
@@ -112,7 +112,7 @@ class Places:
                 f"values has shape {array.shape}; expected one for each of "
                 f"{self.forest.num_cells} cells"
             )
-        return PerCell(as_finite("values", array))
+        return PerCell(as_real("values", array))
 
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import each, once
-from clhines.checks import as_array, as_finite, as_indices, broadcast
+from clhines.checks import as_array, as_indices, as_real, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
 from clhines.network.groups import Group
@@ -177,7 +177,7 @@ class Wiring:
     ) -> Connections:
         """Check delays, and keep connections; what all of them have alike is kept once."""
         count = len(source)
-        delays = each(partial(as_finite, "delay"), delay)
+        delays = each(partial(as_real, "delay"), delay)
         shortest = once(delays)
         of_cells = (once(source) < self._num_cells).any()
         if count and (shortest.min() < 0 or (of_cells and not shortest.min())):
@@ -199,7 +199,7 @@ class Wiring:
         weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        times, weights = as_finite("time", arrays["time"]), as_finite("weight", arrays["weight"])
+        times, weights = as_real("time", arrays["time"]), as_real("weight", arrays["weight"])
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
         self._events.append((np.full(len(times), target.number), instance, times, weights))
@@ -287,7 +287,7 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
     given = np.asarray(weight)
     if given.ndim < 2:
-        first = as_finite("weight", np.atleast_1d(as_array("weight", weight)))
+        first = as_real("weight", np.atleast_1d(as_array("weight", weight)))
         if not width and first.any():
             raise InputError(f"weight is given; {target.mechanism.name} takes events without one")
         rows = np.zeros((len(first), width))
@@ -299,7 +299,7 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
             f"weight has shape {given.shape}; expected (connections, {width} or less), the weights "
             f"of {target.mechanism.name}"
         )
-    each = [as_finite(f"weight[:, {k}]", as_array("weight", given[:, k])) for k in range(columns)]
+    each = [as_real(f"weight[:, {k}]", as_array("weight", given[:, k])) for k in range(columns)]
     rows = np.zeros((len(given), width))
     for k, column in enumerate(each):
         rows[:, k] = column

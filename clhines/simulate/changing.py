@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from clhines.checks import as_array, as_finite, shown
+from clhines.checks import as_array, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.model.model import Model
 from clhines.network.changes import Value, as_events, as_value, check_not_past
@@ -91,7 +91,7 @@ class Changing:
                 net = self._model.network
                 found[name] = inside(net).parameter("Simulation", name, value, nodes, "mV")
             elif name == "weight":
-                found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
+                found[name] = as_real(name, np.atleast_1d(as_array(name, value))).copy()
             else:
                 found[name] = as_events(value)
                 dt, step = self._model.known.dt, self._progress.step

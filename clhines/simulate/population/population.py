@@ -19,7 +19,6 @@ from clhines.analysis.features import Features
 from clhines.analysis.spikes import RaggedArray, lists_of
 from clhines.checks import (
     as_array,
-    as_finite,
     as_indices,
     as_real,
     as_switch,
@@ -507,7 +506,7 @@ class Population:
                 f"sets has shape {values.shape}; expected (N, {len(self.names)}), a column for "
                 "each of the names"
             )
-        columns = [as_finite(n, as_array(n, values[:, k])) for k, n in enumerate(self.names)]
+        columns = [as_real(n, as_array(n, values[:, k])) for k, n in enumerate(self.names)]
         return np.stack(columns, axis=1)
 
     def _make(self, number: int) -> None:
