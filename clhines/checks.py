@@ -146,7 +146,7 @@ def spread(
     return np.broadcast_to(found, count).copy() if own else found
 
 
-def broadcast(given: dict[str, object], units: Mapping[str, str]) -> dict[str, np.ndarray]:
+def broadcast(given: Mapping[str, object], units: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Return arrays of one dimension and one length; `units` has those of some of them."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))

@@ -66,6 +66,16 @@ class Kind:
         }
 
 
+class OfNodes:
+    """An array of all nodes of a `Model`, by its name in `Model.of_nodes`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Model, owner: type) -> np.ndarray:
+        return model.of_nodes.whole(self._name)
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A network as arrays in natural order; what engines take.
@@ -74,13 +84,8 @@ class Model:
     ----------
     forest : Forest
         Each tree rooted at its soma.
-    soma : (num_cells,) int64
-        The roots.
     of_nodes : NodeValues
-        By name what the properties give as arrays: `u`, `capacitance`, `area`, `constant_d`,
-        `constant_b` and `v_init`, with events at exact times also `constant_g`.
-    kinds : tuple of Kind
-        All other mechanisms.
+        The arrays of all nodes, `OfNodes`.
     instances : sequence of (int, (count,) int64)
         For each `Group` of the network its kind, -1 for a constant one, and the instance there
         of each of the group's.
@@ -94,22 +99,13 @@ class Model:
         The same of the weights of `netcons`; those that come from outside have none.
     given_weights : (w,) float64
         Of all connections in the order given.
-    events : Events
-    sources : Sources
-        The cells' somas first.
     dt : float, ms
-    secondorder : bool
     seed : int
         Of the noise.
     first_cell : int
         Number of cell 0 in the network; not 0 in a part of one.
-    netcons : NetCons
-        Connections whose events act at exact times.
-    celsius : float
-    ions : tuple of IonNodes
     pointers : dict of (kind, name) -> (count,) int64
         Node whose voltage each instance's pointer points to.
-    played : tuple of Played
     random_ids : dict of (kind, name) -> (count, 3) uint32
         Numbers of each instance's stream of Random123.
     random_index : int
@@ -127,14 +123,12 @@ class Model:
         Mechanisms and parameters whose values a simulation changes; see `Changes`.
     needs : frozenset of str
         What the network asks of an engine, in words of `clhines.model.needs`.
-    alike : Alike, optional
-        Where this is the model of copies that do not differ.
     """
 
     forest: Forest
-    soma: np.ndarray
+    soma: np.ndarray  # (num_cells,) int64: the roots
     of_nodes: NodeValues
-    kinds: tuple[Kind, ...]
+    kinds: tuple[Kind, ...]  # all mechanisms but the constant ones
     instances: Sequence[tuple[int, np.ndarray]]
     num_targets: int
     connections: Connections
@@ -142,12 +136,12 @@ class Model:
     exact_numbers: np.ndarray
     given_weights: np.ndarray
     events: Events
-    sources: Sources
+    sources: Sources  # the cells' somas first
     dt: float
     secondorder: bool
     seed: int
     first_cell: int = 0
-    netcons: NetCons = field(default_factory=NetCons.none)
+    netcons: NetCons = field(default_factory=NetCons.none)  # whose events act at exact times
     celsius: float = 6.3
     ions: tuple[IonNodes, ...] = ()
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
@@ -159,7 +153,7 @@ class Model:
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     stored: frozenset[tuple[str, str]] = frozenset()
     needs: frozenset[str] = frozenset()
-    alike: Alike | None = None
+    alike: Alike | None = None  # of copies that do not differ
 
     @property
     def once(self) -> Model:
@@ -208,49 +202,19 @@ class Model:
         found: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
         return found
 
-    @property
-    def u(self) -> np.ndarray:
-        """(n,) float64, µS: entry of a node and its parent, minus the conductance; 0 at roots."""
-        return self.of_nodes.whole("u")
-
-    @property
-    def capacitance(self) -> np.ndarray:
-        """(n,) float64, nF."""
-        return self.of_nodes.whole("capacitance")
-
-    @property
-    def area(self) -> np.ndarray:
-        """(n,) float64, µm²."""
-        return self.of_nodes.whole("area")
-
-    @property
-    def constant_d(self) -> np.ndarray:
-        """(n,) float64, µS: axial conductances and those of the constant mechanisms."""
-        return self.of_nodes.whole("constant_d")
-
-    @property
-    def constant_b(self) -> np.ndarray:
-        """(n,) float64, nA: ``g v - i`` of the constant mechanisms."""
-        return self.of_nodes.whole("constant_b")
-
-    @property
-    def constant_g(self) -> np.ndarray:
-        """(n,) float64, µS: conductances of the constant mechanisms; with exact times."""
-        return self.of_nodes.whole("constant_g")
-
-    @property
-    def v_init(self) -> np.ndarray:
-        """(n,) float64, mV."""
-        return self.of_nodes.whole("v_init")
+    u = OfNodes()  # (n,) float64, µS: entry of a node and its parent; 0 at roots
+    capacitance = OfNodes()  # (n,) float64, nF
+    area = OfNodes()  # (n,) float64, µm²
+    constant_d = OfNodes()  # (n,) float64, µS: axial conductances and those of constant mechanisms
+    constant_b = OfNodes()  # (n,) float64, nA: ``g v - i`` of the constant mechanisms
+    constant_g = OfNodes()  # (n,) float64, µS: conductances of the constant mechanisms
+    v_init = OfNodes()  # (n,) float64, mV
 
     @cached_property
     def constant_factors(self) -> bool:
         """Whether only the roots' conductances change, so that all other factors are constants."""
-        return all(self._at_somas(kind) for kind in self.kinds)
-
-    def _at_somas(self, kind: Kind) -> bool:
-        many = kind.mechanism.kind == "density" and kind.count > len(self.soma)
-        return not many and bool(np.isin(kind.node, self.soma).all())
+        many = (k.mechanism.kind == "density" and k.count > len(self.soma) for k in self.kinds)
+        return not any(many) and all(np.isin(k.node, self.soma).all() for k in self.kinds)
 
     @cached_property
     def capacitance_over_dt(self) -> np.ndarray:
@@ -327,15 +291,11 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """The model of one of copies that are alike, and its things among those of all.
-
-    Its sources and connections have the numbers `sources`, (copies, num_sources), and
-    `connections`, (copies, m), among those of all copies, both int64.
-    """
+    """The model of one copy, and the numbers of its sources and connections among those of all."""
 
     once: Model
-    sources: np.ndarray
-    connections: np.ndarray
+    sources: np.ndarray  # (copies, num_sources) int64
+    connections: np.ndarray  # (copies, m) int64
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
         """Return the numbers of sources of one copy in all copies, copy after copy."""

@@ -90,10 +90,7 @@ class Changes:
 
 
 def as_value(group: Group, name: str, value: object) -> Value:
-    """Check a new value of a parameter; one per cell stays one per cell.
-
-    A parameter that is not the group's alone is an error, too.
-    """
+    """Check a new value of a parameter of the group alone; one per cell stays one per cell."""
     mechanism, network = group.mechanism, group.network
     if name not in mechanism.settable:
         raise InputError(

@@ -51,15 +51,11 @@ CELSIUS = 6.3  # °C, NEURON's default
 
 @dataclass(frozen=True, eq=False)
 class Copied:
-    """A network of which another one is copies, and its things among those of all.
-
-    Its sources and connections have the numbers `sources`, (copies, num_sources), and
-    `connections`, (copies, m), among those of all copies, both int64.
-    """
+    """A network, and the numbers of its sources and connections among those of its copies."""
 
     once: Network
-    sources: np.ndarray
-    connections: np.ndarray
+    sources: np.ndarray  # (copies, num_sources) int64
+    connections: np.ndarray  # (copies, m) int64
 
     @property
     def count(self) -> int:

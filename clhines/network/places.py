@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, stretch_of
-from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
 from clhines.checks import as_array, as_indices, as_places, as_real, shown
 from clhines.errors import InputError, meant
@@ -168,7 +167,12 @@ class Places:
         if at == "all":
             return structure.nodes_of([area > 0 for area in structure.area])
         if at in ("soma", "soma.middle"):
-            _check_somas(self.cables, at)
+            for k, cable in enumerate(self.cables):
+                if not cable.sections.has_soma:
+                    raise InputError(
+                        f"at={shown(at)}: cell {k} ({cable.name}) has no soma, no sample of "
+                        "type 1; expected all, nodes or a mask"
+                    )
         if at == "soma.middle":
             return self.soma
         if at in ("soma", "dendrites"):
@@ -205,12 +209,3 @@ def _called(what: str, function: Callable[[np.ndarray], object], distance: np.nd
             "of the distances from the soma, µm"
         ) from None
     return function(distance)
-
-
-def _check_somas(cables: Sequence[Cable], at: str) -> None:
-    for k, cable in enumerate(cables):
-        if not cable.sections.has_soma:
-            raise InputError(
-                f"at={shown(at)}: cell {k} ({cable.name}) has no soma, no sample of "
-                "type 1; expected all, nodes or a mask"
-            )

@@ -216,10 +216,8 @@ def _add_groups(
 
 
 def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, Any]) -> Group:
-    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many.
-
-    A parameter that has the name of an argument is set afterwards.
-    """
+    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many."""
+    # a parameter that has the name of an argument is set afterwards
     rest = {name: v for name, v in given.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":
         group = net.add_artificial(mechanism, len(nodes), **rest)

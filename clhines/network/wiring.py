@@ -118,17 +118,11 @@ class Wiring:
         """Check and keep connections; see `Network.connect`."""
         self._check_rule(rule)
         rows = rows_of_weights(weight, target)
-        given: dict[str, object] = {
-            "source": source,
-            "index": index,
-            "weight": np.arange(len(rows)),
-            "delay": delay,
-        }
+        given = {"source": source, "index": index, "weight": np.arange(len(rows)), "delay": delay}
         arrays = broadcast(given, {"delay": "ms"})
         which = arrays["weight"]
-        shape = len(which), rows.shape[1]
-        row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, shape)
-        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, (len(which), rows.shape[1]))
+        instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
         return self._keep(arrays["source"], target, instance, row, arrays["delay"], rule)
 
     def connect_pairs(
@@ -198,16 +192,11 @@ class Wiring:
         """Check and keep events from outside; see `Network.add_event`."""
         weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
-        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
         times, weights = as_real("time", arrays["time"]), as_real("weight", arrays["weight"])
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
         self._events.append((np.full(len(times), target.number), instance, times, weights))
-
-    @property
-    def num_cells(self) -> int:
-        """Of the network."""
-        return self._num_cells
 
     @property
     def rule(self) -> Rule | None:
@@ -299,8 +288,7 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
             f"weight has shape {given.shape}; expected (connections, {width} or less), the weights "
             f"of {target.mechanism.name}"
         )
-    each = [as_real(f"weight[:, {k}]", as_array("weight", given[:, k])) for k in range(columns)]
     rows = np.zeros((len(given), width))
-    for k, column in enumerate(each):
-        rows[:, k] = column
+    for k in range(columns):
+        rows[:, k] = as_real(f"weight[:, {k}]", as_array("weight", given[:, k]))
     return rows
