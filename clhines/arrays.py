@@ -59,10 +59,7 @@ def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.n
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return numbers of m things in all copies, (copies, m) int64; blocks have copy after copy.
-
-    `sizes` are of the blocks of one copy, m in all.
-    """
+    """Return (copies, m) int64: numbers of m things in blocks of `sizes`, each copy after copy."""
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
     return base + np.repeat(each, each) * np.arange(copies)[:, None]
@@ -119,11 +116,7 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Repeat one round to `count` entries, with `step` more added in each further round.
-
-    The last round may be cut. Every entry is written once and nothing else is as large. The step is
-    0 for arrays that are not of integers.
-    """
+    """Repeat one round to `count` entries, with `step` more added in each further round."""
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short rounds are joined

@@ -219,11 +219,7 @@ def _of_group(limit: Path, use: Path) -> int | None:
 
 
 def check_room(needed: float, what: str) -> None:
-    """Refuse what cannot fit, with HostMemoryError before it is begun.
-
-    `needed` is a lower bound of the bytes that will be taken; below 1 MiB the system is not asked.
-    `what` says what it is for, as ``3 cells of 20 nodes``.
-    """
+    """Raise HostMemoryError where `needed` bytes, a lower bound, do not fit; `what` takes them."""
     if needed < _UNCHECKED:
         return
     there, needed = available(), min(needed, 2.0**100)

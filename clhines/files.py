@@ -185,11 +185,9 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An ``.npz`` file that is read member by member, each checked before it is used.
+    """An ``.npz`` file whose members are checked before they are used; nothing is unpickled.
 
-    Nothing is unpickled, and no member takes more memory than what is expected of it. `what` says
-    in messages what the file should be: ``a file that save() has written``. They name the file, and
-    the member where one is wrong.
+    `what` says in messages what the file should be: ``a file that save() has written``.
     """
 
     def __init__(self, path: PathLike, what: str) -> None:

@@ -165,10 +165,7 @@ class Sections:
         return self.checked_counts(counts)
 
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
-        """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell.
-
-        The message names the section that has most.
-        """
+        """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell."""
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
             raise InputError(
@@ -186,18 +183,7 @@ class Sections:
 
 
 def sections_of(cell: Morphology) -> Sections:
-    """Cut a cell into unbranched sections; the rules are at the top of this module.
-
-    Returns
-    -------
-    Sections
-
-    Raises
-    ------
-    CableError
-        The samples are not one tree, a radius is not above 0 where it has to be, a number is
-        beyond single precision, or the cell has neither a soma nor a length.
-    """
+    """Cut a cell into sections by the rules at the top of this module, or raise CableError."""
     parent, soma = from_soma(cell)
     row = in_a_row(parent, soma)
     outline = len(row) >= 3 and not cell.radius[row].any()

@@ -195,10 +195,7 @@ class Reads:
         return a
 
     def wait(self, arrays: Iterable[cla.Array]) -> None:
-        """Wait for all that is enqueued, with copies of those arrays that are small.
-
-        Copies of arrays before are forgotten.
-        """
+        """Wait for all that is enqueued, with copies of small `arrays` in place of those before."""
         self._found, places = {}, dict[int, cla.Array]()
         others = list[tuple[cl.Buffer, int, np.ndarray]]()
         for a in arrays:
@@ -252,11 +249,7 @@ def target_of(
     dtype: np.dtype,
     empty_like: Callable[[np.ndarray], np.ndarray] = np.empty_like,
 ) -> Array:
-    """Return the array that a solution goes to.
-
-    `given` and `b` are right-hand sides as the caller gave them, and as an array of the dtype.
-    `empty_like` makes the array where none is given and `b` is a NumPy array.
-    """
+    """Return the array that a solution goes to; `given` is `b` as the caller gave it."""
     if out is None:
         masked = isinstance(given, np.ma.MaskedArray)
         if overwrite and not masked and writable(given) and given.dtype == dtype:
@@ -276,10 +269,7 @@ def target_of(
 
 
 def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
-    """Return `a`, or a copy where `target` overlaps it: rows are written before all are read.
-
-    `target` may be right-hand sides themselves, but no entries of the `matrix`.
-    """
+    """Return `a`, or a copy where `target` overlaps it but is not the same right-hand sides."""
     overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
     return a.copy() if overlaps else a
 

@@ -286,11 +286,7 @@ def given_queue(
     dtype: DTypeLike,
     timestamps: bool = True,
 ) -> cl.CommandQueue:
-    """Return the given queue, checked, or otherwise a new one on the chosen device; see `choose`.
-
-    Only a new one is made with `timestamps`, or without; see `make_queue`. One that is out of order
-    is rejected.
-    """
+    """Return the given queue, checked to be in order, or a new one on the chosen device."""
     if queue is None:
         return make_queue(choose(device, dtype), timestamps)
     check_process()

@@ -86,10 +86,7 @@ def switched_off() -> bool:
 
 
 def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
-    """Return the limits of a device for a family of kernels, checked before its first use.
-
-    Raises DeviceError where the device gives wrong answers, or none, whatever the width of vectors.
-    """
+    """Return the limits of a device for a family of kernels; DeviceError where it is wrong."""
     own = devices.limits(device)
     if _Process.forced:
         return _narrowed(own, _Process.forced)
@@ -142,10 +139,7 @@ def title(family: str) -> str:
 
 
 def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
-    """Check a device now, whatever is known of it, and keep the outcome.
-
-    None where it cannot be checked: no process can be started, or there is too little memory.
-    """
+    """Check a device now, and keep the outcome; None where it cannot be checked."""
     device, dtype = devices.whole_device(device), np.dtype(dtype).name
     index = next((index for index, d in devices.all_devices() if d == device), None)
     if index is None:
@@ -201,10 +195,7 @@ def say(text: str) -> None:
 
 
 def limit_process(seconds: int, memory: bool) -> None:
-    """End this process after so many seconds on processors, where the system can do that.
-
-    With `memory` it gets some GiB from now on: a compiler that does not end may take all there is.
-    """
+    """End this process after `seconds` on processors; with `memory` it gets some GiB at most."""
     try:
         import resource
     except ImportError:  # Windows

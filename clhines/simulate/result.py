@@ -263,10 +263,7 @@ def joined_result(
     cost: dict[str, float],
     num_cells: int,
 ) -> Result:
-    """Join the chunks of a run, whose `steps` are its first one and the first one that is left out.
-
-    Of that one and those after it spikes and records are left out; `failed`: such were taken.
-    """
+    """Join the chunks of a run of `steps`; `failed`: the last one has steps to be left out."""
     begin, last = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
     values, times = list[np.ndarray](), list[np.ndarray]()

@@ -58,10 +58,7 @@ class Unsettled:
 
 
 class Runner:
-    """The run of a simulation; `moved`: its state is another than when it was made.
-
-    `on_device` changes a run on one device alone; sums of events under way are in `unit`.
-    """
+    """The run of a simulation; `moved`: its state is another than when it was made."""
 
     def __init__(
         self, model: CurrentModel, ranks: Ranks | None, request: Request, overlap: bool

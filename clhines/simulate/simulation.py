@@ -294,11 +294,7 @@ class Simulation(Holder):
     def _advance_whole(
         self, count: int, records: list[Record], cost: dict[str, float]
     ) -> tuple[Chunk, int]:
-        """Advance by a chunk; if interrupted, the state on the device belongs to no step.
-
-        Rows that go to files are written. Returns the chunk, and 1 + the first step after which a
-        voltage was not finite, or 0.
-        """
+        """Advance by a chunk; return it, and 1 + the first step with a voltage not finite, or 0."""
         try:
             with naming_memory(self.network, count):
                 done = self._runner.advance(self.step, count, records, cost)
@@ -647,10 +643,7 @@ def _queue(
 
 
 def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:
-    """Return a bar of things that are `scale` units each, in notebooks one of theirs.
-
-    None where it is not shown, as even the import takes a while.
-    """
+    """Return a bar of things that are `scale` units each; None, and no import, if not shown."""
     if not show:
         return None
     from tqdm import TqdmWarning

@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Requirements on the arrays of one solver.
-
-    Arrays on a device are those of `queue`; without one, for several devices, they are rejected.
-    """
+    """Requirements on the arrays of one solver; those on a device are of `queue`."""
 
     forest: Forest
     dtype: np.dtype
@@ -97,10 +94,7 @@ class Arguments:
         return arrays
 
     def _ready(self, given: dict[str, Given | None]) -> dict[str, Array] | None:
-        """Return the arrays themselves where there is nothing to convert or to reject, else None.
-
-        A few comparisons, where `checked` takes longer than a small solve.
-        """
+        """Return the arrays where nothing is to be converted, in less time than a small solve."""
         found: dict[str, Array] = {}
         row = (self.forest.num_nodes,)
         for name, a in given.items():

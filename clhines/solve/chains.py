@@ -135,10 +135,7 @@ class Chains:
         return False
 
     def shapes(self, given: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shape of the solution for `b` of some shape, and (n,) or (k, n) of its rows.
-
-        `columns` has the right-hand sides last.
-        """
+        """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
         first = (*given[-1:], *given[:-1]) if columns else given
         grid = self.grid or (0, 0)
         shape: Shape = ()

@@ -46,10 +46,7 @@ class Gradients(NamedTuple):
 def host_rows(
     x: ArrayLike, g: ArrayLike, num_nodes: int, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a solution and the gradient with respect to it as arrays of the dtype.
-
-    Arrays on a device, not finite, or of other shapes than (n,) or (k, n) are an `InputError`.
-    """
+    """Return a solution and its gradient, (n,) or (k, n), of the dtype; finite, or InputError."""
     rows = []
     for name, a in (("x", x), ("g", g)):
         if hasattr(a, "base_data"):

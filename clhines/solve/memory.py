@@ -135,10 +135,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """Values of a solve of `rows` right-hand sides from NumPy to NumPy.
-
-    In device order one more, `natural`, through which each array comes and the solution goes.
-    """
+    """Values of a solve of `rows` right-hand sides from NumPy to NumPy, with one for the order."""
     n = plan.forest.num_nodes
     size = n if natural else plan.packed_size
     listed = [

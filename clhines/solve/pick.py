@@ -27,10 +27,7 @@ _USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
 class Pick:
-    """The plans of a batch on one device, and the engine for them.
-
-    Arguments are those of `Solver`; `memory` is in bytes.
-    """
+    """The plans of a batch on one device, and the engine for them; `memory` is in bytes."""
 
     def __init__(
         self,

@@ -34,15 +34,7 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """A plain solver of some cells of a batch.
-
-    Attributes
-    ----------
-    solver : Solver
-        On one device.
-    cells, nodes : slice
-        Which of the batch it solves.
-    """
+    """A solver of a range of cells, and so of nodes, of a batch, on one device."""
 
     solver: Solver
     cells: slice
@@ -482,10 +474,7 @@ def _on_several(
     shares: Sequence[float] | None,
     each: Mapping[str, object],
 ) -> tuple[Several, list[Part]]:
-    """Return the engine of several devices, and its solvers with the cells of each.
-
-    `each` has further arguments of each device's `Solver`.
-    """
+    """Return the engine of several devices, and its solvers with the cells of each."""
     solvers: list[Solver] = []
 
     def kept(part: Forest, queue: cl.CommandQueue) -> Solver:

@@ -48,11 +48,7 @@ _MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a 
 def store_key(
     device: cl.Device, forest: Forest, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> Key:
-    """Return all that a winner depends on, as text and numbers.
-
-    The forest is named by a digest of its distinct trees and of the shape of each cell: O(nodes of
-    the distinct trees + cells).
-    """
+    """Return all that a winner depends on; the forest by a digest of its trees and cells."""
     digest = hashlib.sha256()
     for a in (forest.trees.offsets, forest.trees.parent, forest.shape_of_cell):
         digest.update(np.ascontiguousarray(a, np.int64).data)
@@ -71,10 +67,7 @@ def store_key(
 
 
 def save(key: Key, tuning: Tuning) -> Path:
-    """Store a winner, replacing an earlier one of the same key; `OSError` where that fails.
-
-    Each key has a file of its own, which appears whole or not at all: processes need no lock.
-    """
+    """Store a winner, in a file that appears whole or not at all; `OSError` where that fails."""
     path = _path(key)
     path.parent.mkdir(parents=True, exist_ok=True)
     entry = {

@@ -216,10 +216,7 @@ class Variables:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, k: int, block: str, some: np.ndarray, given: Call) -> Sequence[np.ndarray]:
-        """Call a block of instances `some` of kind `k`, and put its results where they belong.
-
-        `given`, with `v` of these instances, gets what is no variable of the instances.
-        """
+        """Call a block of instances `some` of kind `k`, and put its results where they belong."""
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)

@@ -15,10 +15,7 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
 
 class HostEvents:
-    """Delivers events to the instances of a network with exact times.
-
-    `emitted` are (sources, times) of events since it was emptied: of detectors and of instances.
-    """
+    """Delivers events to instances; `emitted` are (sources, times) since it was emptied."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables, self.emitted = variables, Emitted()
@@ -133,10 +130,7 @@ class HostEvents:
                 return
 
     def _bin(self, layer: int, begin: float, every: bool) -> None:
-        """Deliver what is in the bin of a step: to each target what was sent last first.
-
-        `every` is whether that has events that were sent after the begin of the step.
-        """
+        """Deliver what is in the bin of a step (`every`: all of it), what was sent last first."""
         variables, wires = self.variables, self.variables.wires
         connection, number, key, then = self._in_bin(layer, begin, every)
         source, target = self._source[connection], self._target[connection]
@@ -337,10 +331,7 @@ class HostEvents:
         return found
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
-        """Send an event to instances of which an armed condition has come true.
-
-        Not to those that an event of the bin has armed again since.
-        """
+        """Send an event to instances whose armed condition came true, and was not armed again."""
         for k, some, fire in fired:
             fire = fire & ~self._armed_again[k][some]
             none = np.full(len(some), -1)

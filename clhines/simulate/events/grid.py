@@ -45,11 +45,7 @@ def median_times(
     steps: int,
     size: int,
 ) -> list[float]:
-    """Measure candidates in turn: the median time a list of each, s.
-
-    `lists` are of (source, step), each (k,), and cover `steps` steps; `size` is the number of sums
-    of all targets and slots.
-    """
+    """Measure candidates in turn: the median time, s, of lists of (source, step), (k,) each."""
     found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
     counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
     incoming = to_device(queue, np.zeros(size), np.int64)
@@ -392,10 +388,7 @@ class Delivery:
             cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
     def check(self) -> None:
-        """Wait for the device, and see whether the list of spikes has overflowed.
-
-        The SpikeOverflowError names the last step of the `enqueue` that found it.
-        """
+        """Wait, and raise SpikeOverflowError, with the last step, where the list has overflowed."""
         step = int(self._marks.get(self.queue)[2]) - 1
         if step >= 0:
             raise SpikeOverflowError(

@@ -34,10 +34,7 @@ _ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDict
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Where arenas have the values of a kind's instances: a column after another, by instance.
-
-    `by_node`: those of a node follow each other.
-    """
+    """Where arenas have the values of instances: column after column, or node after node."""
 
     by_node: ClassVar[bool] = True
     count: int
@@ -382,10 +379,7 @@ def at_parameter(
 def read_back(
     variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
-    """Return all that changes as it is on the device, as `Variables.save` does.
-
-    What is in no arena (voltages, and ions where there is nothing active) stays as it is.
-    """
+    """Return what `Variables.save` does, as it is on the device where it is in an arena."""
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes
@@ -529,10 +523,7 @@ def _blocks_of(
 
 
 def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:
-    """Whether CPUs take several instances at once, which then do not need each other's results.
-
-    `outputs` are variables that are recorded, for which the block may need more.
-    """
+    """Whether CPUs take several instances at once; `outputs` are variables that are recorded."""
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False

@@ -80,10 +80,7 @@ class Found:
 
 
 class Batch:
-    """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``.
-
-    `columns` are the protocols, `options` those of `Simulation`.
-    """
+    """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``."""
 
     def __init__(
         self, recipe: Recipe, columns: np.ndarray, size: int, options: Mapping[str, object]

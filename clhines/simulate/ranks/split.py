@@ -64,10 +64,7 @@ def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
 
 
 class _StepExchange:
-    """Exchanges spikes in whole steps: those of an epoch at its end, or during the next one.
-
-    There are `max_steps` steps between two exchanges at most.
-    """
+    """Exchanges spikes every `max_steps`: those of an epoch at its end, or during the next one."""
 
     def __init__(self, own: _Own, shares: Sequence[Share], decisions: Decisions) -> None:
         self._own, self._overlap, self._whole = own, decisions.overlap, decisions.network
@@ -215,10 +212,7 @@ def of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, n
 
 
 class SplitRun:
-    """Advances this rank's cells with the run of its share; same interface as a run of one process.
-
-    `shares` are those of all ranks, `decisions` those of the whole network.
-    """
+    """Advances this rank's share of the cells; same interface as a run of one process."""
 
     def __init__(
         self, ranks: Ranks, shares: Sequence[Share], decisions: Decisions, run: PartRun

@@ -90,10 +90,7 @@ class Record:
 
 
 def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
-    """Return the records of a run: new ones where they are reduced, as that begins anew.
-
-    `begin` is the first step of the run, which takes `steps` of them.
-    """
+    """Return the records of a run of `steps` from `begin` on: new ones where they are reduced."""
     found = []
     for r in records:
         asked = None

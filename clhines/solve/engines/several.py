@@ -129,10 +129,7 @@ class Several(Engine):
     def each(
         self, work: Callable[[int], _T], threads: bool = False, solves: bool = False
     ) -> list[_T]:
-        """Do ``work(k)`` for every solver, even if others fail; `DeviceShareError` at the end.
-
-        With `threads` all at the same time, for work that waits; `solves` says that it is a solve.
-        """
+        """Do ``work(k)`` for every solver, even if others fail; `threads`: all at the same time."""
 
         def caught(k: int) -> _T | _Failed:
             try:
@@ -328,10 +325,7 @@ def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
 
 
 def cut(forest: Forest, shares: np.ndarray) -> np.ndarray:
-    """Cut a batch into ranges of whole cells with these shares of the nodes, as nearly as can be.
-
-    Returns the first cell of each range, and the end.
-    """
+    """First cell of each range, and the end, of a batch cut by shares of the nodes."""
     targets = np.cumsum(shares)[:-1] * (forest.num_nodes / shares.sum())
     offsets = forest.cell_offsets
     after = np.clip(np.searchsorted(offsets, targets), 1, forest.num_cells)
