@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,28 +18,12 @@ from clhines.summary import range_text
 ABSOLUTE_ZERO = -273.15  # °C
 
 
-class Owner(Protocol):
-    """What parameters must know of their network: its `Inside`."""
-
-    @property
-    def num_cells(self) -> int:
-        """Cells of the network."""
-
-    def check_not_frozen(self, what: str) -> None:
-        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
-
-    def parameter(
-        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
-    ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
-
-
 class Parameters(dict[str, "float | np.ndarray"]):
     """Parameters of a group; those of a frozen network do not change."""
 
     def __init__(
         self,
-        network: Owner,
+        network: Any,  # its `Inside`
         mechanism: str,
         nodes: np.ndarray,
         values: dict[str, float | np.ndarray],
@@ -150,7 +134,7 @@ class Group:
 
 
 def values_of(
-    network: Owner,
+    network: Any,  # its `Inside`
     mechanism: Mechanism,
     nodes: np.ndarray,
     area_at: Callable[[np.ndarray], np.ndarray],

@@ -27,7 +27,6 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate.changing import Changing
-from clhines.simulate.current import CurrentModel
 from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
@@ -39,7 +38,7 @@ from clhines.simulate.records.columns import Recording
 from clhines.simulate.records.recording import Recordings
 from clhines.simulate.records.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
-from clhines.simulate.runner import Progress, Runner
+from clhines.simulate.runner import CurrentModel, Progress, Runner
 from clhines.simulate.state import saved as saved_states
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.copies import copies_of, network_of_copies
