@@ -340,17 +340,10 @@ class Cable:
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """One backward-Euler step ``A v(t + dt) = b`` of one cell.
+    """One backward-Euler step ``A v(t + dt) = b`` of one cell; arrays are (n,) float64.
 
-    Attributes
-    ----------
-    d : (n,) float64, µS
-        Diagonal: capacitance / dt, membrane conductance and all axial conductances of a node.
-    u : (n,) float64, µS
-        ``A[i, parent[i]] = A[parent[i], i] = u[i]``, minus the axial conductance; 0 at the root.
-    capacitance_over_dt : (n,) float64, µS
-    constant : (n,) float64, nA
-        The membrane's part of the right-hand side: conductance times reversal potential.
+    `d`, µS, is capacitance / dt, membrane conductance and all axial conductances; `u`, µS, minus
+    the axial conductance to the parent, 0 at the root; `constant`, nA, conductance times reversal.
     """
 
     d: np.ndarray

@@ -23,31 +23,16 @@ DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """All instances of one mechanism, by node.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-    node : (count,) int64
-        Natural index of each instance's node, ascending; instances at one node in the order in
-        which they were given.
-    parameters : dict of name -> float or (count,) float64
-        A float where all instances have the same value.
-    factor : (count,) float64
-        What makes µS and nA of the mechanism's conductance and current: ``1e-2 * area`` in
-        µm² for a mechanism of the membrane, 1 for a point process.
-    first_target : int
-        Number of instance 0 among all targets of events, -1 for one that takes no events.
-    first_instance : int
-        Number of instance 0 among all instances of all kinds; what noise is drawn by.
-    """
+    """All instances of one mechanism, by node."""
 
     mechanism: Mechanism
-    node: np.ndarray
-    parameters: dict[str, float | np.ndarray]
+    node: np.ndarray  # (count,) int64: natural index, ascending; at one node in the order given
+    parameters: dict[str, float | np.ndarray]  # a float where all instances have the same value
+    # (count,) float64: what makes µS and nA of the mechanism's conductance and current: ``1e-2 *
+    # area`` in µm² for a mechanism of the membrane, 1 for a point process
     factor: np.ndarray
-    first_target: int
-    first_instance: int
+    first_target: int  # number of instance 0 among all targets, -1 for one that takes no events
+    first_instance: int  # number of instance 0 among all instances; what noise is drawn by
 
     @property
     def count(self) -> int:
@@ -78,81 +63,43 @@ class OfNodes:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network as arrays in natural order; what engines take.
+    """A network as arrays in natural order; what engines take."""
 
-    Attributes
-    ----------
-    forest : Forest
-        Each tree rooted at its soma.
-    of_nodes : NodeValues
-        The arrays of all nodes, `OfNodes`.
-    instances : sequence of (int, (count,) int64)
-        For each `Group` of the network its kind, -1 for a constant one, and the instance there
-        of each of the group's.
-    num_targets : int
-        Instances that take events.
-    connections : Connections
-        Those delivered in whole steps, in the order given; targets are numbered as here.
-    numbers : (k,) int64
-        Of these connections, places of their weights in `given_weights`.
-    exact_numbers : (m,) int64
-        The same of the weights of `netcons`; those that come from outside have none.
-    given_weights : (w,) float64
-        Of all connections in the order given.
-    dt : float, ms
-    seed : int
-        Of the noise.
-    first_cell : int
-        Number of cell 0 in the network; not 0 in a part of one.
-    pointers : dict of (kind, name) -> (count,) int64
-        Node whose voltage each instance's pointer points to.
-    random_ids : dict of (kind, name) -> (count, 3) uint32
-        Numbers of each instance's stream of Random123.
-    random_index : int
-        The global index of Random123.
-    second_order_currents : bool
-        Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
-    bins : bool
-        Whether connections deliver in bins of a step, as NEURON with
-        ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events that are due
-        in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
-    remote_v : (r,) float64, mV
-        At the start, of nodes of other ranks at which pointers of this one point; they have the
-        numbers after those of its own nodes.
-    stored : frozenset of (str, str)
-        Mechanisms and parameters whose values a simulation changes; see `Changes`.
-    needs : frozenset of str
-        What the network asks of an engine, in words of `clhines.model.needs`.
-    """
-
-    forest: Forest
+    forest: Forest  # each tree rooted at its soma
     soma: np.ndarray  # (num_cells,) int64: the roots
-    of_nodes: NodeValues
+    of_nodes: NodeValues  # of which `OfNodes` are properties
     kinds: tuple[Kind, ...]  # all mechanisms but the constant ones
+    # by number of a `Group`: its kind, -1 for a constant one, and (count,) int64 instances there
     instances: Sequence[tuple[int, np.ndarray]]
-    num_targets: int
-    connections: Connections
-    numbers: np.ndarray
-    exact_numbers: np.ndarray
-    given_weights: np.ndarray
+    num_targets: int  # instances that take events
+    connections: Connections  # those in whole steps, in the order given
+    numbers: np.ndarray  # (k,) int64: places of the weights of `connections` in `given_weights`
+    exact_numbers: np.ndarray  # (m,) int64: of those of `netcons`; from outside there are none
+    given_weights: np.ndarray  # (w,) float64: of all connections in the order given
     events: Events
     sources: Sources  # the cells' somas first
-    dt: float
+    dt: float  # ms
     secondorder: bool
-    seed: int
-    first_cell: int = 0
+    seed: int  # of the noise
+    first_cell: int = 0  # number of cell 0 in the network; not 0 in a part of one
     netcons: NetCons = field(default_factory=NetCons.none)  # whose events act at exact times
     celsius: float = 6.3
     ions: tuple[IonNodes, ...] = ()
+    # by kind and name (count,) int64: node whose voltage each instance's pointer points to
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     played: tuple[Played, ...] = ()
+    # by kind and name (count, 3) uint32: numbers of each instance's stream of Random123
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
-    random_index: int = 0
-    second_order_currents: bool = False
+    random_index: int = 0  # the global index of Random123
+    second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
+    # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
+    # that are due in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
     bins: bool = False
+    # (r,) float64, mV: at the start, of nodes of other ranks at which pointers of this one point;
+    # they have the numbers after those of its own nodes
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    stored: frozenset[tuple[str, str]] = frozenset()
-    needs: frozenset[str] = frozenset()
+    stored: frozenset[tuple[str, str]] = frozenset()  # see `Changes`
+    needs: frozenset[str] = frozenset()  # in words of `clhines.model.needs`
     alike: Alike | None = None  # of copies that do not differ
 
     @property

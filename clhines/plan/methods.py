@@ -51,20 +51,9 @@ class Named:
 class Method:
     """One row of the table of methods.
 
-    Attributes
-    ----------
-    summary : str
-        Unit of work and layout in a few words.
-    source : str
-        Publication it comes from.
-    build : callable
-        ``build(forest, method, real, limits, options) -> Plan``: `method` is the row's name, as
-        several rows share a planner; `real` is ``double`` or ``float``. Those of
-        `clhines.literature` are `Named`.
-    options : dict of name -> default
-        Options besides dtype and device; None means that the limits decide.
-    chains_only : bool
-        Rejects cells in which a node has several children.
+    ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, as several
+    rows share a planner; `real` is ``double`` or ``float``. `options` have defaults, None where the
+    limits decide; with `chains_only` no node may have several children.
     """
 
     summary: str

@@ -166,7 +166,7 @@ class Factors:
         InputError where the inverse pivots have taken the place of d.
         """
         eliminated, plan = self.eliminated, self._engine.plan
-        if not getattr(eliminated, "in_natural_order", False):
+        if not getattr(eliminated, "values", None):
             if any(part.keeps_factors for part in plan.parts):
                 raise InputError(
                     f"factors of {plan.method} have no matrix any more, and cannot be pickled; "

@@ -135,30 +135,16 @@ def _read(path: Path) -> Entry | None:
     return cast(Entry, entry)
 
 
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Measured times of the candidates of `auto`.
+    """Measured times of the candidates of `auto`."""
 
-    Attributes
-    ----------
-    rows : tuple of (Candidate, float)
-        Seconds of a solve, of each candidate that the device could run, in the order in which
-        the cost model expects them.
-    heuristic : Candidate
-        Choice of the cost model.
-    best : Candidate
-        The fastest; the heuristic's choice where that is slower by at most one percent.
-    """
-
-    rows: tuple[tuple[Candidate, float], ...]
-    heuristic: Candidate
-    best: Candidate
+    rows: tuple[tuple[Candidate, float], ...]  # s of a solve, in the order of the cost model
+    heuristic: Candidate  # choice of the cost model
+    best: Candidate  # the fastest; `heuristic` where that is slower by at most `_TIE`
 
 
 def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarray]:

@@ -116,10 +116,8 @@ class Several(Engine):
             if k in self._place:
                 s = self._place.index(k)
                 solver = self.solvers[s]
-                what = (
-                    f"{solver.forest.num_cells} cells, {solver.forest.num_nodes} nodes, "
-                    f"{solver.plan.method}"
-                )
+                what = f"{solver.forest.num_cells} cells, {solver.forest.num_nodes} nodes"
+                what += f", {solver.plan.method}"
                 what += f", {solver.num_slices} slices" if solver.num_slices > 1 else ""
             lines.append(f"{share:6.1%}  {what}, {devices.label(queue.device)}")
         return "\n".join(lines)
