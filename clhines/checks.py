@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import ForestError, HostMemoryError, InputError, meant, shown
 from clhines.quantities import as_numbers
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
 _UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
@@ -102,6 +98,15 @@ def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
         near = meant(value, choices)
         raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}{near}")
     return value
+
+
+def check_parameter(of: str, name: object, known: Collection[str]) -> None:
+    """Raise InputError for a name that is none of the parameters of something."""
+    if name not in known:
+        raise InputError(
+            f"{of} has no parameter {shown(name)}; expected one of "
+            f"{', '.join(known) or 'none'}{meant(name, known)}"
+        )
 
 
 def as_switch(name: str, value: object) -> bool:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.arrays import stretch_of
 from clhines.device import copies
 from clhines.device.devices import is_simulator
 from clhines.errors import InputError
 from clhines.forest import Forest
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
 _SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
@@ -225,12 +223,6 @@ class Reads:
         return values_of(a, self._queue) if found is None else found[1]
 
 
-NOT_WRITABLE = (
-    "out is read-only, has several values at one place, or is a part of a device array; expected "
-    "an array of its own"
-)
-
-
 def writable(a: object) -> TypeGuard[Array]:
     """Whether a solution can be written there."""
     if isinstance(a, cla.Array):
@@ -255,17 +247,27 @@ def target_of(
         if overwrite and not masked and writable(given) and given.dtype == dtype:
             return given
         return cla.empty_like(b) if isinstance(b, cla.Array) else empty_like(b)
-    if type(out) is not type(b) or out.dtype != dtype or out.shape != b.shape:
-        raise InputError(
-            f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "
-            f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {dtype} with "
-            f"shape {b.shape}"
-        )
+    check_out(out, b.shape, dtype, type(b))
+    if type(out) is not type(b):  # a masked array, say
+        raise InputError(f"out is {type(out).__name__}; expected {type(b).__name__}")
     if isinstance(b, cla.Array) and isinstance(out, cla.Array) and out.context != b.context:
         raise InputError("out lives in another OpenCL context than the solver")
-    if not writable(out):
-        raise InputError(NOT_WRITABLE)
     return out
+
+
+def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) -> None:
+    """Reject an `out` that cannot take a solution."""
+    found = getattr(out, "dtype", "?"), getattr(out, "shape", "?")
+    if not isinstance(out, kind) or found != (dtype, shape):
+        raise InputError(
+            f"out is {type(out).__name__} of {found[0]} with shape {found[1]}; expected "
+            f"{kind.__name__} of {dtype} with shape {shape}"
+        )
+    if not writable(out):
+        raise InputError(
+            "out is read-only, has several values at one place, or is a part of a device array; "
+            "expected an array of its own"
+        )
 
 
 def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:

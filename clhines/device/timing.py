@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -17,9 +17,6 @@ from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import STREAM_BYTES, real_name
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 Launch = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least

@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_real, shown
-from clhines.errors import InputError, meant
+from clhines.checks import as_array, as_real, check_parameter, shown
+from clhines.errors import InputError
 from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.places import PerCell
@@ -92,11 +92,7 @@ class Changes:
 def as_value(group: Group, name: str, value: object) -> Value:
     """Check a new value of a parameter of the group alone; one per cell stays one per cell."""
     mechanism, network = group.mechanism, group.network
-    if name not in mechanism.settable:
-        raise InputError(
-            f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-            f"{', '.join(mechanism.settable) or 'none'}{meant(name, mechanism.settable)}"
-        )
+    check_parameter(mechanism.name, name, mechanism.settable)
     if name == "celsius" and "celsius" in mechanism.program.built_in:
         raise InputError(
             f"{mechanism.name}: celsius is that of the network and stays as it is; expected "

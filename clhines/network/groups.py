@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from clhines.arrays import ascending, stretch_of
-from clhines.checks import as_array, as_real, shown
-from clhines.errors import InputError, meant
+from clhines.checks import as_array, as_real, check_parameter
+from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.summary import range_text
@@ -37,11 +37,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
 
     def __setitem__(self, name: str, value: object) -> None:
         self._network.check_not_frozen(f"{self._mechanism}: {name}")
-        if name not in self:
-            raise InputError(
-                f"{self._mechanism} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(self) or 'none'}{meant(name, self)}"
-            )
+        check_parameter(self._mechanism, name, self)
         unit = self._units.get(name)
         found = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
         super().__setitem__(name, found)
@@ -143,11 +139,7 @@ def values_of(
     """Return all parameters of instances, defaults for those not given."""
     known, built_in = mechanism.settable, mechanism.program.built_in
     for name in parameters:
-        if name not in known:
-            raise InputError(
-                f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(known) or 'none'}{meant(name, known)}"
-            )
+        check_parameter(mechanism.name, name, known)
     default: dict[str, object] = {**mechanism.settable}
     if "area" in built_in:
         default["area"] = area_at(nodes)

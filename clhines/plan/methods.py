@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, meant, shown
 from clhines.forest import Forest
@@ -24,10 +25,6 @@ from clhines.plan.by_cell.cell import plan_block_local, plan_cells
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import Limits, Option, Options, Plan, real_name
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 Build = Callable[[Forest, str, str, Limits, Options], Plan]
 

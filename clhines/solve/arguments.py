@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -13,6 +12,7 @@ from clhines import reference
 from clhines.checks import to_numpy
 from clhines.device.arrays import (
     Array,
+    Given,
     Order,
     check_finite,
     order_of,
@@ -24,9 +24,6 @@ from clhines.device.arrays import (
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.engines.engine import BadPivots, Engine
-
-if TYPE_CHECKING:
-    from clhines.device.arrays import Given
 
 
 @dataclass(frozen=True)

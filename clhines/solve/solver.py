@@ -5,11 +5,12 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 
 from clhines.checks import as_choice, as_switch, shown
 from clhines.device import devices as device_module
@@ -28,9 +29,6 @@ from clhines.solve.memory import Memory, memory_errors, no_memory
 from clhines.solve.pick import engine_for, logged
 from clhines.solve.repeated import Calls
 from clhines.solve.tune import Tuning
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 
 class Part(NamedTuple):

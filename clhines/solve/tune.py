@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
+from typing import TypeAlias, TypedDict, cast
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import DTypeLike
 
 import clhines
 from clhines import files, reference
 from clhines.device.timing import Launch, seconds_in_turns
-from clhines.errors import BuildError, DeviceMemoryError, InputError
+from clhines.errors import BuildError, DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.auto import Candidate
 from clhines.plan.methods import METHODS
-from clhines.plan.plan import Plan
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from clhines.plan.plan import Option
+from clhines.plan.plan import Option, Plan
 
 Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
 
@@ -68,25 +63,14 @@ def store_key(
 
 def save(key: Key, tuning: Tuning) -> Path:
     """Store a winner, in a file that appears whole or not at all; `OSError` where that fails."""
-    path = _path(key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    entry = {
-        "schema": _SCHEMA,
-        "key": key,
-        "method": tuning.best.method,
-        "options": dict(tuning.best.options),
-        "seconds": {str(c): s for c, s in tuning.rows if math.isfinite(s)},
-    }
-    try:
-        files.write_text(path, json.dumps(entry, indent=1), part="tuned-{}.tmp")
-    except InputError as error:
-        raise OSError(str(error)) from error
-    return path
+    seconds = {str(c): s for c, s in tuning.rows if math.isfinite(s)}
+    best = {"method": tuning.best.method, "options": dict(tuning.best.options)}
+    return files.write_entry("tuned", _SCHEMA, key, **best, seconds=seconds)
 
 
 def load(key: Key) -> Candidate | None:
     """Return the winner stored for a key; None if there is no valid one."""
-    entry = _read(_path(key))
+    entry = _read(files.entry_path("tuned", key))
     if entry is None or entry["key"] != key:
         return None
     return Candidate(entry["method"], entry["options"])
@@ -112,18 +96,10 @@ def _files(pattern: str) -> list[Path]:
     return sorted(files.cache_folder().glob(pattern))
 
 
-def _path(key: Key) -> Path:
-    text = json.dumps(key, sort_keys=True)
-    return files.cache_folder() / f"tuned-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-
-
 def _read(path: Path) -> Entry | None:
     """Return an entry, or None for anything but a file that `save` could have written."""
-    try:
-        entry = files.read_json(path)
-    except InputError:
-        return None
-    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA:
+    entry = files.read_entry(path, _SCHEMA)
+    if entry is None:
         return None
     key, method, options = (entry.get(name) for name in ("key", "method", "options"))
     if not isinstance(key, dict) or not isinstance(method, str) or method not in METHODS:
