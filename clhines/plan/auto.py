@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files as resources
 from math import inf, log2
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,12 +27,7 @@ from numpy.typing import DTypeLike
 from clhines.errors import InputError, shown
 from clhines.files import parse_json
 from clhines.forest import Forest, Trees
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from clhines.plan.plan import Limits, Option
-
+from clhines.plan.plan import Limits, Option
 
 MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)

@@ -113,8 +113,7 @@ class HostEvents:
             )
             lag = variables.exact.count[self._source[open_]] - variables.exact.cursor[open_]
             size = wires.ring_size[self._source[open_]]
-            if (lag > size).any():
-                raise InputError("a source had more events than its ring has room for")
+            check_rings(lag, size)
             sent = variables.exact.ring[
                 wires.ring_first[self._source[open_]] + variables.exact.cursor[open_] % size
             ]
@@ -156,8 +155,7 @@ class HostEvents:
         """Return connections of the events of a bin, their numbers, their order, and when sent."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.exact.count[self._source] - variables.exact.cursor
-        if (lag > wires.ring_size[self._source]).any():
-            raise InputError("a source had more events than its ring has room for")
+        check_rings(lag, wires.ring_size[self._source])
         here = np.flatnonzero((lag > 0) & (self._layer[self._target] == layer))
         connection = np.repeat(here, lag[here])
         number = variables.exact.cursor[connection] + ranges(
@@ -225,10 +223,7 @@ class HostEvents:
     def _call(
         self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
     ) -> Call:
-        kind = self.variables.model.kinds[k]
-        artificial = kind.mechanism.kind == "artificial"
-        v = np.zeros(len(some)) if artificial else self.variables.v[kind.node[some]]
-        return Call(v, {"now": t}, flag, at)
+        return Call(self.variables.v_of(k, some), {"now": t}, flag, at)
 
     def _each_connection(self, k: int, block: str, some: np.ndarray, given: Call) -> None:
         """Call a block of FOR_NETCONS for each connection of the instances, one after another."""
@@ -369,6 +364,12 @@ def removed(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
     last = queue.last
     gone = where & (last == slot)
     queue.last = np.where(gone, -1, np.where(where & (last > slot), last - 1, last))
+
+
+def check_rings(waiting: np.ndarray, size: np.ndarray) -> None:
+    """Raise InputError where more events of a source wait than its ring has room for."""
+    if (waiting > size).any():
+        raise InputError("a source had more events than its ring has room for")
 
 
 def pushed(

@@ -211,20 +211,14 @@ def node_numbers(model: Model) -> np.ndarray:
 
 
 def _add_kind(
-    variables: Variables,
-    k: int,
-    kind: Kind,
-    layout: Layout,
-    arenas: tuple[Arena, Arena],
+    variables: Variables, k: int, kind: Kind, layout: Layout, arenas: tuple[Arena, Arena]
 ) -> None:
     (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
     given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
-    single = [  # a number even where a rank has no instances
-        np.append(variables.parameters[k][n], kind.parameters[n])[:1]
-        for n, single in variables.singles(k)
-        if single
-    ]
+    alone = [n for n, single in variables.singles(k) if single]
+    # a number even where a rank has no instances
+    single = [np.append(variables.parameters[k][n], kind.parameters[n])[:1] for n in alone]
     columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
     for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
         names = variables.wanted[k] if what == "outputs" else [*kept]
@@ -341,16 +335,12 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
     """Add what is played, by active node; what is at none comes last."""
     kinds, given = variables.model.kinds, variables.model.played
-    owner = [
-        layout.count
-        if is_artificial(kinds[p.kind])
-        else int(layout.number(kinds[p.kind].node[p.instance]))
-        for p in given
-    ]
-    order = np.argsort(np.array(owner, np.int64), kind="stable")
+    at = [_owners(kinds[p.kind], np.array([p.instance]), layout) for p in given]
+    owner = np.concatenate([np.zeros(0, np.int64), *at])
+    order = np.argsort(owner, kind="stable")
     played = [given[k] for k in order]
     if played:
-        ints.add("first_played", layout.first(np.array(owner, np.int64)[order]))
+        ints.add("first_played", layout.first(owner[order]))
     else:
         none = np.zeros((1, layout.count // ints.copies))
         ints.tile("first_played", none, after=np.zeros(1))
@@ -560,10 +550,14 @@ def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray
     """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
     if record.kind < 0:
         return layout.number(record.index)
-    kind = variables.model.kinds[record.kind]
+    return _owners(variables.model.kinds[record.kind], record.index, layout)
+
+
+def _owners(kind: Kind, instance: np.ndarray, layout: Layout) -> np.ndarray:
+    """(r,) int64: active nodes of instances; how many there are for artificial cells."""
     if is_artificial(kind):
-        return np.full(len(record.index), layout.count)
-    return layout.number(kind.node[record.index])
+        return np.full(len(instance), layout.count)
+    return layout.number(kind.node[instance])
 
 
 def locations(
