@@ -49,7 +49,7 @@ def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """(m + 1,) int64: where each of m stretches of so many entries begins, and the end."""
+    """(m + 1,) int64: begins of m consecutive stretches of `counts` entries, and the end."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
@@ -66,7 +66,7 @@ def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """(m,) int64: where each of m stretches of so many entries begins."""
+    """(m,) int64: begins of m consecutive stretches of `counts` entries."""
     return np.cumsum(counts) - counts
 
 
@@ -137,7 +137,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
 
 
 def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
-    """Parents of so many nodes, those of some cells in turn; roots are -1 in each."""
+    """Parents of `count` nodes, those of some cells in turn; roots are -1 in each."""
     parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
     rounds, rest = divmod(count, len(once))
     some = rounds * len(roots) + int(np.searchsorted(roots, rest))

@@ -26,8 +26,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
 from clhines.cells.regions import NAMES, in_region, path_distance
-from clhines.cells.sections import Sections, sections_of
-from clhines.cells.values import as_positive, per_section
+from clhines.cells.sections import Sections, as_positive, per_section, sections_of
 from clhines.checks import as_array, as_indices, as_real
 from clhines.errors import InputError
 from clhines.files import PathLike

@@ -40,25 +40,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not _streams_open():
         return 2
     arguments = _parser().parse_args(with_model(sys.argv[1:] if argv is None else argv))
-    with _told_to_stderr(arguments):
+    with _logged_to_stderr(arguments):
         return _end(arguments)
 
 
 def _end(arguments: argparse.Namespace) -> int:
     """Run the command and end as its exit code says, with its message."""
-    arguments.told = None  # how the ranks of several processes end together
+    arguments.communicator = None  # how the ranks of several processes end together
     code, message = _run(arguments)
-    if arguments.told is not None:
+    if arguments.communicator is not None:
         from clhines.simulate.ranks import mpi
 
-        return mpi.finish(arguments.told, message, code)
+        return mpi.finish(arguments.communicator, message, code)
     if message:
         _tell(f"clhines: {message}")
     return code
 
 
 @contextmanager
-def _told_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
+def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
     """Show the log of a command with -v on the standard error, and all of it with -vv."""
     if not getattr(arguments, "verbose", 0):
         yield

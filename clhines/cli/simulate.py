@@ -159,7 +159,7 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
         )
     if comm.size == 1:
         return None, True
-    arguments.told = comm.Dup()
+    arguments.communicator = comm.Dup()
     return comm, comm.rank == 0
 
 

@@ -17,7 +17,7 @@ from clhines.errors import DeviceError, install
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found, in one line, and what to do about it; empty where that is nothing."""
+    """Result of a check in one line, and advice, empty where there is nothing to do."""
 
     good: bool
     what: str

@@ -24,7 +24,7 @@ _DRAWN = 1 << 22  # random values at most: drawing and copying more takes longer
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
 _MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
 _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
-_TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the best are given up
+_TRIAL = 4, 2.5  # turns after which candidates slower by this factor are dropped
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,7 @@ def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
 
 
 def force(width: int) -> None:
-    """Use vectors of so many bytes in this process."""
+    """Use vectors of `width` bytes in this process."""
     _Process.forced = width
 
 

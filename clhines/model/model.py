@@ -263,5 +263,5 @@ class Events:
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
-    """Whether the first so many values of each array are repeated to its end."""
+    """Whether the first `length` values of each array are repeated to its end."""
     return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)

@@ -60,7 +60,7 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class IonGiven:
-    """What `Network.ion` was given; None where the default counts."""
+    """Arguments of a call of `Network.ion`; None where the default counts."""
 
     name: str
     nodes: np.ndarray
@@ -70,7 +70,7 @@ class IonGiven:
 
 @dataclass(frozen=True, eq=False)
 class PlayGiven:
-    """What `Network.play` was given."""
+    """Arguments of a call of `Network.play`."""
 
     group: int
     index: int

@@ -261,7 +261,7 @@ class CopiedGroup(Deferred, Group):
 
 
 class _IonGiven(Deferred, IonGiven):
-    """What `Network.ion` would have been given of all copies."""
+    """`IonGiven` of all copies."""
 
 
 def copies_of(once: Network, count: int) -> Network:

@@ -187,7 +187,7 @@ class NodeValues:
         return bool(self.once(name).any())
 
     def copied(self, copies: int) -> NodeValues:
-        """Return the values of all nodes in so many copies, one after another."""
+        """Return the values of all nodes of consecutive copies."""
         whole = {k: self.count % len(a) == 0 for k, a in self._once.items()}
         once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
         return NodeValues(once, self.count * copies)

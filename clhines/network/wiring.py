@@ -200,7 +200,7 @@ class Wiring:
 
     @property
     def rule(self) -> Rule | None:
-        """Of the plastic connections."""
+        """Rule of the plastic connections."""
         return self._rule
 
     @property
@@ -216,7 +216,7 @@ class Wiring:
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """Of each `connect` that made any."""
+        """Connections of each `connect` that made any."""
         return tuple(
             Connections(self, number, self._network.groups[int(group[0])])
             for number, (_, group, *_) in enumerate(self.columns)

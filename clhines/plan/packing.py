@@ -252,7 +252,7 @@ def _widen(used: np.ndarray, levels: int) -> np.ndarray:
 
 
 def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]) -> Blocks:
-    """Blocks of templates that hold the trees `slots`, each so many times, with these cells."""
+    """Blocks of templates that hold the trees `slots`, `repeats` times each, with these cells."""
     per_template = np.array([len(s) for s in slots])
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(

@@ -120,9 +120,9 @@ class Result:
             if len(found) == 1:
                 return found[0]
             several = f"has {len(found)} records of this name" if found else "has no such record"
-            told = ", ".join(dict.fromkeys(self.names)) or "a call of record() before the run"
-            told = "names given to record(name=), or numbers" if found else told
-            raise InputError(f"result[{shown(record)}]: the run {several}; expected {told}")
+            expected = ", ".join(dict.fromkeys(self.names)) or "a call of record() before the run"
+            expected = "names given to record(name=), or numbers" if found else expected
+            raise InputError(f"result[{shown(record)}]: the run {several}; expected {expected}")
         if isinstance(record, bool) or not isinstance(record, (int, np.integer)):
             raise InputError(f"result[{shown(record)}]: expected what record() returned, or a name")
         if not -count <= record < count:

@@ -32,7 +32,7 @@ from clhines.simulate.state.decisions import incoming_scale
 
 
 class Outdated(IntEnum):
-    """What was changed after a model was compiled."""
+    """Parts of a model that changed after it was compiled."""
 
     NOTHING, VALUES, WIRING = range(3)  # WIRING: connections or events, and perhaps values
 
@@ -117,7 +117,7 @@ class Progress:
 
 @dataclass
 class Unsettled:
-    """What was set, and is not in the run or its model yet."""
+    """Changes that are not in the run or its model yet."""
 
     no_memory: list[str] = field(default_factory=list)  # parameters: the run is planned again
     begun: set[tuple[int, str]] = field(default_factory=set)  # groups, and their states

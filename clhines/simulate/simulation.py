@@ -181,7 +181,7 @@ class Simulation(Holder):
 
     @property
     def runner(self) -> Run:
-        """What advances the network."""
+        """The run in use."""
         return self._runner.run
 
     @property

@@ -268,7 +268,7 @@ class Groups(Columns):
         return found
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of so many columns."""
+        """Where instances have their values in one of several columns."""
         group, lane = np.divmod(self.position[instance], self.width)
         return (group * columns + column) * self.width + lane
 

@@ -409,7 +409,7 @@ class ArenaRun(DeviceRun):
         self.ready()
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps; make room for rows of records."""
+        """Begin a chunk of `rows` steps; make room for rows of records."""
         super().begin(rows, records)
         self.ready()
 

@@ -48,7 +48,7 @@ def check_options(options: Iterable[str], own: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Made:
-    """What advances a network, the name of its engine, and the steps of a chunk."""
+    """A run, the name of its engine, and the steps of a chunk."""
 
     runner: Run
     engine: str

@@ -99,7 +99,7 @@ class DeviceRun(ABC):
 
     @cached_property
     def decisions(self) -> Decisions:
-        """What was decided for the whole network."""
+        """Decisions for the whole network."""
         return self._decisions or Decisions.of(self.model)
 
     @property
@@ -152,7 +152,7 @@ class DeviceRun(ABC):
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps; make room for rows of records."""
+        """Begin a chunk of `rows` steps; make room for rows of records."""
         self._empty()
         few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
         at_once = rows <= few and (self.grid is None or not self.grid.delivers)

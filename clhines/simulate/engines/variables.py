@@ -86,7 +86,7 @@ class Exact:
 
 @dataclass(eq=False)
 class Call:
-    """What a call of a block is given besides the instances' own values, and what it gives."""
+    """Arguments of a call of a block besides the instances' own values, and its results."""
 
     v: np.ndarray
     t: dict[str, float | np.ndarray]

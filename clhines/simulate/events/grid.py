@@ -33,7 +33,7 @@ from clhines.model.connections import Connections, check_sizes
 from clhines.plan.kernel_spec import TemplateSpec
 
 _TURNS = 9  # times that each candidate is measured
-_HOPELESS = 4  # so many times slower than the best in the first two: not measured again
+_HOPELESS = 4  # times slower than the best in the first two turns: not measured again
 
 Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
 
@@ -166,7 +166,7 @@ class Tables:
 
 
 def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Source and step, from 0, of so many different spikes."""
+    """Source and step, from 0, of `count` different spikes."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
     return pick % max(1, sources), pick // max(1, sources)
 
@@ -230,7 +230,7 @@ _log = logging.getLogger(__name__)
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _LARGE = 1 << 22  # connections above which tables of the others cost more than they can save
-_TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
+_TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 
 
 class Delivery:
@@ -356,7 +356,7 @@ class Delivery:
     # -- for `plasticity`, which takes the steps of a list one by one
 
     def check_steps(self, steps: int) -> None:
-        """Raise InputError where one call cannot cover so many steps."""
+        """Raise InputError where one call cannot cover `steps` steps."""
         if not 1 <= steps <= self.slots:
             raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
 

@@ -40,7 +40,7 @@ class Columns:
     count: int
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of so many columns."""
+        """Where instances have their values in one of several columns."""
         return column * self.count + np.asarray(instance)
 
     def put(
@@ -274,7 +274,7 @@ def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
-    """Add rings, connections and queues; artificial cells are `ahead` by so many steps."""
+    """Add rings, connections and queues; artificial cells go `ahead` steps first."""
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model
     order, netcons, size = wires.order, model.netcons, wires.sizes_ahead(model, ahead)
@@ -580,5 +580,5 @@ def check_room_for_events(model: Model, code: int) -> None:
     if code == 1:
         raise InputError("a source had more events than its ring has room for")
     kind, what = divmod(code - 2, 2)
-    told = "net_move without a self event under way" if what else "too many self events under way"
-    raise InputError(f"{model.kinds[kind].mechanism.name}: {told}")
+    problem = "net_move without a self event" if what else "too many self events"
+    raise InputError(f"{model.kinds[kind].mechanism.name}: {problem} under way")

@@ -67,7 +67,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a batch gives for sets from `first` on, under the protocols of `columns`."""
+    """Results of a batch for sets from `first` on, under the protocols of `columns`."""
 
     first: int
     columns: np.ndarray
@@ -158,7 +158,7 @@ class Batch:
 
 
 def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedArray:
-    """Those of the first traces."""
+    """Values of the first `count` traces."""
     if not isinstance(values, RaggedArray):
         return values[:count]
     return RaggedArray(values.offsets[: count + 1], values.values[: values.offsets[count]])
@@ -516,8 +516,8 @@ class Population:
             [Batch(self._recipe, columns, self.batch, one) for columns in self._columns]
             for one in options
         ]
-        told = "a population of %d sets x %d protocols at once on each of %d devices"
-        _log.info(told, self.batch, len(self.protocols), len(options))
+        message = "a population of %d sets x %d protocols at once on each of %d devices"
+        _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _own_options(self, where: Mapping[str, object]) -> dict[str, object]:
         """Options of the simulations in one place."""

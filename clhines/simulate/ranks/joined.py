@@ -98,7 +98,7 @@ class JoinedRun:
         return self.run.device
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps."""
+        """Begin a chunk of `rows` steps."""
         self.run.begin(rows, records)
         self._found = []
         if not self._started:

@@ -205,7 +205,7 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what `words_of` was given, with so many voltages."""
+    """Return the arguments of `words_of`, of which `pointed` voltages."""
     count = (len(words) - 2 * pointed) // 3
     reals = np.ascontiguousarray(words[count:]).view(np.float64)
     return words[:count].astype(np.int64), reals[:count], reals[count:]
@@ -236,7 +236,7 @@ class SplitRun:
         return self.run.device
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps."""
+        """Begin a chunk of `rows` steps."""
         self._own.do(self.run.begin, rows, self._records.localised(records))
         self._exchange.begin(self._started)
         self._started = True

@@ -344,7 +344,7 @@ class Reducers(Generic[_Kind]):
 
     @property
     def sources(self) -> list[Record]:
-        """What is sampled for all of them, one after another."""
+        """Records that are sampled for all of them, one after another."""
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
@@ -363,7 +363,7 @@ class Reducers(Generic[_Kind]):
 
 
 class HostReducers(Reducers[HostReducer]):
-    """Those of a run on the host, which keeps a list of sampled rows for each of `sources`."""
+    """Reducers of a run on the host, which keeps a list of sampled rows for each of `sources`."""
 
     def chunk(self, rows: Sequence[Sequence[np.ndarray]], first: int) -> list[np.ndarray]:
         """Return what is kept of the rows of a chunk that begins with step `first`."""

@@ -62,7 +62,7 @@ class Transfer:
 
     @functools.cached_property
     def pins(self) -> copies.Pins:
-        """Of all calls, which take turns; made when first needed."""
+        """Pinned pieces of all calls, which take turns; made when first needed."""
         return copies.Pins(self.queue)
 
     @functools.cached_property

@@ -354,7 +354,7 @@ class WholeFactors:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What `Hosted` is given of them."""
+        """Arguments of `Hosted` for them."""
         return {"packed": self.matrix, "factored": self.bad}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
@@ -471,7 +471,7 @@ class NaturalFactors(ValueFactors):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What `Hosted` is given of them."""
+        """See `WholeFactors`."""
         if not self.values:
             return super().given
         return {"natural": list(self.values.values()), "factored": self._status}
