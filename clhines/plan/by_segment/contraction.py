@@ -117,7 +117,12 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
 
 
 USUAL_LANES = 128  # of a work-group of `contraction`
-ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_classes`
+# Classes of cells: a launch has one of them, as all its work-groups have the same local memory.
+#   USUAL         fits `USUAL_LANES` and `USUAL_PLACES`: many work-groups share a compute unit
+#   LARGER        fits local memory, but takes a work-group of its own kind
+#   ABOVE         does not: pieces of cells are reduced, their kept nodes solved, then expanded
+#   IN_REGISTERS  has its values in registers, by NVIDIA's compiler (bench/notes/contraction.md)
+ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)

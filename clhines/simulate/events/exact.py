@@ -168,7 +168,8 @@ class HostEvents:
         if not every:  # others are later ones of short connections
             short = self._delay[connection] < 0.5 * variables.model.dt
             taken &= ~short | (key <= begin + SPIKE_LATE)
-        # of each connection the first ones
+        # A connection delivers in order: its events up to the first that is not in the bin.
+        #   taken  1 1 0 1 | 1    missed  0 0 1 1 | 1    kept  1 1 0 0 | 1
         first = np.searchsorted(connection, connection)
         missed = np.cumsum(~taken)
         before = missed - ~taken
