@@ -49,7 +49,7 @@ def joined(parts: Sequence[np.ndarray], dtype: DTypeLike) -> np.ndarray:
 
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """(m + 1,) int64: where each of m stretches of so many entries begins, and the end."""
+    """(m + 1,) int64: begins of m consecutive stretches of `counts` entries, and the end."""
     return np.concatenate(([0], np.cumsum(counts)))
 
 
@@ -59,17 +59,14 @@ def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.n
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """Return numbers of m things in all copies, (copies, m) int64; blocks have copy after copy.
-
-    `sizes` are of the blocks of one copy, m in all.
-    """
+    """Return (copies, m) int64: numbers of m things in blocks of `sizes`, each copy after copy."""
     each = np.asarray(sizes, np.int64)
     base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
     return base + np.repeat(each, each) * np.arange(copies)[:, None]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
-    """(m,) int64: where each of m stretches of so many entries begins."""
+    """(m,) int64: begins of m consecutive stretches of `counts` entries."""
     return np.cumsum(counts) - counts
 
 
@@ -119,11 +116,7 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
 
 
 def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
-    """Repeat one round to `count` entries, with `step` more added in each further round.
-
-    The last round may be cut. Every entry is written once and nothing else is as large. The step is
-    0 for arrays that are not of integers.
-    """
+    """Repeat one round to `count` entries, with `step` more added in each further round."""
     once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short rounds are joined
@@ -144,7 +137,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
 
 
 def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
-    """Parents of so many nodes, those of some cells in turn; roots are -1 in each."""
+    """Parents of `count` nodes, those of some cells in turn; roots are -1 in each."""
     parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
     rounds, rest = divmod(count, len(once))
     some = rounds * len(roots) + int(np.searchsorted(roots, rest))

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import ForestError, HostMemoryError, InputError, meant, shown
 from clhines.quantities import as_numbers
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
 _UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
@@ -33,16 +29,16 @@ def _array(
 ) -> np.ndarray:
     """Return values as an array; masked entries, which NumPy would read, are refused."""
     values = as_numbers(name, values, unit)
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    masked = sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
+    if masked:
         raise InputError(
-            f"{name} is a masked array with masked entries; expected an array without a mask, as "
-            "of filled() or compressed()"
+            f"{name} has {masked} masked values; expected none (see MaskedArray.filled)"
         )
     try:
-        array = np.asarray(values, dtype)
+        return np.asarray(values, dtype)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{name} is not an array: {error}") from error
-    return array
 
 
 def as_array(
@@ -51,8 +47,7 @@ def as_array(
     """Return values as an array of at most one dimension.
 
     Quantities are converted to `unit`, here and in all functions that have this parameter, and
-    rejected where there is none. So is a masked array with masked entries, which NumPy would read
-    as if they were not masked.
+    rejected where there is none. So are masked entries, which NumPy would read.
     """
     array = _array(name, values, dtype, unit)
     if array.ndim > 1:
@@ -69,9 +64,9 @@ def as_number(name: str, value: object, unit: str | None = None) -> float:
 
 
 def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
-    """Return a float64 array of any shape, of finite numbers."""
+    """Return a new float64 array of any shape, of finite numbers."""
     array = _array(name, values, unit=unit)
-    if array.dtype.kind not in "fiu":
+    if array.size and array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
     with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
         array = array.astype(np.float64)
@@ -105,6 +100,15 @@ def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     return value
 
 
+def check_parameter(of: str, name: object, known: Collection[str]) -> None:
+    """Raise InputError for a name that is none of the parameters of something."""
+    if name not in known:
+        raise InputError(
+            f"{of} has no parameter {shown(name)}; expected one of "
+            f"{', '.join(known) or 'none'}{meant(name, known)}"
+        )
+
+
 def as_switch(name: str, value: object) -> bool:
     """Return True or False, which are not taken from anything else."""
     if not isinstance(value, (bool, np.bool_)):
@@ -136,19 +140,6 @@ def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarra
     return np.flatnonzero(values)
 
 
-def as_finite(name: str, values: np.ndarray) -> np.ndarray:
-    """Return (m,) float64 finite numbers, in an array of their own."""
-    if values.size and values.dtype.kind not in "fiu":
-        raise InputError(f"{name} has dtype {values.dtype}; expected real numbers")
-    with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
-        values = values.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        k = int(bad[0])
-        raise InputError(f"{name}[{k}] is {values[k]}; expected a finite number")
-    return values
-
-
 def spread(
     name: str, value: object, count: int, own: bool = True, unit: str | None = None
 ) -> np.ndarray:
@@ -156,11 +147,11 @@ def spread(
     array = as_array(name, value, unit=unit)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
-    found = as_finite(name, np.atleast_1d(array))
+    found = as_real(name, np.atleast_1d(array))
     return np.broadcast_to(found, count).copy() if own else found
 
 
-def broadcast(given: dict[str, object], units: Mapping[str, str]) -> dict[str, np.ndarray]:
+def broadcast(given: Mapping[str, object], units: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Return arrays of one dimension and one length; `units` has those of some of them."""
     arrays = {
         name: np.atleast_1d(as_array(name, values, unit=units.get(name)))
@@ -174,22 +165,12 @@ def broadcast(given: dict[str, object], units: Mapping[str, str]) -> dict[str, n
     return dict(zip(arrays, equal, strict=True))
 
 
-def count_masked(a: object) -> int:
-    """Masked values of a masked array, or of a list of them; NumPy drops masks without a word."""
-    parts = a if isinstance(a, (list, tuple)) else [a]
-    return sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
-
-
 def integers(values: np.ndarray, name: str) -> np.ndarray:
     """Return a 1-D signed integer array; `ForestError` for other values."""
-    masked = count_masked(values)
-    if masked:
-        raise ForestError(f"{name} has {masked} masked values; expected none")
-    values = _without_units(name, values)  # type: ignore[assignment]
     try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ForestError(f"{name} is not an array of one dimension: {error}") from error
+        array = _array(name, values)
+    except InputError as error:
+        raise ForestError(str(error)) from error
     if array.ndim != 1:
         raise ForestError(f"{name} has {array.ndim} dimensions; expected 1")
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
@@ -203,25 +184,9 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
     return np.ascontiguousarray(array if array.size else array.astype(np.int64))
 
 
-def _without_units(name: str, values: object) -> object:
-    try:
-        return as_numbers(name, values)
-    except InputError as error:
-        raise ForestError(str(error)) from error
-
-
 def real_numbers(name: str, a: object) -> np.ndarray:
     """Return an array; `InputError` if it is not of real numbers, or has masked ones."""
-    masked = count_masked(a)
-    if masked:
-        raise InputError(
-            f"{name} has {masked} masked values; expected none (see MaskedArray.filled)"
-        )
-    a = as_numbers(name, a)
-    try:
-        array = np.asarray(a)
-    except ValueError as error:
-        raise InputError(f"{name} is not an array: {error}") from error
+    array = _array(name, a)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
     return array
@@ -259,11 +224,7 @@ def _of_group(limit: Path, use: Path) -> int | None:
 
 
 def check_room(needed: float, what: str) -> None:
-    """Refuse what cannot fit, with HostMemoryError before it is begun.
-
-    `needed` is a lower bound of the bytes that will be taken; below 1 MiB the system is not asked.
-    `what` says what it is for, as ``3 cells of 20 nodes``.
-    """
+    """Raise HostMemoryError where `needed` bytes, a lower bound, do not fit; `what` takes them."""
     if needed < _UNCHECKED:
         return
     there, needed = available(), min(needed, 2.0**100)

@@ -73,10 +73,7 @@ class Bars:
 
 
 def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
-    """Work of the first block of a launch, from a spec and the tables of the same `plan.Part`.
-
-    Templates other than those of FineSpec, FineVectorSpec and CellSpec are not drawn: InputError.
-    """
+    """Work of the first block of a launch, from a spec and the tables of the same `plan.Part`."""
     kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
     template = spec.template.rpartition("/")[2]
     if template not in kinds:
@@ -130,9 +127,7 @@ def picture(
 ) -> Any:
     """Draw the bars over lanes and steps, coloured by length, above a strip of numbers.
 
-    `numbers` are texts by name, and `notes` the lines below them. Returns matplotlib's Figure,
-    which is written where a `path` is given that ends in .png, .svg or .pdf. Without matplotlib and
-    for another ending there is an InputError.
+    `numbers` are texts by name, `notes` the lines below them; returns matplotlib's Figure.
     """
     check_format(path)
     lines = [f"{name:<17}{text}" for name, text in numbers.items()]
@@ -447,7 +442,7 @@ def _panels(
 def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the sections at their points and at the ends of their segments.
 
-    Returns nodes, (m,) int64, ends, (m, 2, 3) float64, and diameters, (m,) float64, both in µm.
+    Returns nodes, (m,) int64; ends, (m, 2, 3), and diameters, (m,), float64, µm.
     """
     node, ends, diameter = [], [], []
     points = cable.sections.points.astype(np.float64)

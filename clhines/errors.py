@@ -95,8 +95,7 @@ class PivotError(ClhinesError, ArithmeticError):
 
     def __init__(self, message: str, cell: int, node: int) -> None:
         super().__init__(message)
-        self.cell = cell
-        self.node = node
+        self.cell, self.node = cell, node
 
 
 class SpikeOverflowError(ClhinesError, OverflowError):

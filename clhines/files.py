@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
 import stat
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, BinaryIO, NoReturn
+from typing import IO, Any, BinaryIO, NoReturn, cast
 
 import numpy as np
 
@@ -185,11 +186,9 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An ``.npz`` file that is read member by member, each checked before it is used.
+    """An ``.npz`` file whose members are checked before they are used; nothing is unpickled.
 
-    Nothing is unpickled, and no member takes more memory than what is expected of it. `what` says
-    in messages what the file should be: ``a file that save() has written``. They name the file, and
-    the member where one is wrong.
+    `what` says in messages what the file should be: ``a file that save() has written``.
     """
 
     def __init__(self, path: PathLike, what: str) -> None:
@@ -319,3 +318,34 @@ def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> Non
     """Write a text in UTF-8 with `whole`."""
     with whole(path, part) as file:
         file.write(text.encode())
+
+
+# ---------------------------------------------------------------------------------- the store
+
+
+def entry_path(name: str, key: Mapping[str, object]) -> Path:
+    """File of an entry of a store in `cache_folder`: ``NAME-DIGEST.json``."""
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+    return cache_folder() / f"{name}-{digest[:32]}.json"
+
+
+def write_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> Path:
+    """Write an entry of a store, whole or not at all; `OSError` where that fails."""
+    path = entry_path(name, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"schema": schema, "key": key, **more}, indent=1)
+    try:
+        write_text(path, text, part=f"{name}-{{}}.tmp")
+    except InputError as error:
+        raise OSError(str(error)) from error
+    return path
+
+
+def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
+    """Return an entry of a store; None for anything that `write_entry` has not written."""
+    try:
+        entry = read_json(path)
+    except InputError:
+        return None
+    good = isinstance(entry, dict) and entry.get("schema") == schema
+    return cast("dict[str, Any]", entry) if good else None

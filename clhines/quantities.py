@@ -88,7 +88,7 @@ def _of_text(name: str, text: str, unit: str) -> object:
 def _converted(name: str, value: object, unit: str | None) -> object:
     if not unit:
         raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number without one")
-    told = f"a quantity in {unit}, or a number" if unit != "1" else "a pure number"
+    expected = f"a quantity in {unit}, or a number" if unit != "1" else "a pure number"
     target = re.sub(r"(?<=[A-Za-z])(\d)", r"**\1", unit).replace(" ", "*")
     target = "dimensionless" if unit == "1" else target
     for method in ("rescale", "to_value", "to"):
@@ -98,7 +98,7 @@ def _converted(name: str, value: object, unit: str | None) -> object:
         try:
             found = convert(target)
         except Exception as error:  # of many packages
-            raise InputError(f"{name} is in {_unit_of(value)}; expected {told}") from error
+            raise InputError(f"{name} is in {_unit_of(value)}; expected {expected}") from error
         found = getattr(found, "magnitude", found)
         return found.item() if isinstance(found, np.ndarray) and not found.ndim else found
     raise InputError(f"{name} has a unit ({_unit_of(value)}); expected a number in {unit}")

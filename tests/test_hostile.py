@@ -143,7 +143,7 @@ def test_masked_arrays_are_not_read_as_if_they_were_not():
         lambda: Connections(MASKED, [0, 0]),
         lambda: Connections([0, 0], [0, 0], MASKED),
     ):
-        with refused("masked array with masked entries"):
+        with refused("masked values"):
             give()
     mask.mask = np.ma.nomask  # nothing is masked: an array like any other
     assert len(net.insert("pas", np.ma.masked_array(net.area > 0))) == np.count_nonzero(net.area)

@@ -12,7 +12,7 @@ from clhines.analysis.extract import FEATURES, known_features, min_ahp_values, p
 from clhines.analysis.segments import Segments
 from clhines.analysis.spikes import RaggedArray, min_ahp_indices, peak_indices
 from clhines.analysis.traces import Traces, checked_stimuli
-from clhines.checks import as_finite, as_number, as_real
+from clhines.checks import as_number, as_real
 from clhines.errors import InputError
 
 VOLTAGE_AT = "voltage_at"
@@ -116,9 +116,7 @@ class Features:
         wanted = known_features(names)
         self.times = np.zeros(0)
         if times is not None:
-            self.times = as_finite(
-                "times", np.atleast_1d(as_real("times", times, "ms")).reshape(-1)
-            )
+            self.times = as_real("times", np.atleast_1d(as_real("times", times, "ms")).reshape(-1))
             wanted.append(VOLTAGE_AT)
         if not wanted:
             raise InputError(f"names is empty; expected some of {', '.join(FEATURES)}")

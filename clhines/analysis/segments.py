@@ -98,10 +98,7 @@ class Segments:
         return tuple(lists_of(rows[kept], a[kept], self.count) for a in (found, v))  # type: ignore[return-value]
 
     def _next_rest(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """First sample from each peak on that neither of the next two is below, and its voltage.
-
-        The sample is `length` where there is none.
-        """
+        """First sample after each peak, and its voltage, that neither of the next two is below."""
         number = np.arange(len(self.row))
         with_any = np.where(self.any_rest < 0, len(number), number)
         following = np.minimum.accumulate(np.append(with_any, len(number))[::-1])[::-1]
@@ -165,10 +162,7 @@ def packed(segments: Segments) -> np.ndarray:
 
 
 def joined(blocks: list[np.ndarray]) -> Segments:
-    """Join segments of the chunks of a run, given as of `packed`.
-
-    What is not final counts in the last one only.
-    """
+    """Join `packed` segments of the chunks of a run; what is not final is of the last one."""
     fields, count = len(INTEGERS) + len(REALS), blocks[0].shape[1]
     found, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for k, block in enumerate(blocks):

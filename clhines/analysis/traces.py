@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_finite, as_number, as_real, spread
+from clhines.checks import as_number, as_real, spread
 from clhines.errors import InputError
 
 _Value = TypeVar("_Value")
@@ -101,7 +101,7 @@ def checked_traces(
         if not 0 < step <= times[-1] - times[0]:
             raise InputError(f"interp_step is {step:g}; expected above 0 and within the trace, ms")
         times, rows = interpolated(times, rows, step)
-    return Traces(rows, as_finite("t", times), begin, end, amplitude, level)
+    return Traces(rows, as_real("t", times), begin, end, amplitude, level)
 
 
 def checked_stimuli(

@@ -9,10 +9,9 @@ Who owns what
     `morphology`: `Morphology`, the samples of one cell. `swc`: a strict reader; errors give file
     and line. `repair`: interpolates radii of 0, on request. `samples`: the tree rooted at the
     soma, and what a section is. `sections`: `Sections`, their 3-D points and connections, and the
-    differences from NEURON's importer. `regions`: regions of SWC types, distances. `values`: one
-    number, or one for each section. `cable`: areas, resistances and centres of segments; `Cable`
-    (compartments) and `System` (the matrix of a backward-Euler step).
-    `synthetic`: random and sample cells with 3-D points, and two sample files.
+    differences from NEURON's importer. `regions`: regions of SWC types, distances. `cable`: areas,
+    resistances and centres of segments; `Cable` (compartments) and `System` (the matrix of a
+    backward-Euler step). `synthetic`: random and sample cells with 3-D points, and two files.
 
 From a morphology to a matrix of the passive membrane:
 

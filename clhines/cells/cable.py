@@ -26,9 +26,8 @@ from numpy.typing import ArrayLike
 from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
 from clhines.cells.regions import NAMES, in_region, path_distance
-from clhines.cells.sections import Sections, sections_of
-from clhines.cells.values import as_positive, per_section
-from clhines.checks import as_array, as_finite, as_indices, as_real
+from clhines.cells.sections import Sections, as_positive, per_section, sections_of
+from clhines.checks import as_array, as_indices, as_real
 from clhines.errors import InputError
 from clhines.files import PathLike
 from clhines.quantities import as_numbers
@@ -288,7 +287,7 @@ class Cable:
         s = as_indices(
             "section", np.atleast_1d(as_array("section", section)), len(self.nseg), "section"
         )
-        at = as_finite("x", np.atleast_1d(as_array("x", x)))
+        at = as_real("x", np.atleast_1d(as_array("x", x)))
         outside = at[(at < 0) | (at > 1)]
         if len(outside):
             raise InputError(f"x is {outside[0]:g}; expected 0 to 1")
@@ -340,17 +339,10 @@ class Cable:
 
 @dataclass(frozen=True, eq=False)
 class System:
-    """One backward-Euler step ``A v(t + dt) = b`` of one cell.
+    """One backward-Euler step ``A v(t + dt) = b`` of one cell; arrays are (n,) float64.
 
-    Attributes
-    ----------
-    d : (n,) float64, µS
-        Diagonal: capacitance / dt, membrane conductance and all axial conductances of a node.
-    u : (n,) float64, µS
-        ``A[i, parent[i]] = A[parent[i], i] = u[i]``, minus the axial conductance; 0 at the root.
-    capacitance_over_dt : (n,) float64, µS
-    constant : (n,) float64, nA
-        The membrane's part of the right-hand side: conductance times reversal potential.
+    `d`, µS, is capacitance / dt, membrane conductance and all axial conductances; `u`, µS, minus
+    the axial conductance to the parent, 0 at the root; `constant`, nA, conductance times reversal.
     """
 
     d: np.ndarray

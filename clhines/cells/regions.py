@@ -15,11 +15,7 @@ NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
 
 
 def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
-    """(n,) bool: nodes with membrane that a word of `WORDS` means.
-
-    ``dendrites`` is all that is not the soma, axons too; the others go by `type_`, the SWC type of
-    each node's section.
-    """
+    """(n,) bool: nodes with membrane that a word of `WORDS` means; axons are dendrites, too."""
     if not isinstance(word, str) or word not in WORDS:
         raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
     membrane = area > 0

@@ -60,6 +60,7 @@ from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.cells.morphology import Morphology
 from clhines.cells.repair import zero_radii
@@ -72,8 +73,9 @@ from clhines.cells.samples import (
     is_sphere_of_three,
     tree_of,
 )
-from clhines.cells.values import as_positive, per_section
-from clhines.errors import CableError, InputError
+from clhines.checks import as_number, spread
+from clhines.errors import CableError, InputError, shown
+from clhines.quantities import as_numbers
 
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
 MAX_SEGMENTS = 2**20  # in a cell
@@ -165,10 +167,7 @@ class Sections:
         return self.checked_counts(counts)
 
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
-        """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell.
-
-        The message names the section that has most.
-        """
+        """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell."""
         infinite = np.flatnonzero(~np.isfinite(self.length))
         if len(infinite):
             raise InputError(
@@ -186,18 +185,7 @@ class Sections:
 
 
 def sections_of(cell: Morphology) -> Sections:
-    """Cut a cell into unbranched sections; the rules are at the top of this module.
-
-    Returns
-    -------
-    Sections
-
-    Raises
-    ------
-    CableError
-        The samples are not one tree, a radius is not above 0 where it has to be, a number is
-        beyond single precision, or the cell has neither a soma nor a length.
-    """
+    """Cut a cell into sections by the rules at the top of this module, or raise CableError."""
     parent, soma = from_soma(cell)
     row = in_a_row(parent, soma)
     outline = len(row) >= 3 and not cell.radius[row].any()
@@ -416,3 +404,29 @@ def _with_length(
         type=types[kept],
         name=cell.name,
     )
+
+
+def as_positive(name: str, value: object, unit: str | None = None) -> float:
+    """Return a finite number above 0, in a unit."""
+    value = as_numbers(name, value, unit)
+    try:
+        number = as_number(name, value)
+    except InputError:
+        number = 0.0
+    if not number > 0:
+        raise InputError(f"{name} is {shown(value)}, expected a positive number")
+    return number
+
+
+def per_section(name: str, value: ArrayLike, num_sections: int, unit: str) -> float | np.ndarray:
+    """Return a positive number, or one for each section as (num_sections,) float64."""
+    value = as_numbers(name, value, unit)  # type: ignore[assignment]
+    if not isinstance(value, (np.ndarray, list, tuple)) or np.ndim(value) == 0:
+        return as_positive(name, value)
+    array = spread(name, value, num_sections)
+    bad = np.flatnonzero(~(array > 0))
+    if len(bad):
+        s = int(bad[0])
+        raise InputError(f"{name} of section {s} is {array[s]:g}, expected a positive number")
+    array.setflags(write=False)
+    return array

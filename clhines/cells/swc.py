@@ -18,6 +18,7 @@ cylinder and not as two branches.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from pathlib import Path
@@ -96,19 +97,16 @@ def read_swc(
     if roots not in ("refuse", "split"):
         near = meant(roots, ("refuse", "split"))
         raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"{near}')
-    from clhines.cells.repair import (
-        REPAIRS,
-        repaired,  # which needs this module
-    )
+    from clhines.cells.repair import REPAIRS, repaired  # which needs this module
 
     if repair is not None and repair not in REPAIRS:
         near = meant(repair, REPAIRS)
         raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None{near}')
     cell = _read(path)
-    top = _root_of_each(cell.parent, cell.id, cell.line, cell.name)
+    top = _root_of_each(cell)
     if roots == "split":
         return [repaired(each, repair) for each in _split(cell, top)]
-    _refuse_several_roots(cell.parent, cell.id, cell.line, cell.name)
+    _refuse_several_roots(cell)
     return repaired(cell, repair)
 
 
@@ -253,9 +251,9 @@ def _parent_indices(
     return place
 
 
-def _root_of_each(parent: np.ndarray, ids: np.ndarray, line: np.ndarray, name: str) -> np.ndarray:
+def _root_of_each(cell: Morphology) -> np.ndarray:
     """Find the root of every sample by pointer doubling; refuse cycles."""
-    n = parent.size
+    parent, n = cell.parent, cell.parent.size
     top = np.where(parent < 0, np.arange(n), parent)
     for _ in range(n.bit_length()):  # 2**bit_length > n steps towards the root
         top = top[top]
@@ -263,7 +261,7 @@ def _root_of_each(parent: np.ndarray, ids: np.ndarray, line: np.ndarray, name: s
     if unrooted.any():
         # So many steps from a sample without a root lead onto its cycle, and reach all of it.
         start = int(top[unrooted].min())
-        _refuse(name, line[start], _describe_cycle(parent, ids, start))
+        _refuse(cell.name, cell.line[start], _describe_cycle(parent, cell.id, start))
     return top
 
 
@@ -280,12 +278,12 @@ def _describe_cycle(parent: np.ndarray, ids: np.ndarray, start: int) -> str:
     )
 
 
-def _refuse_several_roots(parent: np.ndarray, ids: np.ndarray, line: np.ndarray, name: str) -> None:
-    tops = np.flatnonzero(parent < 0)
+def _refuse_several_roots(cell: Morphology) -> None:
+    tops, ids, line = np.flatnonzero(cell.parent < 0), cell.id, cell.line
     if tops.size > 1:
         first, second = tops[:2]
         _refuse(
-            name,
+            cell.name,
             line[second],
             f"sample {ids[second]} is a second root (the first is sample {ids[first]} on line "
             f"{line[first]}), {tops.size} roots in all, expected 1 (or one cell per root, by "
@@ -301,15 +299,8 @@ def _split(cell: Morphology, top: np.ndarray) -> list[Morphology]:
     for group in groups:
         index[group] = np.arange(group.size)
     local = np.where(cell.parent < 0, -1, index[cell.parent])
+    names = "xyz", "radius", "type", "id", "line"
     return [
-        Morphology(
-            parent=local[group],
-            xyz=cell.xyz[group],
-            radius=cell.radius[group],
-            type=cell.type[group],
-            id=cell.id[group],
-            line=cell.line[group],
-            name=cell.name,
-        )
+        replace(cell, parent=local[group], **{n: getattr(cell, n)[group] for n in names})
         for group in groups
     ]

@@ -78,6 +78,17 @@ class Parser(argparse.ArgumentParser):
         return {name for name in self._option_string_actions if name.startswith("--")}
 
 
+class Once(argparse.Action):
+    """An option that is rejected if given twice, instead of silently taking the last value."""
+
+    def __call__(self, parser: Any, namespace: Any, values: object, option: Any = None) -> None:
+        """Take the value; refuse a second one."""
+        before = getattr(namespace, self.dest)
+        if before is not None:
+            parser.error(f"got {option} {before} and {option} {values}; expected one device")
+        setattr(namespace, self.dest, values)
+
+
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
@@ -122,23 +133,6 @@ def finite(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a finite number")
     return value
-
-
-class Once(argparse.Action):
-    """An option that is rejected if given twice, instead of silently taking the last value."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option: str | None = None,
-    ) -> None:
-        """Take the value; refuse a second one."""
-        before = getattr(namespace, self.dest)
-        if before is not None:
-            parser.error(f"got {option} {before} and {option} {values}; expected one device")
-        setattr(namespace, self.dest, values)
 
 
 def positive_number(text: str) -> float:

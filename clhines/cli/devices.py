@@ -5,39 +5,31 @@ from __future__ import annotations
 import argparse
 import textwrap
 
+from clhines.device import devices, health
 from clhines.errors import ClhinesError
+from clhines.simulate.engines.choose import described
 
 
 def run_devices(_: argparse.Namespace) -> int:
     """List the devices, and the engines that advance networks on them."""
-    from clhines.device import devices, health
-    from clhines.simulate.engines.choose import described
-
     try:
         default, note = devices.choose(), "* is what is used when --device names no other"
     except ClhinesError as error:
         default, note = None, f"no device would be used: {error}"
     rows = [("", "index", "type", "fp64", "units", "memory", "local", "name")]
     for index, found in devices.all_devices():
-        kind = (
-            "simulator"
-            if devices.is_simulator(found)
-            else "CPU"
-            if devices.is_cpu(found)
-            else "GPU"
+        kind = "CPU" if devices.is_cpu(found) else "GPU"
+        row = (
+            "*" if found == default else "",
+            index,
+            "simulator" if devices.is_simulator(found) else kind,
+            "yes" if devices.has_fp64(found) else "no",
+            str(found.max_compute_units),
+            f"{found.global_mem_size / 2**30:.1f} GiB",
+            f"{found.local_mem_size // 1024} KiB",
+            devices.label(found),
         )
-        rows.append(
-            (
-                "*" if found == default else "",
-                index,
-                kind,
-                "yes" if devices.has_fp64(found) else "no",
-                str(found.max_compute_units),
-                f"{found.global_mem_size / 2**30:.1f} GiB",
-                f"{found.local_mem_size // 1024} KiB",
-                devices.label(found),
-            )
-        )
+        rows.append(row)
     widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
     for row in rows:
         line = "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()

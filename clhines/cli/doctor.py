@@ -11,30 +11,24 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from importlib import metadata
+from typing import Any
 
 import numpy as np
 
 import clhines
 from clhines.cli.report import doing
+from clhines.device import devices, health, trust
+from clhines.device.health import Finding
 from clhines.errors import ClhinesError, install
 
-if TYPE_CHECKING:
-    from clhines.cli.arguments import Commands
-    from clhines.device.health import Finding
-
 _SECONDS = 30  # to wait for MPI
+_ANOTHER = "install another version of its driver or runtime, or name another device"
 _KINDS = (
     ("MPICH", "mpich", "hydra"),
     ("Open MPI", "open mpi", "openrte", "open-mpi"),
     ("Intel MPI", "intel(r) mpi"),
 )
-
-
-def add_doctor(commands: Commands) -> None:
-    """Add the command `doctor`."""
-    doctor = commands.add_parser("doctor", help="find out what is wrong with an installation")
-    doctor.set_defaults(run=run_doctor)
 
 
 def run_doctor(_: argparse.Namespace) -> int:
@@ -67,8 +61,6 @@ def _print(label: str, text: str) -> None:
 
 def versions() -> list[Finding]:
     """Say which versions these are."""
-    from clhines.device.health import Finding
-
     names = ("numpy", "pyopencl", "mako", "pocl-binary-distribution")
     found = [f"{name} {v}" for name in names if (v := _version(name))]
     text = f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(found)}"
@@ -77,10 +69,6 @@ def versions() -> list[Finding]:
 
 def _addresses() -> list[Finding]:
     """Say where to ask, or which addresses the project has not set yet."""
-    from importlib import metadata
-
-    from clhines.device.health import Finding
-
     try:
         found = metadata.metadata("clhines").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
@@ -94,8 +82,6 @@ def _addresses() -> list[Finding]:
 
 
 def _version(name: str) -> str | None:
-    from importlib import metadata  # slow, and other commands do not need it
-
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -104,8 +90,6 @@ def _version(name: str) -> str | None:
 
 def opencl() -> list[Finding]:
     """Check platforms, caches, processors, precisions and the choice of a device."""
-    from clhines.device import health
-
     checks: tuple[Callable[[], list[Finding]], ...]
     checks = (health.platforms, health.caches, health.processors, health.precisions, health.choice)
     return [finding for check in checks for finding in check()]
@@ -113,26 +97,23 @@ def opencl() -> list[Finding]:
 
 def answers() -> list[Finding]:
     """Let each device but simulators solve a problem of each family of kernels, and keep that."""
-    from clhines.device import devices, trust
-    from clhines.device.health import Finding
-
     if trust.switched_off():
         return [Finding(True, f"known answers are left out: {trust.SWITCH} is set")]
-    try:
-        found = [(k, d) for k, d in devices.all_devices() if not devices.is_simulator(d)]
-    except ClhinesError:
-        return []  # which `opencl` reports
     return [
         _answered(index, device, family)
-        for index, device in found
+        for index, device in _real_devices()
         for family in trust.families(device)
     ]
 
 
-def _answered(index: str, device: object, family: str) -> Finding:
-    from clhines.device import devices, trust
-    from clhines.device.health import Finding
+def _real_devices() -> list[tuple[str, Any]]:
+    try:
+        return [(k, d) for k, d in devices.all_devices() if not devices.is_simulator(d)]
+    except ClhinesError:
+        return []  # which `opencl` reports
 
+
+def _answered(index: str, device: Any, family: str) -> Finding:
     dtype = "float64" if devices.has_fp64(device) else "float32"
     found, what = trust.examine(device, family, dtype), f"{trust.title(family)}, {dtype}"
     if found is None:
@@ -140,47 +121,29 @@ def _answered(index: str, device: object, family: str) -> Finding:
     took = f"{found.seconds:.1f} s with compiling"
     if found.widest and not found.said:
         return Finding(True, f"device {index} gives known answers ({what}; {took})")
-    said = "; ".join(found.said)
+    advice = f"{_ANOTHER} (--device, CLHINES_DEVICE)"
     if found.widest:
-        return Finding(
-            False,
-            f"device {index} fails in known answers ({what}; {took}): {said}",
+        advice = (
             f"nothing: vectors have {found.widest} bytes there, which is right; another version of "
-            "its driver or runtime may be faster",
+            "its driver or runtime may be faster"
         )
-    return Finding(
-        False,
-        f"device {index} fails in known answers ({what}; {took}): {said}",
-        "install another version of its driver or runtime, or name another device (--device, "
-        "CLHINES_DEVICE)",
-    )
+    said = "; ".join(found.said)
+    fails = f"device {index} fails in known answers ({what}; {took}): {said}"
+    return Finding(False, fails, advice)
 
 
 def solves() -> list[Finding]:
     """Solve a small batch on each device but simulators, and compare with the reference."""
-    from clhines.device import devices
-    from clhines.device.health import Finding
-
-    try:
-        found = [(k, d) for k, d in devices.all_devices() if not devices.is_simulator(d)]
-    except ClhinesError:
-        return []  # which `opencl` reports
     results = []
-    for index, device in found:
+    for index, device in _real_devices():
         kind = np.float64 if devices.has_fp64(device) else np.float32
         dtype = np.dtype(kind)
         try:
             error = _difference(index, dtype)
         except ClhinesError as problem:
-            said = " ".join(str(problem).split())[:200]
-            results.append(
-                Finding(
-                    False,
-                    f"device {index} does not solve: {said}",
-                    "install another version of its driver or runtime, or name another device "
-                    "(--device, CLHINES_DEVICE); -v shows how far it gets",
-                )
-            )
+            said = f"device {index} does not solve: {' '.join(str(problem).split())[:200]}"
+            advice = f"{_ANOTHER} (--device, CLHINES_DEVICE); -v shows how far it gets"
+            results.append(Finding(False, said, advice))
             continue
         limit = 64 * float(np.finfo(kind).eps)
         what = f"device {index} solves in {dtype.name}, differs by {error:.1e} from the reference"
@@ -207,8 +170,6 @@ def _difference(index: str, dtype: np.dtype) -> float:
 
 def mpi() -> list[Finding]:
     """Check that mpi4py works, and that `mpiexec` belongs to its library."""
-    from clhines.device.health import Finding
-
     if _version("mpi4py") is None:
         return [Finding(True, f"MPI is not installed; several processes need {install('mpi')}")]
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
@@ -218,14 +179,9 @@ def mpi() -> list[Finding]:
         return [Finding(False, "mpi4py cannot be imported, or finds no MPI library", reinstall)]
     launcher = shutil.which("mpiexec") or shutil.which("mpiexec", path=_beside_python())
     if launcher is None:
-        return [
-            Finding(
-                False,
-                f"mpi4py has {_kind(library)}, but there is no mpiexec in PATH",
-                "install an MPI, or add the folder of its mpiexec to PATH (pip's mpich has it in "
-                f"{_beside_python()})",
-            )
-        ]
+        what = f"mpi4py has {_kind(library)}, but there is no mpiexec in PATH"
+        advice = "install an MPI, or add the folder of its mpiexec to PATH (pip's mpich has it in "
+        return [Finding(False, what, f"{advice}{_beside_python()})")]
     started = _output([launcher, "--version"]) or ""
     if _kind(started) != _kind(library):
         what = f"mpiexec ({launcher}) is of {_kind(started)}, but mpi4py has {_kind(library)}"
@@ -258,8 +214,6 @@ def _output(command: list[str]) -> str | None:
 
 def extras() -> list[Finding]:
     """Say which optional packages there are."""
-    from clhines.device.health import Finding
-
     names = {"matplotlib": f"pictures need {install('plot')}", "neuron": "NEURON is not installed"}
     return [
         Finding(True, f"{name} {v}" if (v := _version(name)) else why)

@@ -9,19 +9,18 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import clhines
 from clhines.cli.arguments import Parser, add_cells, add_verbose
-from clhines.cli.devices import run_devices
-from clhines.cli.doctor import add_doctor
 from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import add_solve
-from clhines.cli.tune import run_tune
 from clhines.errors import BuildError, ClhinesError, RankError
 
 if TYPE_CHECKING:
@@ -41,25 +40,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not _streams_open():
         return 2
     arguments = _parser().parse_args(with_model(sys.argv[1:] if argv is None else argv))
-    with _told_to_stderr(arguments):
+    with _logged_to_stderr(arguments):
         return _end(arguments)
 
 
 def _end(arguments: argparse.Namespace) -> int:
     """Run the command and end as its exit code says, with its message."""
-    arguments.told = None  # how the ranks of several processes end together
+    arguments.communicator = None  # how the ranks of several processes end together
     code, message = _run(arguments)
-    if arguments.told is not None:
+    if arguments.communicator is not None:
         from clhines.simulate.ranks import mpi
 
-        return mpi.finish(arguments.told, message, code)
+        return mpi.finish(arguments.communicator, message, code)
     if message:
         _tell(f"clhines: {message}")
     return code
 
 
 @contextmanager
-def _told_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
+def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
     """Show the log of a command with -v on the standard error, and all of it with -vv."""
     if not getattr(arguments, "verbose", 0):
         yield
@@ -162,9 +161,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, title="commands", metavar="COMMAND", prog="clhines"
     )
-    add_doctor(commands)
+    doctor = commands.add_parser("doctor", help="find out what is wrong with an installation")
+    doctor.set_defaults(run=partial(_run_module, "doctor"))
     devices = commands.add_parser("devices", help="list the OpenCL devices")
-    devices.set_defaults(run=run_devices)
+    devices.set_defaults(run=partial(_run_module, "devices"))
 
     add_plan(commands)
     add_solve(commands)
@@ -187,4 +187,10 @@ def _add_tune(commands: Commands) -> None:
     instead = tune.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="only list what is stored")
     instead.add_argument("--clear", action="store_true", help="only remove what is stored")
-    tune.set_defaults(run=run_tune)
+    tune.set_defaults(run=partial(_run_module, "tune"))
+
+
+def _run_module(name: str, arguments: argparse.Namespace) -> int:
+    """Run a command whose module imports pyopencl, which is slow or missing for others."""
+    run = getattr(import_module(f"clhines.cli.{name}"), f"run_{name}")
+    return int(run(arguments))

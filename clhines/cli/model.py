@@ -14,7 +14,7 @@ from typing import Any
 import clhines
 from clhines import files
 from clhines.cli.arguments import Once, add_engine, positive_number
-from clhines.cli.report import as_json, check_writable, doing, named_option
+from clhines.cli.report import as_json, check_picture, check_writable, doing, named_option
 from clhines.errors import InputError
 
 SUFFIXES = (".py", ".hoc")
@@ -67,11 +67,7 @@ def run_model(arguments: argparse.Namespace) -> int:
             raise InputError(f"--{name} is for scripts that run their model; expected no --stop")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
-    if arguments.plot is not None:
-        from clhines import draw
-
-        check_writable(arguments.plot, "--plot", draw.FORMATS)
-        draw.check_matplotlib()
+    check_picture(arguments.plot)
     begin = time.perf_counter()
     with doing("building the model"):
         _execute(arguments)

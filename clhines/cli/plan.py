@@ -6,7 +6,7 @@ import argparse
 
 import clhines
 from clhines.cli.arguments import Commands, add_cells, read_cells
-from clhines.cli.report import check_writable, doing, named_option
+from clhines.cli.report import check_picture, doing, named_option
 from clhines.plan import plan as planning
 
 
@@ -25,15 +25,12 @@ def add_plan(commands: Commands) -> None:
 
 def run_plan(arguments: argparse.Namespace) -> int:
     """Show how a batch would be solved."""
-    from clhines import draw
     from clhines.plan import examples
 
     if arguments.layouts:
         print(examples.page())
         return 0
-    if arguments.plot is not None:
-        check_writable(arguments.plot, "--plot", draw.FORMATS)
-        draw.check_matplotlib()
+    check_picture(arguments.plot)
     cables = read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(cables))
@@ -49,6 +46,5 @@ def run_plan(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         with named_option("--plot"), doing("drawing"):
             made.plot(arguments.plot)
-    text = f"device            {name}"[:100] + f"\n{made.describe()}"
-    print(text)
+    print(f"device            {name}"[:100] + f"\n{made.describe()}")
     return 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tqdm import tqdm
 
-from clhines import files
+from clhines import draw, files
 from clhines.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,6 +86,13 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
     if suffix not in endings:
         expected = " or ".join(repr(ending) for ending in endings)
         raise InputError(f"{option} {name}: the name ends in {suffix!r}; expected {expected}")
+
+
+def check_picture(name: str | None) -> None:
+    """Refuse ``--plot`` where no picture could be drawn; None is not asked for."""
+    if name is not None:
+        check_writable(name, "--plot", draw.FORMATS)
+        draw.check_matplotlib()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import clhines
-from clhines import files
+from clhines import draw, files
 from clhines.cells import cable
 from clhines.cells.repair import REPAIRS
 from clhines.cli.arguments import (
@@ -27,8 +27,10 @@ from clhines.cli.arguments import (
     seed,
 )
 from clhines.cli.arguments import count as whole_number
-from clhines.cli.report import as_json, check_writable, doing, named_option, repairs
+from clhines.cli.report import as_json, check_picture, check_writable, doing, named_option, repairs
 from clhines.errors import InputError
+from clhines.network import ring
+from clhines.network.times import whole_steps
 
 if TYPE_CHECKING:
     from clhines.network.network import Network
@@ -44,9 +46,8 @@ def add_ring(networks: Commands) -> None:
     ring = networks.add_parser("ring", help="a ring of cells, round which one event travels")
     add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
-    add(
-        "--cells", type=whole_number, metavar="N", help="default: 64, or as many as there are files"
-    )
+    add("--cells", type=whole_number, metavar="N",
+        help="default: 64, or as many as there are files")  # fmt: skip
     add("--depth", type=whole_number, metavar="D",
         help="levels of branches of the random cells (default: 5)")  # fmt: skip
     add("--branching", type=finite, metavar="P",
@@ -90,9 +91,7 @@ def add_ring(networks: Commands) -> None:
 
 def run_ring(arguments: argparse.Namespace) -> int:
     """Simulate a ring network, print the report, and write and draw the requested files."""
-    from clhines import draw
     from clhines.device import program
-    from clhines.network import ring
     from clhines.simulate.ranks.mpi import Ranks
     from clhines.simulate.simulation import Simulation
 
@@ -102,9 +101,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     with nullcontext() if comm is None else Ranks(comm).agreed():
         if arguments.out is not None and first:
             check_writable(arguments.out, "--out", (".npz", ".csv"))
-        if arguments.plot is not None and first:
-            check_writable(arguments.plot, "--plot", draw.FORMATS)
-            draw.check_matplotlib()
+        check_picture(arguments.plot if first else None)
     begin, built = time.perf_counter(), len(program.build_seconds)
     cables, count = _ring_cells(arguments)
     if arguments.weight is None:
@@ -139,9 +136,8 @@ def run_ring(arguments: argparse.Namespace) -> int:
     if simulation.ranks is not None:
         report["ranks"] = simulation.ranks.size
         report["device"] = simulation.device_label
-        report["exchange"] = sum(r.cost["exchange"] for r in runs) / sum(
-            r.cost["all"] for r in runs
-        )
+        exchange, whole = (sum(r.cost[k] for r in runs) for k in ("exchange", "all"))
+        report["exchange"] = exchange / whole
     if recorded:
         with doing("writing and drawing"):
             _write_activity(arguments, network, runs)
@@ -163,7 +159,7 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
         )
     if comm.size == 1:
         return None, True
-    arguments.told = comm.Dup()
+    arguments.communicator = comm.Dup()
     return comm, comm.rank == 0
 
 
@@ -206,8 +202,6 @@ def _ring_report(
 
 
 def _whole_steps(duration: float, dt: float) -> int:
-    from clhines.network.times import whole_steps
-
     steps = whole_steps(duration, dt)
     if not steps:
         raise InputError(
@@ -219,18 +213,15 @@ def _whole_steps(duration: float, dt: float) -> int:
 
 def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     """Different cells, from files or at random, and the number of cells in the ring."""
-    from clhines.network import ring
-
     random = {
         "levels": arguments.depth,
         "branching_probability": arguments.branching,
         "compartments": arguments.compartments,
     }
     if arguments.swc is None:
-        if arguments.max_length is not None:
-            raise InputError("--max-length is for the cells of --swc; got no --swc")
-        if arguments.repair is not None:
-            raise InputError("--repair is for the files of --swc; got no --swc")
+        for name, of in (("max-length", "cells"), ("repair", "files")):
+            if getattr(arguments, name.replace("-", "_")) is not None:
+                raise InputError(f"--{name} is for the {of} of --swc; got no --swc")
         count = arguments.cells or 64
         given = {name: value for name, value in random.items() if value is not None}
         shapes = min(arguments.shapes or ring.SHAPES, count)
@@ -250,8 +241,6 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
 
 def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[Result]) -> None:
     """Write spikes and voltages to the file and the picture asked for."""
-    from clhines import draw
-
     names = ("spike_time", "spike_cell", "t")
     found = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
     found["v"] = np.concatenate([r[0] for r in runs])

@@ -47,21 +47,15 @@ def add_solve(commands: Commands) -> None:
     solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
                        help="most memory of a device [MiB]; larger batches are solved in slices "
                        "(default: nine tenths of it)")  # fmt: skip
-    solve.add_argument(
-        "--dt",
-        type=positive_number,
-        default=0.025,
-        metavar="MS",
-        help="time step [ms] (default: 0.025)",
-    )
+    solve.add_argument("--dt", type=positive_number, default=0.025, metavar="MS",
+                       help="time step [ms] (default: 0.025)")  # fmt: skip
     solve.add_argument("--steps", type=count, default=40, metavar="K",
                        help="steps to advance (default: 40)")  # fmt: skip
     solve.add_argument("--current", type=finite, default=0.1, metavar="NA",
                        help="current into the middle of each soma from t = 0 on [nA] "
                        "(default: 0.1)")  # fmt: skip
-    solve.add_argument(
-        "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
-    )
+    solve.add_argument("--out", metavar="FILE.npz",
+                       help="write the last voltages, trees, coordinates")  # fmt: skip
     solve.add_argument("--tune", choices=MODES, default="heuristic", metavar="T",
                        help=f"auto goes by: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
     solve.add_argument("--json", action="store_true", help="print JSON instead of a table")

@@ -5,28 +5,29 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import clhines
 from clhines import files
 from clhines.cli.arguments import read_cells
 from clhines.cli.report import as_json, doing
+from clhines.device import timing
+from clhines.device.devices import label
 from clhines.errors import InputError
 from clhines.plan.auto import Candidate
-
-if TYPE_CHECKING:
-    from clhines.solve.solver import Solver
+from clhines.solve import tune
+from clhines.solve.solver import Solver
 
 
 def run_tune(arguments: argparse.Namespace) -> int:
     """Time the candidates, or list or clear the stored winners."""
-    from clhines.solve.solver import Solver
-
     if arguments.list or arguments.clear:
         if arguments.files:
             what = "--list" if arguments.list else "--clear"
             raise InputError(f"{what} takes no files; got {arguments.files[0]}")
-        return _list_store(arguments) if arguments.list else _clear_store()
+        if arguments.list:
+            return _list_store(arguments)
+        print(f"{tune.clear()} removed from {files.cache_folder()}")
+        return 0
     parents = [c.parent for c in read_cells(arguments)]
     forest = clhines.Forest.repeat(parents, arguments.cells or len(parents))
     with doing("planning and building the candidates"):
@@ -40,9 +41,6 @@ def run_tune(arguments: argparse.Namespace) -> int:
 
 def _tuning_report(solver: Solver) -> tuple[dict[str, object], list[dict[str, object]]]:
     """Return the batch with the memory floor of its size, and the measurement of each candidate."""
-    from clhines.device import timing
-    from clhines.device.devices import label
-
     found, forest = solver.tuning, solver.forest
     assert found is not None  # as tune='measure' was requested
     floor_s = timing.floor_seconds(solver.queue, solver.plan.forest.num_nodes, solver.dtype)
@@ -85,8 +83,6 @@ def _tuning_table(report: Mapping[str, object], candidates: Sequence[Mapping[str
 
 
 def _list_store(arguments: argparse.Namespace) -> int:
-    from clhines.solve import tune
-
     entries = list(tune.stored())
     if arguments.json:
         print(json.dumps(entries, indent=1))
@@ -96,11 +92,4 @@ def _list_store(arguments: argparse.Namespace) -> int:
         key, row = entry["key"], Candidate(entry["method"], entry["options"])
         where = " ".join(str(key.get(name)) for name in ("device", "dtype"))
         print(f"{key.get('cells')} cells, {key.get('nodes')} nodes, {where}: {row}"[:100])
-    return 0
-
-
-def _clear_store() -> int:
-    from clhines.solve import tune
-
-    print(f"{tune.clear()} removed from {files.cache_folder()}")
     return 0

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.arrays import stretch_of
 from clhines.device import copies
 from clhines.device.devices import is_simulator
 from clhines.errors import InputError
 from clhines.forest import Forest
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike
 
 _MOST_FILLED = 1 << 30  # bytes; NVIDIA's driver fills 2 GiB and more wrongly
 _SOON_BYTES = 1 << 16  # of arrays that `Reads` copies at once
@@ -195,10 +193,7 @@ class Reads:
         return a
 
     def wait(self, arrays: Iterable[cla.Array]) -> None:
-        """Wait for all that is enqueued, with copies of those arrays that are small.
-
-        Copies of arrays before are forgotten.
-        """
+        """Wait for all that is enqueued, with copies of small `arrays` in place of those before."""
         self._found, places = {}, dict[int, cla.Array]()
         others = list[tuple[cl.Buffer, int, np.ndarray]]()
         for a in arrays:
@@ -228,12 +223,6 @@ class Reads:
         return values_of(a, self._queue) if found is None else found[1]
 
 
-NOT_WRITABLE = (
-    "out is read-only, has several values at one place, or is a part of a device array; expected "
-    "an array of its own"
-)
-
-
 def writable(a: object) -> TypeGuard[Array]:
     """Whether a solution can be written there."""
     if isinstance(a, cla.Array):
@@ -252,34 +241,37 @@ def target_of(
     dtype: np.dtype,
     empty_like: Callable[[np.ndarray], np.ndarray] = np.empty_like,
 ) -> Array:
-    """Return the array that a solution goes to.
-
-    `given` and `b` are right-hand sides as the caller gave them, and as an array of the dtype.
-    `empty_like` makes the array where none is given and `b` is a NumPy array.
-    """
+    """Return the array that a solution goes to; `given` is `b` as the caller gave it."""
     if out is None:
         masked = isinstance(given, np.ma.MaskedArray)
         if overwrite and not masked and writable(given) and given.dtype == dtype:
             return given
         return cla.empty_like(b) if isinstance(b, cla.Array) else empty_like(b)
-    if type(out) is not type(b) or out.dtype != dtype or out.shape != b.shape:
-        raise InputError(
-            f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "
-            f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {dtype} with "
-            f"shape {b.shape}"
-        )
+    check_out(out, b.shape, dtype, type(b))
+    if type(out) is not type(b):  # a masked array, say
+        raise InputError(f"out is {type(out).__name__}; expected {type(b).__name__}")
     if isinstance(b, cla.Array) and isinstance(out, cla.Array) and out.context != b.context:
         raise InputError("out lives in another OpenCL context than the solver")
-    if not writable(out):
-        raise InputError(NOT_WRITABLE)
     return out
 
 
-def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
-    """Return `a`, or a copy where `target` overlaps it: rows are written before all are read.
+def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) -> None:
+    """Reject an `out` that cannot take a solution."""
+    found = getattr(out, "dtype", "?"), getattr(out, "shape", "?")
+    if not isinstance(out, kind) or found != (dtype, shape):
+        raise InputError(
+            f"out is {type(out).__name__} of {found[0]} with shape {found[1]}; expected "
+            f"{kind.__name__} of {dtype} with shape {shape}"
+        )
+    if not writable(out):
+        raise InputError(
+            "out is read-only, has several values at one place, or is a part of a device array; "
+            "expected an array of its own"
+        )
 
-    `target` may be right-hand sides themselves, but no entries of the `matrix`.
-    """
+
+def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
+    """Return `a`, or a copy where `target` overlaps it but is not the same right-hand sides."""
     overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
     return a.copy() if overlaps else a
 

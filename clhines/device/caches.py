@@ -79,10 +79,7 @@ def prepare() -> None:
 
 
 def before_build(device: cl.Device) -> None:
-    """Say once what is wrong with the caches, and clean PoCL's before the first build.
-
-    Raises DeviceError where PoCL's cache is full: PoCL would end the process.
-    """
+    """Say once what is wrong with the caches, and clean PoCL's; DeviceError where that is full."""
     pocl = "Portable Computing" in device.platform.name
     found = {_Process.pocl * pocl, _Process.pyopencl} - {""} - _Process.said
     if found:
@@ -123,10 +120,7 @@ def clean(folder: Path) -> int:
 
 
 def drop_last() -> int:
-    """Remove the program of PoCL's cache that was used last; returns how many files it had.
-
-    Its folder stays, into which another process may be writing.
-    """
+    """Remove the program of PoCL's cache that was used last; return how many files it had."""
     used = {e: _changed(e + "/last_accessed", 0.0) for e in _entries(pocl_folder())}
     last = max(used.values(), default=0.0)
     return sum(_unlink(f) for e, time in used.items() if time == last for f in _files(e))

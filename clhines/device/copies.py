@@ -357,7 +357,7 @@ class Pinned:
     def _share(
         self, arrays: Sequence[Target], copy: Callable[[int, Sequence[Chunk]], None]
     ) -> list[Future[None]]:
-        """Give every thread each so many-th chunk of all rows."""
+        """Give each thread every n-th chunk of all rows, for n threads."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
         size = min(self._piece_bytes, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import threading
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -17,9 +16,6 @@ from clhines.device.guard import check_process
 from clhines.device.pocl import is_unnamed, register_bytes
 from clhines.errors import DeviceError, InputError, install, meant, shown
 from clhines.plan.plan import WIDEST_VECTOR, Limits
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
 
 INSTALL_HINT = f"install a driver for your GPU, or PoCL for the CPU: {install('pocl')}"
 
@@ -286,11 +282,7 @@ def given_queue(
     dtype: DTypeLike,
     timestamps: bool = True,
 ) -> cl.CommandQueue:
-    """Return the given queue, checked, or otherwise a new one on the chosen device; see `choose`.
-
-    Only a new one is made with `timestamps`, or without; see `make_queue`. One that is out of order
-    is rejected.
-    """
+    """Return the given queue, checked to be in order, or a new one on the chosen device."""
     if queue is None:
         return make_queue(choose(device, dtype), timestamps)
     check_process()

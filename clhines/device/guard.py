@@ -35,10 +35,7 @@ class _Process:
 
 
 def check_process() -> None:
-    """Record that OpenCL is in use from now on; called before anything that reaches a runtime.
-
-    Raises DeviceError where OpenCL was in use before this process was forked.
-    """
+    """Note that OpenCL is in use from now on; DeviceError if it was before this process forked."""
     if _Process.forked_from:
         raise DeviceError(
             f"process {os.getpid()} was forked from process {_Process.forked_from}, which uses "

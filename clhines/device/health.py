@@ -17,7 +17,7 @@ from clhines.errors import DeviceError, install
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found, in one line, and what to do about it; empty where that is nothing."""
+    """Result of a check in one line, and advice, empty where there is nothing to do."""
 
     good: bool
     what: str
@@ -28,30 +28,22 @@ def platforms() -> list[Finding]:
     """Check that there are OpenCL platforms, and no two of one kind."""
     vendors = os.environ.get("OCL_ICD_VENDORS")
     if vendors and not Path(vendors).exists():
-        return [
-            Finding(
-                False,
-                f"OCL_ICD_VENDORS={vendors} does not exist, so that no runtime is found",
-                "unset OCL_ICD_VENDORS, or let it name a folder with .icd files",
-            )
-        ]
+        what = f"OCL_ICD_VENDORS={vendors} does not exist, so that no runtime is found"
+        advice = "unset OCL_ICD_VENDORS, or let it name a folder with .icd files"
+        return [Finding(False, what, advice)]
     try:
         found = devices.all_devices()
     except DeviceError as error:
         what, _, advice = str(error).partition("; ")
         return [Finding(False, what, advice)]
-    names = Counter(
-        device.platform.name.strip() for device in {d.platform: d for _, d in found}.values()
+    names = Counter(platform.name.strip() for platform in {d.platform for _, d in found})
+    advice = (
+        "uninstall one (PoCL: the package of the system, or pip's pocl-binary-distribution), "
+        "or set OCL_ICD_VENDORS to the .icd file of the other"
     )
-    results = [Finding(True, f"platform {name}") for name in names]
-    return results + [
-        Finding(
-            False,
-            f"{count} platforms are called {name}: two installations of one runtime disturb each "
-            "other",
-            "uninstall one (PoCL: the package of the system, or pip's pocl-binary-distribution), "
-            "or set OCL_ICD_VENDORS to the .icd file of the other",
-        )
+    twice = "platforms are called {}: two installations of one runtime disturb each other"
+    return [Finding(True, f"platform {name}") for name in names] + [
+        Finding(False, f"{count} {twice.format(name)}", advice)
         for name, count in names.items()
         if count > 1
     ]
@@ -61,23 +53,14 @@ def precisions() -> list[Finding]:
     """Check that some device other than a simulator computes in float64."""
     real = [d for _, d in _all() if not devices.is_simulator(d)]
     if not real:
-        if not _all():
-            return []
-        return [
-            Finding(
-                False, "there is no device but a simulator, which is slow", devices.INSTALL_HINT
-            )
-        ]
+        what = "there is no device but a simulator, which is slow"
+        return [Finding(False, what, devices.INSTALL_HINT)] if _all() else []
     able = [d for d in real if devices.has_fp64(d)]
     if able:
         return [Finding(True, f"float64 on {len(able)} of {len(real)} devices")]
-    return [
-        Finding(
-            False,
-            f"no device has float64 ({', '.join(d.name.strip() for d in real)})",
-            f"use dtype='float32' (--dtype float32), or PoCL for the CPU: {install('pocl')}",
-        )
-    ]
+    what = f"no device has float64 ({', '.join(d.name.strip() for d in real)})"
+    advice = f"use dtype='float32' (--dtype float32), or PoCL for the CPU: {install('pocl')}"
+    return [Finding(False, what, advice)]
 
 
 def processors() -> list[Finding]:

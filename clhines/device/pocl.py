@@ -79,10 +79,7 @@ def is_unnamed(device: cl.Device) -> bool:
 
 
 def name_processor(device: cl.Device) -> str | None:
-    """Give a PoCL device whose processor LLVM calls ``generic`` a name it can build for.
-
-    Returns that name, or None where there was nothing to do, or `SWITCH` is set.
-    """
+    """Return the name given to a PoCL device whose processor LLVM calls ``generic``, if any."""
     if switched_off():
         return None
     version = _UNNAMED.search(device.version)

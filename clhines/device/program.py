@@ -159,10 +159,7 @@ class BoundKernel:
         wait_for: Sequence[cl.Event] | None = None,
         rows: int | None = None,
     ) -> cl.Event:
-        """Enqueue the kernel with its arguments as they are now, after some events.
-
-        With `rows` the work-items have a second dimension, of which each has a work-group.
-        """
+        """Enqueue the kernel after some events; `rows` are work-groups in a second dimension."""
         if not self._bound:
             self._kernel.set_args(*self._given)
             self._bound = True
@@ -193,11 +190,7 @@ def bind(
     given: Mapping[str, Argument],
     changes: Sequence[str] = (),
 ) -> BoundKernel:
-    """Bind the arguments of a kernel by the names of its spec's parameters.
-
-    `given` has arguments by name, the first ones of those that change too; there may be others.
-    `changes` are those that `BoundKernel.change` sets, in its order.
-    """
+    """Bind arguments by the names of the spec's parameters; `changes` are those of `change`."""
     names = [p.name for p in spec.parameters(name)]
     changing = [names.index(n) for n in changes]
     return BoundKernel(built, name, [given[n] for n in names], changing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -18,16 +18,13 @@ from clhines.errors import DeviceMemoryError
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import STREAM_BYTES, real_name
 
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 Launch = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 _DRAWN = 1 << 22  # random values at most: drawing and copying more takes longer than measuring
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
 _MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
 _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
-_TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the best are given up
+_TRIAL = 4, 2.5  # turns after which candidates slower by this factor are dropped
 
 
 @dataclass(frozen=True)
@@ -114,10 +111,7 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
 
 
 def repeated(queue: cl.CommandQueue, values: np.ndarray, n: int) -> cla.Array:
-    """Put (m,) values on the device again and again, until there are n: i has ``values[i % m]``.
-
-    Only the first are copied there.
-    """
+    """Put (m,) values on the device again and again, until there are n: i has ``values[i % m]``."""
     first = np.ascontiguousarray(values[:n])
     out = cla.empty(queue, n, first.dtype)
     cl.enqueue_copy(queue, out.base_data, first)

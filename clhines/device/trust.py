@@ -9,7 +9,6 @@ have written is ignored. Simulators are trusted.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -34,7 +33,7 @@ from clhines import files
 from clhines.device import devices, pocl
 from clhines.device.templates import digest
 from clhines.device.watch import watching
-from clhines.errors import DeviceError, InputError, warn_caller
+from clhines.errors import DeviceError, warn_caller
 from clhines.plan.plan import Limits
 
 SWITCH = "CLHINES_TRUST"  # any value but "" and "0" leaves the checks out
@@ -86,10 +85,7 @@ def switched_off() -> bool:
 
 
 def limits(device: cl.Device, family: str, dtype: DTypeLike) -> Limits:
-    """Return the limits of a device for a family of kernels, checked before its first use.
-
-    Raises DeviceError where the device gives wrong answers, or none, whatever the width of vectors.
-    """
+    """Return the limits of a device for a family of kernels; DeviceError where it is wrong."""
     own = devices.limits(device)
     if _Process.forced:
         return _narrowed(own, _Process.forced)
@@ -142,10 +138,7 @@ def title(family: str) -> str:
 
 
 def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
-    """Check a device now, whatever is known of it, and keep the outcome.
-
-    None where it cannot be checked: no process can be started, or there is too little memory.
-    """
+    """Check a device now, and keep the outcome; None where it cannot be checked."""
     device, dtype = devices.whole_device(device), np.dtype(dtype).name
     index = next((index for index, d in devices.all_devices() if d == device), None)
     if index is None:
@@ -191,7 +184,7 @@ def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
 
 
 def force(width: int) -> None:
-    """Use vectors of so many bytes in this process."""
+    """Use vectors of `width` bytes in this process."""
     _Process.forced = width
 
 
@@ -201,10 +194,7 @@ def say(text: str) -> None:
 
 
 def limit_process(seconds: int, memory: bool) -> None:
-    """End this process after so many seconds on processors, where the system can do that.
-
-    With `memory` it gets some GiB from now on: a compiler that does not end may take all there is.
-    """
+    """End this process after `seconds` on processors; with `memory` it gets some GiB at most."""
     try:
         import resource
     except ImportError:  # Windows
@@ -347,29 +337,18 @@ def _kernels() -> str:
     return digest()
 
 
-def _path(key: dict[str, object]) -> Path:
-    text = json.dumps(key, sort_keys=True)
-    return files.cache_folder() / f"trust-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-
-
 def _save(key: dict[str, object], found: Outcome) -> None:
     """Keep an outcome; where that cannot be, each process checks for itself."""
-    path = _path(key)
-    text = json.dumps({"schema": _SCHEMA, "key": key, "outcome": asdict(found)}, indent=1)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.write_text(path, text, part="trust-{}.tmp")
-    except (OSError, InputError) as error:
+        files.write_entry("trust", _SCHEMA, key, outcome=asdict(found))
+    except OSError as error:
         _log.info("what is known of the device is not kept: %s", error)
 
 
 def _load(key: dict[str, object]) -> Outcome | None:
     """Return an outcome, or None for anything but a file that `_save` could have written."""
-    try:
-        entry = files.read_json(_path(key))
-    except InputError:
-        return None
-    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA or entry.get("key") != key:
+    entry = files.read_entry(files.entry_path("trust", key), _SCHEMA)
+    if entry is None or entry.get("key") != key:
         return None
     given = entry.get("outcome")
     if not isinstance(given, dict) or set(given) != set(Outcome.__dataclass_fields__):

@@ -109,10 +109,7 @@ _ADVICE = (
 
 @contextmanager
 def watching(what: str, switch: str = "") -> Iterator[None]:
-    """Say on stderr what the block does, if it takes longer than `SECONDS`.
-
-    `switch` is the variable that leaves it out; none for a compilation.
-    """
+    """Say on stderr what the block does after `SECONDS`; `switch` is the variable against it."""
     item = _Item(what, f"{switch}=1 leaves it out" if switch else _ADVICE, time.monotonic())
     _WATCHER.add(item)
     try:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clhines.arrays import offsets
-from clhines.checks import as_finite
+from clhines.checks import as_number
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import IonUse
 from clhines.model.ions import KNOWN_IONS, OTHER_ION, IonNodes, promoted
@@ -37,7 +37,6 @@ def fields_of(
     `cells` are the somas of all cells, `wiring` is `Wiring.given` and `Wiring.outside`.
     `secondorder` is NEURON's; 1 is without ion currents at the middle of the step.
     """
-    degrees = float(as_finite("celsius", np.atleast_1d(np.asarray(celsius)))[0])
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
     given, outside = wiring
@@ -49,7 +48,7 @@ def fields_of(
         source.append(rows[0])
         times += [np.array([t]) for t in rows[6].tolist()]
     return {
-        "celsius": degrees,
+        "celsius": as_number("celsius", celsius),
         "ions": tuple(_ions(added, kinds, area)) if ions is None else ions,
         "sources": Sources(
             count=added.num_sources + sum(len(rows[0]) for rows in events),
@@ -131,10 +130,10 @@ def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[Ion
     for name in names:
         uses = [(kind, use) for kind, use in _uses(kinds) if use.name == name]
         given = [g for g in added.ions if g.name == name]
-        some = np.zeros(len(area), bool)
+        has_ion = np.zeros(len(area), bool)
         for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in given)]:
-            some[nodes] = True
-        node = np.flatnonzero(some)
+            has_ion[nodes] = True
+        node = np.flatnonzero(has_ion)
         bare = node[area[node] <= 0]
         if len(bare):
             raise InputError(f"ion {name} is at node {bare[0]}, which has no membrane")

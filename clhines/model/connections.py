@@ -180,15 +180,14 @@ class Connections:
 
 
 def sums_of(key: np.ndarray, values: np.ndarray | None, count: int) -> np.ndarray:
-    """Return what `bincount` does, (count,) float64 or int64, without copies of large arrays.
-
-    Values that are all one are counted and multiplied: their sums have one rounding.
-    """
+    """Return what `bincount` does, (count,) float64 or int64, without copies of large arrays."""
+    # Values that are all one are counted and multiplied: their sums have one rounding.
     if values is not None and len(key) and not values.strides[0]:
         return sums_of(key, None, count) * float(values[0])
     found = np.zeros(count, np.int64 if values is None else float)
-    for k in range(0, len(key), _CHUNK * max(1, count // _CHUNK)):
-        here = slice(k, k + _CHUNK * max(1, count // _CHUNK))
+    length = _CHUNK * max(1, count // _CHUNK)
+    for k in range(0, len(key), length):
+        here = slice(k, k + length)
         found += np.bincount(key[here], None if values is None else values[here], count)
     return found
 
@@ -228,17 +227,13 @@ def _numbers(
         end = as_whole_number(f"num_{name}s", end, 0, _MOST)
     if given.size and not np.issubdtype(given.dtype, np.integer):
         raise InputError(f"{name} has dtype {given.dtype}; expected integers")
-    some = once(given)
-    most = int(some.max(initial=least - 1))
+    numbers = once(given)
+    most = int(numbers.max(initial=least - 1))
     limit = most + 1 if end is None else int(end)
-    if some.min(initial=least) < least or most >= min(limit, 2**31 - 1):
-        bad = (some < least) | (some >= min(limit, 2**31 - 1))
-        k = int(np.argmax(bad))
-        raise InputError(
-            f"{name} of connection {k} is {some[k]}; expected {least} to {limit - 1}"
-            if end is not None
-            else f"{name} of connection {k} is {some[k]}; expected at least {least}"
-        )
+    if numbers.min(initial=least) < least or most >= min(limit, _MOST):
+        k = int(np.argmax((numbers < least) | (numbers >= min(limit, _MOST))))
+        expected = f"at least {least}" if end is None else f"{least} to {limit - 1}"
+        raise InputError(f"{name} of connection {k} is {numbers[k]}; expected {expected}")
     return each(lambda values: values.astype(np.int32, copy=False), given), max(limit, 0)
 
 

@@ -194,24 +194,18 @@ def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 
-def _fold(
-    group: Group,
-    nodes: np.ndarray,
-    area: np.ndarray,
-    constant_d: np.ndarray,
-    constant_b: np.ndarray,
-) -> None:
+def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: np.ndarray) -> None:
     """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
     n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
     i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
     factor = factor_of(group.mechanism, area[nodes])
     if len(nodes) and ascending(nodes):  # each once
-        constant_d[nodes] += factor * g
-        constant_b[nodes] -= factor * i
+        d[nodes] += factor * g
+        b[nodes] -= factor * i
         return
-    constant_d += np.bincount(nodes, factor * g, n)
-    constant_b -= np.bincount(nodes, factor * i, n)
+    d += np.bincount(nodes, factor * g, n)
+    b -= np.bincount(nodes, factor * i, n)
 
 
 def at_0_mv(
@@ -234,11 +228,9 @@ def _merged(
 
 
 class ConstantSums:
-    """Conductances and currents at 0 mV of the constant mechanisms of a network.
+    """Conductances and currents at 0 mV of the constant mechanisms, with the bits of `kinds_of`.
 
-    The sums have the bits of `instances.kinds_of`, which adds group after group. `groups` are all
-    of the network, in order; `area`, µm², and `g_total`, the axial conductances of each node, µS,
-    are (n,) float64.
+    `area`, µm², and `g_total`, the axial conductances of each node, µS, are (n,) float64.
     """
 
     def __init__(
@@ -328,8 +320,7 @@ class ConstantSums:
             spread = {k: v.numbers[cell] if v.by == "cell" else v.numbers for k, v in named.items()}
             i, g = at_0_mv(mechanism, spread, len(group))
         else:  # one cell after another
-            i, g = at_0_mv(mechanism, {k: v.numbers for k, v in named.items()}, len(
-                self._forest.sizes))  # fmt: skip
-            i, g = i[cell], g[cell]
+            of_cells = {k: v.numbers for k, v in named.items()}
+            i, g = (a[cell] for a in at_0_mv(mechanism, of_cells, self._forest.num_cells))
         self._known[number] = values, factor * g, factor * i
         return self._known[number][1:]

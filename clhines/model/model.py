@@ -23,31 +23,16 @@ DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """All instances of one mechanism, by node.
-
-    Attributes
-    ----------
-    mechanism : Mechanism
-    node : (count,) int64
-        Natural index of each instance's node, ascending; instances at one node in the order in
-        which they were given.
-    parameters : dict of name -> float or (count,) float64
-        A float where all instances have the same value.
-    factor : (count,) float64
-        What makes µS and nA of the mechanism's conductance and current: ``1e-2 * area`` in
-        µm² for a mechanism of the membrane, 1 for a point process.
-    first_target : int
-        Number of instance 0 among all targets of events, -1 for one that takes no events.
-    first_instance : int
-        Number of instance 0 among all instances of all kinds; what noise is drawn by.
-    """
+    """All instances of one mechanism, by node."""
 
     mechanism: Mechanism
-    node: np.ndarray
-    parameters: dict[str, float | np.ndarray]
+    node: np.ndarray  # (count,) int64: natural index, ascending; at one node in the order given
+    parameters: dict[str, float | np.ndarray]  # a float where all instances have the same value
+    # (count,) float64: what makes µS and nA of the mechanism's conductance and current: ``1e-2 *
+    # area`` in µm² for a mechanism of the membrane, 1 for a point process
     factor: np.ndarray
-    first_target: int
-    first_instance: int
+    first_target: int  # number of instance 0 among all targets, -1 for one that takes no events
+    first_instance: int  # number of instance 0 among all instances; what noise is drawn by
 
     @property
     def count(self) -> int:
@@ -66,100 +51,56 @@ class Kind:
         }
 
 
+class OfNodes:
+    """An array of all nodes of a `Model`, by its name in `Model.of_nodes`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, model: Model, owner: type) -> np.ndarray:
+        return model.of_nodes.whole(self._name)
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network as arrays in natural order; what engines take.
+    """A network as arrays in natural order; what engines take."""
 
-    Attributes
-    ----------
-    forest : Forest
-        Each tree rooted at its soma.
-    soma : (num_cells,) int64
-        The roots.
-    of_nodes : NodeValues
-        By name what the properties give as arrays: `u`, `capacitance`, `area`, `constant_d`,
-        `constant_b` and `v_init`, with events at exact times also `constant_g`.
-    kinds : tuple of Kind
-        All other mechanisms.
-    instances : sequence of (int, (count,) int64)
-        For each `Group` of the network its kind, -1 for a constant one, and the instance there
-        of each of the group's.
-    num_targets : int
-        Instances that take events.
-    connections : Connections
-        Those delivered in whole steps, in the order given; targets are numbered as here.
-    numbers : (k,) int64
-        Of these connections, places of their weights in `given_weights`.
-    exact_numbers : (m,) int64
-        The same of the weights of `netcons`; those that come from outside have none.
-    given_weights : (w,) float64
-        Of all connections in the order given.
-    events : Events
-    sources : Sources
-        The cells' somas first.
-    dt : float, ms
-    secondorder : bool
-    seed : int
-        Of the noise.
-    first_cell : int
-        Number of cell 0 in the network; not 0 in a part of one.
-    netcons : NetCons
-        Connections whose events act at exact times.
-    celsius : float
-    ions : tuple of IonNodes
-    pointers : dict of (kind, name) -> (count,) int64
-        Node whose voltage each instance's pointer points to.
-    played : tuple of Played
-    random_ids : dict of (kind, name) -> (count, 3) uint32
-        Numbers of each instance's stream of Random123.
-    random_index : int
-        The global index of Random123.
-    second_order_currents : bool
-        Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
-    bins : bool
-        Whether connections deliver in bins of a step, as NEURON with
-        ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events that are due
-        in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
-    remote_v : (r,) float64, mV
-        At the start, of nodes of other ranks at which pointers of this one point; they have the
-        numbers after those of its own nodes.
-    stored : frozenset of (str, str)
-        Mechanisms and parameters whose values a simulation changes; see `Changes`.
-    needs : frozenset of str
-        What the network asks of an engine, in words of `clhines.model.needs`.
-    alike : Alike, optional
-        Where this is the model of copies that do not differ.
-    """
-
-    forest: Forest
-    soma: np.ndarray
-    of_nodes: NodeValues
-    kinds: tuple[Kind, ...]
+    forest: Forest  # each tree rooted at its soma
+    soma: np.ndarray  # (num_cells,) int64: the roots
+    of_nodes: NodeValues  # of which `OfNodes` are properties
+    kinds: tuple[Kind, ...]  # all mechanisms but the constant ones
+    # by number of a `Group`: its kind, -1 for a constant one, and (count,) int64 instances there
     instances: Sequence[tuple[int, np.ndarray]]
-    num_targets: int
-    connections: Connections
-    numbers: np.ndarray
-    exact_numbers: np.ndarray
-    given_weights: np.ndarray
+    num_targets: int  # instances that take events
+    connections: Connections  # those in whole steps, in the order given
+    numbers: np.ndarray  # (k,) int64: places of the weights of `connections` in `given_weights`
+    exact_numbers: np.ndarray  # (m,) int64: of those of `netcons`; from outside there are none
+    given_weights: np.ndarray  # (w,) float64: of all connections in the order given
     events: Events
-    sources: Sources
-    dt: float
+    sources: Sources  # the cells' somas first
+    dt: float  # ms
     secondorder: bool
-    seed: int
-    first_cell: int = 0
-    netcons: NetCons = field(default_factory=NetCons.none)
+    seed: int  # of the noise
+    first_cell: int = 0  # number of cell 0 in the network; not 0 in a part of one
+    netcons: NetCons = field(default_factory=NetCons.none)  # whose events act at exact times
     celsius: float = 6.3
     ions: tuple[IonNodes, ...] = ()
+    # by kind and name (count,) int64: node whose voltage each instance's pointer points to
     pointers: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
     played: tuple[Played, ...] = ()
+    # by kind and name (count, 3) uint32: numbers of each instance's stream of Random123
     random_ids: Mapping[tuple[int, str], np.ndarray] = field(default_factory=dict)
-    random_index: int = 0
-    second_order_currents: bool = False
+    random_index: int = 0  # the global index of Random123
+    second_order_currents: bool = False  # at the middle of the step: NEURON's ``secondorder = 2``
+    # As NEURON with ``CVode.queue_mode(1, 0)``: the bin of a step from t to t + dt has the events
+    # that are due in [t - dt/2, t + dt/2), all at its start, those that were sent last first.
     bins: bool = False
+    # (r,) float64, mV: at the start, of nodes of other ranks at which pointers of this one point;
+    # they have the numbers after those of its own nodes
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    stored: frozenset[tuple[str, str]] = frozenset()
-    needs: frozenset[str] = frozenset()
-    alike: Alike | None = None
+    stored: frozenset[tuple[str, str]] = frozenset()  # see `Changes`
+    needs: frozenset[str] = frozenset()  # in words of `clhines.model.needs`
+    alike: Alike | None = None  # of copies that do not differ
 
     @property
     def once(self) -> Model:
@@ -208,49 +149,19 @@ class Model:
         found: np.ndarray = np.clip(steps - 1, 1, LAST_STEP).astype(np.int32)
         return found
 
-    @property
-    def u(self) -> np.ndarray:
-        """(n,) float64, µS: entry of a node and its parent, minus the conductance; 0 at roots."""
-        return self.of_nodes.whole("u")
-
-    @property
-    def capacitance(self) -> np.ndarray:
-        """(n,) float64, nF."""
-        return self.of_nodes.whole("capacitance")
-
-    @property
-    def area(self) -> np.ndarray:
-        """(n,) float64, µm²."""
-        return self.of_nodes.whole("area")
-
-    @property
-    def constant_d(self) -> np.ndarray:
-        """(n,) float64, µS: axial conductances and those of the constant mechanisms."""
-        return self.of_nodes.whole("constant_d")
-
-    @property
-    def constant_b(self) -> np.ndarray:
-        """(n,) float64, nA: ``g v - i`` of the constant mechanisms."""
-        return self.of_nodes.whole("constant_b")
-
-    @property
-    def constant_g(self) -> np.ndarray:
-        """(n,) float64, µS: conductances of the constant mechanisms; with exact times."""
-        return self.of_nodes.whole("constant_g")
-
-    @property
-    def v_init(self) -> np.ndarray:
-        """(n,) float64, mV."""
-        return self.of_nodes.whole("v_init")
+    u = OfNodes()  # (n,) float64, µS: entry of a node and its parent; 0 at roots
+    capacitance = OfNodes()  # (n,) float64, nF
+    area = OfNodes()  # (n,) float64, µm²
+    constant_d = OfNodes()  # (n,) float64, µS: axial conductances and those of constant mechanisms
+    constant_b = OfNodes()  # (n,) float64, nA: ``g v - i`` of the constant mechanisms
+    constant_g = OfNodes()  # (n,) float64, µS: conductances of the constant mechanisms
+    v_init = OfNodes()  # (n,) float64, mV
 
     @cached_property
     def constant_factors(self) -> bool:
         """Whether only the roots' conductances change, so that all other factors are constants."""
-        return all(self._at_somas(kind) for kind in self.kinds)
-
-    def _at_somas(self, kind: Kind) -> bool:
-        many = kind.mechanism.kind == "density" and kind.count > len(self.soma)
-        return not many and bool(np.isin(kind.node, self.soma).all())
+        many = (k.mechanism.kind == "density" and k.count > len(self.soma) for k in self.kinds)
+        return not any(many) and all(np.isin(k.node, self.soma).all() for k in self.kinds)
 
     @cached_property
     def capacitance_over_dt(self) -> np.ndarray:
@@ -327,15 +238,11 @@ class Model:
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """The model of one of copies that are alike, and its things among those of all.
-
-    Its sources and connections have the numbers `sources`, (copies, num_sources), and
-    `connections`, (copies, m), among those of all copies, both int64.
-    """
+    """The model of one copy, and the numbers of its sources and connections among those of all."""
 
     once: Model
-    sources: np.ndarray
-    connections: np.ndarray
+    sources: np.ndarray  # (copies, num_sources) int64
+    connections: np.ndarray  # (copies, m) int64
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
         """Return the numbers of sources of one copy in all copies, copy after copy."""
@@ -356,5 +263,5 @@ class Events:
 
 
 def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
-    """Whether the first so many values of each array are repeated to its end."""
+    """Whether the first `length` values of each array are repeated to its end."""
     return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)

@@ -85,10 +85,7 @@ def of_program(program: Program) -> set[str]:
 
 
 def _has_more(program: Program) -> bool:
-    """Whether states are of all instances, or blocks are others or take more than those of texts.
-
-    `simulate.state.start` checks states that all instances have together.
-    """
+    """Whether states are of all instances, or blocks take more than those of texts."""
     if any(q.is_global for q in program.states) or set(program.blocks) - _PLAIN:
         return True
     given = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)
@@ -109,10 +106,7 @@ def _has_more(program: Program) -> bool:
 def of_network(
     added: Added, groups: Sequence[Group], connections: Sequence[tuple[np.ndarray, ...]]
 ) -> frozenset[str]:
-    """Needs that are known before a model is made; none where events go in whole steps.
-
-    `connections` are `Wiring.given`.
-    """
+    """Needs that are known before a model is made; `connections` are `Wiring.given`."""
     found = {
         "exact_times": added.exact,
         "detectors": any(len(s) and not s.times for s in added.sources),

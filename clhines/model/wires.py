@@ -32,7 +32,7 @@ def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
     """Whether a connection of a cell or a detector has a delay shorter than a step."""
     train, least = _trains(added), dt * (1 - ROUNDING)
     short = ((c[0], once(c[4]) < least) for c in wiring.columns)
-    return any(some.any() and (some & ~train[source]).any() for source, some in short)
+    return any(is_short.any() and (is_short & ~train[source]).any() for source, is_short in short)
 
 
 def divided(
@@ -198,9 +198,8 @@ def _of_trains(wiring: Wiring, added: Added) -> Iterator[tuple[np.ndarray, ...]]
     source, group, index, weight, delay, _ = joined_columns(wiring.columns, _COLUMNS)
     for k in np.flatnonzero(_trains(added)[source]).tolist():
         times = trains[int(source[k])] + delay[k]
-        same = (np.full(len(times), a[k]) for a in (group, index, weight))
-        of_group, of_instance, of_weight = same
-        yield of_group, of_instance, times, of_weight
+        of_group, instance, of_weight = (np.full(len(times), a[k]) for a in (group, index, weight))
+        yield of_group, instance, times, of_weight
 
 
 def joined_columns(

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import (
     as_array,
-    as_finite,
     as_indices,
     as_number,
+    as_real,
     as_whole_number,
     shown,
     spread,
@@ -60,7 +60,7 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class IonGiven:
-    """What `Network.ion` was given; None where the default counts."""
+    """Arguments of a call of `Network.ion`; None where the default counts."""
 
     name: str
     nodes: np.ndarray
@@ -70,7 +70,7 @@ class IonGiven:
 
 @dataclass(frozen=True, eq=False)
 class PlayGiven:
-    """What `Network.play` was given."""
+    """Arguments of a call of `Network.play`."""
 
     group: int
     index: int
@@ -119,29 +119,12 @@ class Added:
         inside(self.network).check_not_frozen("spike_source()")
         if isinstance(times, str) or not np.iterable(times):
             raise InputError(f"times is {shown(times)}; expected a list, the times of each")
-        given = [as_array(f"times[{k}]", t, unit="ms") for k, t in enumerate(times)]
-        for k, t in enumerate(given):
-            if t.ndim != 1:
-                raise InputError(
-                    f"times[{k}] has shape {t.shape}; expected (k,), the times of one source: "
-                    "[[1.0, 2.5]] is one source"
-                )
-        checked = tuple(np.sort(as_finite(f"times[{k}]", t)) for k, t in enumerate(given))
-        for k, t in enumerate(checked):
-            if len(t) and t[0] < 0:
-                raise InputError(f"times[{k}] has {t[0]:g} ms; expected 0 or more")
-        none = np.full(len(checked), -1)
+        checked = tuple(_as_times(f"times[{k}]", of_one) for k, of_one in enumerate(times))
         zero = np.zeros(len(checked))
-        return self._source(none, zero, zero, checked)
+        return self._source(np.full(len(checked), -1), zero, zero, checked)
 
-    def _source(
-        self,
-        node: np.ndarray,
-        threshold: np.ndarray,
-        refractory: np.ndarray,
-        times: tuple[np.ndarray, ...],
-    ) -> Sources:
-        found = Sources(self.network, self.num_sources, node, threshold, refractory, times)
+    def _source(self, *given: Any) -> Sources:
+        found = Sources(self.network, self.num_sources, *given)
         self.sources.append(found)
         self.num_sources += len(found)
         return found
@@ -215,7 +198,7 @@ class Added:
         if fixed := group.mechanism.program.fixed.get(name):
             raise InputError(f"{group.mechanism.name}: {name} is {fixed}; expected another one")
         given = ("t", t, "ms"), ("y", y, group.mechanism.units.get(name))
-        times, values = (as_finite(k, as_array(k, a, unit=unit)) for k, a, unit in given)
+        times, values = (as_real(k, as_array(k, a, unit=unit)) for k, a, unit in given)
         if not times.size:
             raise InputError(f"t of {name} is empty; expected one time or more")
         if times.ndim != 1 or times.shape != values.shape:
@@ -243,3 +226,17 @@ class Added:
             return np.arange(len(group))
         given = np.atleast_1d(as_array("index", index))
         return as_indices("index", given, len(group), group.mechanism.name)
+
+
+def _as_times(name: str, values: ArrayLike) -> np.ndarray:
+    """Return the times of a source, (k,) float64, ms, ascending."""
+    array = as_array(name, values, unit="ms")
+    if array.ndim != 1:
+        raise InputError(
+            f"{name} has shape {array.shape}; expected (k,), the times of one source: "
+            "[[1.0, 2.5]] is one source"
+        )
+    times = np.sort(as_real(name, array))
+    if len(times) and times[0] < 0:
+        raise InputError(f"{name} has {times[0]:g} ms; expected 0 or more")
+    return times

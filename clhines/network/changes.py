@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_finite, shown
-from clhines.errors import InputError, meant
+from clhines.checks import as_array, as_real, check_parameter, shown
+from clhines.errors import InputError
 from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.places import PerCell
@@ -90,16 +90,9 @@ class Changes:
 
 
 def as_value(group: Group, name: str, value: object) -> Value:
-    """Check a new value of a parameter; one per cell stays one per cell.
-
-    A parameter that is not the group's alone is an error, too.
-    """
+    """Check a new value of a parameter of the group alone; one per cell stays one per cell."""
     mechanism, network = group.mechanism, group.network
-    if name not in mechanism.settable:
-        raise InputError(
-            f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-            f"{', '.join(mechanism.settable) or 'none'}{meant(name, mechanism.settable)}"
-        )
+    check_parameter(mechanism.name, name, mechanism.settable)
     if name == "celsius" and "celsius" in mechanism.program.built_in:
         raise InputError(
             f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
@@ -116,7 +109,7 @@ def as_value(group: Group, name: str, value: object) -> Value:
     if not callable(value) and not isinstance(value, PerCell):
         array = as_array(f"{mechanism.name}: {name}", value, unit=unit)
         if array.shape == (network.num_cells,) and inside(network).only_cells(len(group)):
-            return Value(as_finite(f"{mechanism.name}: {name}", array), "cell")
+            return Value(as_real(f"{mechanism.name}: {name}", array), "cell")
     found = inside(network).parameter(mechanism.name, name, value, group.nodes, unit)
     whole = isinstance(found, np.ndarray)
     return Value(np.atleast_1d(np.float64(found)), "instance" if whole else "all")
@@ -139,7 +132,7 @@ def as_events(value: object) -> list[Event]:
 def check_not_past(events: Sequence[Event], dt: float, now: int) -> None:
     """Raise InputError for an event that is due in a step before `now`."""
     for k, (_, _, time, _) in enumerate(events):
-        times = as_finite("time", np.atleast_1d(as_array("time", time, unit="ms")))
+        times = as_real("time", np.atleast_1d(as_array("time", time, unit="ms")))
         past = times[(times >= 0) & (event_steps(np.maximum(times, 0), dt) < now)]
         if len(past):
             raise InputError(

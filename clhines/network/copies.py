@@ -14,7 +14,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from clhines.arrays import Deferred, Made, in_blocks, repeated_parents, shifted
+from clhines.arrays import Deferred, Made, in_blocks, place_of, repeated_parents, shifted
 from clhines.checks import check_room
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
@@ -33,7 +33,7 @@ _NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` incl
 
 
 class CopiedForest(Forest):
-    """So many copies of a forest, one after another: neither analysed nor checked again."""
+    """Copies of a forest, one after another, which are neither analysed nor checked again."""
 
     def __init__(self, once: Forest, count: int) -> None:
         nodes, cells = once.num_nodes * count, once.num_cells * count
@@ -46,7 +46,7 @@ class CopiedForest(Forest):
 
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
-    """Return the structure of so many copies, one after another."""
+    """Return the structure of `count` copies, one after another."""
     forest, turns = structure.forest, structure.turns
     in_turn = range(len(structure.area)) if turns % len(structure.area) == 0 else range(turns)
 
@@ -172,11 +172,9 @@ class _Filling:
         for group, put, own in zip(self.groups, self.found, self.instances, strict=True):
             if group.number == number:
                 at = np.searchsorted(own, instance)
-                inside = np.minimum(at, max(len(own) - 1, 0))
-                some = np.flatnonzero((at < len(own)) & (own[inside] == instance)) if len(
-                    own) else np.zeros(0, np.int64)  # fmt: skip
-                if len(some):
-                    yield put, some, (at[some] + len(own) * self._turn).reshape(-1)
+                which = np.flatnonzero(place_of(own, instance, np.arange(len(own))) >= 0)
+                if len(which):
+                    yield put, which, (at[which] + len(own) * self._turn).reshape(-1)
 
     def additions(self) -> None:
         """Put in ions, pointers, played values and streams of random numbers."""
@@ -263,14 +261,11 @@ class CopiedGroup(Deferred, Group):
 
 
 class _IonGiven(Deferred, IonGiven):
-    """What `Network.ion` would have been given of all copies."""
+    """`IonGiven` of all copies."""
 
 
 def copies_of(once: Network, count: int) -> Network:
-    """Return copies of a network, which do not interact; nothing is to be added to it.
-
-    Each mechanism is in one group of `once`, which is not changed any more.
-    """
+    """Return copies, which do not interact, of a network with each mechanism in one group."""
     network = Network(structure_of_copies(inside(once).structure, count))
     network.settings.update(once.settings)
     network.celsius, limit = once.celsius, once.threshold

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
 from clhines.arrays import ascending, stretch_of
-from clhines.checks import as_array, as_finite, shown
-from clhines.errors import InputError, meant
+from clhines.checks import as_array, as_real, check_parameter
+from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.summary import range_text
@@ -18,28 +18,12 @@ from clhines.summary import range_text
 ABSOLUTE_ZERO = -273.15  # °C
 
 
-class Owner(Protocol):
-    """What parameters must know of their network: its `Inside`."""
-
-    @property
-    def num_cells(self) -> int:
-        """Cells of the network."""
-
-    def check_not_frozen(self, what: str) -> None:
-        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
-
-    def parameter(
-        self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
-    ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
-
-
 class Parameters(dict[str, "float | np.ndarray"]):
     """Parameters of a group; those of a frozen network do not change."""
 
     def __init__(
         self,
-        network: Owner,
+        network: Any,  # its `Inside`
         mechanism: str,
         nodes: np.ndarray,
         values: dict[str, float | np.ndarray],
@@ -53,11 +37,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
 
     def __setitem__(self, name: str, value: object) -> None:
         self._network.check_not_frozen(f"{self._mechanism}: {name}")
-        if name not in self:
-            raise InputError(
-                f"{self._mechanism} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(self) or 'none'}{meant(name, self)}"
-            )
+        check_parameter(self._mechanism, name, self)
         unit = self._units.get(name)
         found = self._network.parameter(self._mechanism, name, value, self._nodes, unit)
         super().__setitem__(name, found)
@@ -150,23 +130,16 @@ class Group:
 
 
 def values_of(
-    network: Owner,
+    network: Any,  # its `Inside`
     mechanism: Mechanism,
     nodes: np.ndarray,
     area_at: Callable[[np.ndarray], np.ndarray],
     parameters: Mapping[str, object],
 ) -> dict[str, float | np.ndarray]:
-    """Return all parameters of instances, defaults for those not given.
-
-    `area_at` gives the areas of nodes.
-    """
+    """Return all parameters of instances, defaults for those not given."""
     known, built_in = mechanism.settable, mechanism.program.built_in
     for name in parameters:
-        if name not in known:
-            raise InputError(
-                f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(known) or 'none'}{meant(name, known)}"
-            )
+        check_parameter(mechanism.name, name, known)
     default: dict[str, object] = {**mechanism.settable}
     if "area" in built_in:
         default["area"] = area_at(nodes)
@@ -186,16 +159,9 @@ def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
 
 
 def check_once(
-    groups: Sequence[Group],
-    mechanism: Mechanism,
-    nodes: np.ndarray,
-    forest: Forest,
-    in_round: int = 0,
+    groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest, in_round: int
 ) -> None:
-    """Raise InputError for a mechanism that would be in the same membrane twice.
-
-    `in_round` is that of `Group`.
-    """
+    """Raise InputError for a mechanism that would be in the same membrane twice."""
     here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
     if not here and ascending(nodes[: in_round or None]):
         return
@@ -224,7 +190,7 @@ def as_parameter(mechanism: str, name: str, value: object, count: int) -> float 
         raise InputError(
             f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
         )
-    checked = as_finite(f"{mechanism}: {name}", np.atleast_1d(array))
+    checked = as_real(f"{mechanism}: {name}", np.atleast_1d(array))
     if name == "celsius":
         check_celsius(f"{mechanism}: {name}", checked)
     return checked if array.ndim else float(checked[0])

@@ -14,15 +14,11 @@ from clhines.quantities import as_numbers
 
 
 class Inside:
-    """The parts of a network.
+    """The parts of a network."""
 
-    `added` is an `Added`, `wiring` a `Wiring`, and `copied` a `Copied` or None; their modules know
-    this one.
-    """
-
-    added: Any
-    wiring: Any
-    copied: Any = None
+    added: Any  # an `Added`; these modules know this one
+    wiring: Any  # a `Wiring`
+    copied: Any = None  # a `Copied` or None
 
     def __init__(self, structure: Structure) -> None:
         self.structure, self.places = structure, Places(structure)

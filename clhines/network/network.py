@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import stretch_of
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.swc import read_swc
-from clhines.checks import as_array, as_finite, as_indices, as_number, as_whole_number, broadcast
+from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, broadcast
 from clhines.errors import InputError, meant
 from clhines.files import PathLike
 from clhines.mechanisms import mechanism as find_mechanism
@@ -51,15 +51,11 @@ CELSIUS = 6.3  # °C, NEURON's default
 
 @dataclass(frozen=True, eq=False)
 class Copied:
-    """A network of which another one is copies, and its things among those of all.
-
-    Its sources and connections have the numbers `sources`, (copies, num_sources), and
-    `connections`, (copies, m), among those of all copies, both int64.
-    """
+    """A network, and the numbers of its sources and connections among those of its copies."""
 
     once: Network
-    sources: np.ndarray
-    connections: np.ndarray
+    sources: np.ndarray  # (copies, num_sources) int64
+    connections: np.ndarray  # (copies, m) int64
 
     @property
     def count(self) -> int:
@@ -259,7 +255,7 @@ class Network:
     @threshold.setter
     def threshold(self, value: object) -> None:
         array = as_array("threshold", value, unit="mV")
-        checked = as_finite("threshold", np.atleast_1d(array))
+        checked = as_real("threshold", np.atleast_1d(array))
         self._inside.threshold = checked if array.ndim else float(checked[0])
 
     @property
@@ -564,7 +560,7 @@ class Network:
         ends = broadcast({"a": a, "b": b, "g": g}, {"g": "uS"})
         n = self.forest.num_nodes
         here, there = (as_indices(name, ends[name], n, "node") for name in "ab")
-        conductance = as_finite("g", ends["g"])
+        conductance = as_real("g", ends["g"])
         bad = np.flatnonzero((here == there) | (conductance < 0))
         if len(bad):
             k = int(bad[0])

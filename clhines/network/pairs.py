@@ -33,7 +33,7 @@ from clhines.errors import InputError
 _BLOCK = 1 << 18  # pairs of a block, about
 _CHUNK = 1 << 16  # pairs whose values are drawn together: they stay in the cache
 _MOST = 2**31 - 1  # sources, and targets
-_DENSE = 2  # a row with more than one in so many is drawn by sorting all
+_DENSE = 2  # rows with more than 1 / _DENSE of the columns are drawn by sorting all
 _BYTES = 12  # of a pair while it is made, at least
 _LARGEST = 1 << 40  # rows times columns of a block
 _TURNS = 1000  # draws of a value until it is within its bounds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, stretch_of
-from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
-from clhines.checks import as_array, as_finite, as_indices, as_places, shown
+from clhines.checks import as_array, as_indices, as_places, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.network.structure import NodeValues, Structure
 
@@ -112,7 +111,7 @@ class Places:
                 f"values has shape {array.shape}; expected one for each of "
                 f"{self.forest.num_cells} cells"
             )
-        return PerCell(as_finite("values", array))
+        return PerCell(as_real("values", array))
 
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
@@ -168,7 +167,12 @@ class Places:
         if at == "all":
             return structure.nodes_of([area > 0 for area in structure.area])
         if at in ("soma", "soma.middle"):
-            _check_somas(self.cables, at)
+            for k, cable in enumerate(self.cables):
+                if not cable.sections.has_soma:
+                    raise InputError(
+                        f"at={shown(at)}: cell {k} ({cable.name}) has no soma, no sample of "
+                        "type 1; expected all, nodes or a mask"
+                    )
         if at == "soma.middle":
             return self.soma
         if at in ("soma", "dendrites"):
@@ -205,12 +209,3 @@ def _called(what: str, function: Callable[[np.ndarray], object], distance: np.nd
             "of the distances from the soma, µm"
         ) from None
     return function(distance)
-
-
-def _check_somas(cables: Sequence[Cable], at: str) -> None:
-    for k, cable in enumerate(cables):
-        if not cable.sections.has_soma:
-            raise InputError(
-                f"at={shown(at)}: cell {k} ({cable.name}) has no soma, no sample of "
-                "type 1; expected all, nodes or a mask"
-            )

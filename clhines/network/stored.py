@@ -48,9 +48,9 @@ def save(network: Any, path: PathLike, celsius: float | None) -> None:
         arrays.append(array)
         return {"array": len(arrays) - 1}
 
-    told = json.dumps({"celsius": celsius, **_described(network, put)}, allow_nan=False)
+    saved = json.dumps({"celsius": celsius, **_described(network, put)}, allow_nan=False)
     members = {f"a{k}": array for k, array in enumerate(arrays)}
-    write_npz(path, {"network": np.frombuffer(told.encode(), np.uint8), **members})
+    write_npz(path, {"network": np.frombuffer(saved.encode(), np.uint8), **members})
 
 
 def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
@@ -97,7 +97,7 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
             [p.group, p.index, p.parameter, put(p.t), put(p.y), p.continuous] for p in added.plays
         ],
         "streams": [[k, name, put(ids), added.random_index] for k, name, ids in added.streams],
-        "rule": _told_rule(wiring.rule),
+        "rule": _saved_rule(wiring.rule),
         "connections": [[put(column) for column in columns] for columns in wiring.given],
         "events": [[put(column) for column in columns] for columns in wiring.outside],
     }  # fmt: skip
@@ -110,8 +110,8 @@ def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
             what = "is the state of a simulation, for Simulation.restore()"
             raise InputError(f"{file.name}: {what}; expected {_WHAT}")
         try:
-            told = parse_json(_member(file, "network").tobytes(), "network")
-            return _made(cast("dict[str, Any]", told), partial(_value, file), make)
+            saved = parse_json(_member(file, "network").tobytes(), "network")
+            return _made(cast("dict[str, Any]", saved), partial(_value, file), make)
         except InputError as error:
             named = str(error).startswith(file.name)
             raise InputError(str(error) if named else f"{file.name}: {error}") from error
@@ -128,40 +128,40 @@ def _member(file: Npz, name: str) -> np.ndarray:
     return file.read(name, Member(shape, dtype))
 
 
-def _value(file: Npz, told: object) -> Any:
+def _value(file: Npz, saved: object) -> Any:
     """Return a number as it is, and an array that stands in another member."""
-    return _member(file, f"a{int(told['array'])}") if isinstance(told, dict) else told
+    return _member(file, f"a{int(saved['array'])}") if isinstance(saved, dict) else saved
 
 
 def _made(
-    told: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Any]
+    saved: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Any]
 ) -> Any:
     """Return the network of a file's text."""
-    if told["format"] != FORMAT:
-        raise InputError(f"format {told['format']!r:.20}; expected {FORMAT}")
-    net = make(_cells({name: value(a) for name, a in told["cells"].items()}))
-    if told["celsius"] is not None:
-        net.celsius = told["celsius"]
-    net.threshold = value(told["threshold"])
+    if saved["format"] != FORMAT:
+        raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
+    net = make(_cells({name: value(a) for name, a in saved["cells"].items()}))
+    if saved["celsius"] is not None:
+        net.celsius = saved["celsius"]
+    net.threshold = value(saved["threshold"])
     kinds = {"secondorder": int}
-    net.settings.update({str(k): kinds.get(k, float)(v) for k, v in told["settings"].items()})
-    inside(net).added.bins = bool(told["bins"])
-    inside(net).added.exact = bool(told["exact"])
-    mechanisms = [_mechanism(each) for each in told["mechanisms"]]
-    _add_groups(net, told, mechanisms, value)
-    for name, nodes, valence, given in told["ions"]:
+    net.settings.update({str(k): kinds.get(k, float)(v) for k, v in saved["settings"].items()})
+    inside(net).added.bins = bool(saved["bins"])
+    inside(net).added.exact = bool(saved["exact"])
+    mechanisms = [_mechanism(each) for each in saved["mechanisms"]]
+    _add_groups(net, saved, mechanisms, value)
+    for name, nodes, valence, given in saved["ions"]:
         net.ion(name, value(nodes), valence, **{k: value(v) for k, v in given.items()})
     groups = net.groups
-    for k, name, node, which in told["pointers"]:
+    for k, name, node, which in saved["pointers"]:
         net.set_pointer(groups[k], name, value(node), value(which))
-    for k, index, name, t, y, continuous in told["plays"]:
+    for k, index, name, t, y, continuous in saved["plays"]:
         net.play(groups[k], index, name, value(t), value(y), bool(continuous))
-    for k, name, ids, index in told["streams"]:
+    for k, name, ids, index in saved["streams"]:
         net.random(groups[k], name, value(ids), index)
-    rule = _rule(told["rule"])
-    for columns in told["connections"]:
+    rule = _rule(saved["rule"])
+    for columns in saved["connections"]:
         _connect(net, [value(column) for column in columns], rule)
-    for columns in told["events"]:
+    for columns in saved["events"]:
         group, *rest = (value(column) for column in columns)
         if len(group):
             net.add_event(groups[_one(group)], *rest)
@@ -182,30 +182,30 @@ def _cells(given: dict[str, Any]) -> Structure:
     return replace(made, g_total=[total], in_soma=[in_soma])
 
 
-def _mechanism(told: dict[str, Any]) -> Mechanism:
-    if told["nmodl"] is None:
-        return Mechanism(told["text"])
-    about = told["nmodl"]
+def _mechanism(saved: dict[str, Any]) -> Mechanism:
+    if saved["nmodl"] is None:
+        return Mechanism(saved["text"])
+    about = saved["nmodl"]
     includes = tuple((str(name), str(text)) for name, text in about["includes"])
     tables = {
         str(name): FunctionTable(tuple(map(tuple, table["axes"])), tuple(table["values"]))
         for name, table in about.get("function_tables", ())
     }
     how = bool(about["use_tables"]), bool(about["secondorder"]), tables_of(tables)
-    return Mechanism(told["text"], Nmodl(str(about["path"]), includes, *how))
+    return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how))
 
 
 def _add_groups(
-    net: Any, told: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
+    net: Any, saved: dict[str, Any], mechanisms: list[Mechanism], value: Callable[[object], Any]
 ) -> None:
     """Add groups and sources in such an order that sources get the numbers that they had."""
-    waiting = sorted(told["sources"], key=lambda each: each["first"])
+    waiting = sorted(saved["sources"], key=lambda each: each["first"])
 
     def add_sources() -> None:
         while waiting and waiting[0]["first"] == inside(net).added.num_sources:
             _add_source(net, waiting.pop(0), value)
 
-    for each in told["groups"]:
+    for each in saved["groups"]:
         mechanism = mechanisms[each["mechanism"]]
         add_sources()
         given = {str(name): value(a) for name, a in each["parameters"].items()}
@@ -216,10 +216,8 @@ def _add_groups(
 
 
 def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, Any]) -> Group:
-    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many.
-
-    A parameter that has the name of an argument is set afterwards.
-    """
+    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many."""
+    # a parameter that has the name of an argument is set afterwards
     rest = {name: v for name, v in given.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":
         group = net.add_artificial(mechanism, len(nodes), **rest)
@@ -231,15 +229,15 @@ def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[
     return group
 
 
-def _add_source(net: Any, told: dict[str, Any], value: Callable[[object], Any]) -> Sources:
-    if told["sizes"] is None:
-        given = [value(told[k]) for k in ("node", "threshold", "refractory") if k in told]
+def _add_source(net: Any, saved: dict[str, Any], value: Callable[[object], Any]) -> Sources:
+    if saved["sizes"] is None:
+        given = [value(saved[k]) for k in ("node", "threshold", "refractory") if k in saved]
         return net.add_detector(*given)  # files of before have no refractory times
-    ends = np.cumsum(value(told["sizes"]))
-    return net.spike_source(np.split(value(told["times"]), ends[:-1]) if len(ends) else [])
+    ends = np.cumsum(value(saved["sizes"]))
+    return net.spike_source(np.split(value(saved["times"]), ends[:-1]) if len(ends) else [])
 
 
-def _told_rule(rule: Rule | None) -> dict[str, object] | None:
+def _saved_rule(rule: Rule | None) -> dict[str, object] | None:
     """Return a rule as the file has it: of `STDP` its numbers, of others the text as well."""
     if rule is None:
         return None
@@ -247,10 +245,10 @@ def _told_rule(rule: Rule | None) -> dict[str, object] | None:
     return given if isinstance(rule, STDP) else {"text": rule.text, "parameters": given}
 
 
-def _rule(told: dict[str, Any] | None) -> Rule | None:
-    if told is None:
+def _rule(saved: dict[str, Any] | None) -> Rule | None:
+    if saved is None:
         return None
-    return Rule(told["text"], **told["parameters"]) if "text" in told else STDP(**told)
+    return Rule(saved["text"], **saved["parameters"]) if "text" in saved else STDP(**saved)
 
 
 def _connect(net: Any, columns: list[Any], rule: Rule | None) -> None:

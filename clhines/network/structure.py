@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, repeat_moved, repeated_nodes
 from clhines.cells.cable import Cable, check_cables
-from clhines.checks import as_array, as_finite, as_indices, as_whole_number, check_room
+from clhines.checks import as_array, as_indices, as_real, as_whole_number, check_room
 from clhines.errors import InputError
 from clhines.forest import Forest
 
@@ -127,7 +127,7 @@ def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:
     array = as_array(name, values, unit=unit)
     if array.shape != (n,):
         raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
-    checked = as_finite(name, array)
+    checked = as_real(name, array)
     if (checked < 0).any():
         k = int(np.argmax(checked < 0))
         raise InputError(f"{name}[{k}] is {checked[k]:g}; expected 0 or more")
@@ -187,7 +187,7 @@ class NodeValues:
         return bool(self.once(name).any())
 
     def copied(self, copies: int) -> NodeValues:
-        """Return the values of all nodes in so many copies, one after another."""
+        """Return the values of all nodes of consecutive copies."""
         whole = {k: self.count % len(a) == 0 for k, a in self._once.items()}
         once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
         return NodeValues(once, self.count * copies)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import each, once
-from clhines.checks import as_array, as_finite, as_indices, broadcast
+from clhines.checks import as_array, as_indices, as_real, broadcast
 from clhines.errors import InputError
 from clhines.network.changes import Changes
 from clhines.network.groups import Group
@@ -118,17 +118,11 @@ class Wiring:
         """Check and keep connections; see `Network.connect`."""
         self._check_rule(rule)
         rows = rows_of_weights(weight, target)
-        given: dict[str, object] = {
-            "source": source,
-            "index": index,
-            "weight": np.arange(len(rows)),
-            "delay": delay,
-        }
+        given = {"source": source, "index": index, "weight": np.arange(len(rows)), "delay": delay}
         arrays = broadcast(given, {"delay": "ms"})
         which = arrays["weight"]
-        shape = len(which), rows.shape[1]
-        row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, shape)
-        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        row = rows[which] if len(rows) > 1 else np.broadcast_to(rows, (len(which), rows.shape[1]))
+        instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
         return self._keep(arrays["source"], target, instance, row, arrays["delay"], rule)
 
     def connect_pairs(
@@ -177,7 +171,7 @@ class Wiring:
     ) -> Connections:
         """Check delays, and keep connections; what all of them have alike is kept once."""
         count = len(source)
-        delays = each(partial(as_finite, "delay"), delay)
+        delays = each(partial(as_real, "delay"), delay)
         shortest = once(delays)
         of_cells = (once(source) < self._num_cells).any()
         if count and (shortest.min() < 0 or (of_cells and not shortest.min())):
@@ -198,20 +192,15 @@ class Wiring:
         """Check and keep events from outside; see `Network.add_event`."""
         weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
-        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        times, weights = as_finite("time", arrays["time"]), as_finite("weight", arrays["weight"])
+        instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
+        times, weights = as_real("time", arrays["time"]), as_real("weight", arrays["weight"])
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
         self._events.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
-    def num_cells(self) -> int:
-        """Of the network."""
-        return self._num_cells
-
-    @property
     def rule(self) -> Rule | None:
-        """Of the plastic connections."""
+        """Rule of the plastic connections."""
         return self._rule
 
     @property
@@ -227,7 +216,7 @@ class Wiring:
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """Of each `connect` that made any."""
+        """Connections of each `connect` that made any."""
         return tuple(
             Connections(self, number, self._network.groups[int(group[0])])
             for number, (_, group, *_) in enumerate(self.columns)
@@ -287,7 +276,7 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
     weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
     given = np.asarray(weight)
     if given.ndim < 2:
-        first = as_finite("weight", np.atleast_1d(as_array("weight", weight)))
+        first = as_real("weight", np.atleast_1d(as_array("weight", weight)))
         if not width and first.any():
             raise InputError(f"weight is given; {target.mechanism.name} takes events without one")
         rows = np.zeros((len(first), width))
@@ -299,8 +288,7 @@ def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
             f"weight has shape {given.shape}; expected (connections, {width} or less), the weights "
             f"of {target.mechanism.name}"
         )
-    each = [as_finite(f"weight[:, {k}]", as_array("weight", given[:, k])) for k in range(columns)]
     rows = np.zeros((len(given), width))
-    for k, column in enumerate(each):
-        rows[:, k] = column
+    for k in range(columns):
+        rows[:, k] = as_real(f"weight[:, {k}]", as_array("weight", given[:, k]))
     return rows

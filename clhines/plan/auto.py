@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files as resources
 from math import inf, log2
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,12 +27,7 @@ from numpy.typing import DTypeLike
 from clhines.errors import InputError, shown
 from clhines.files import parse_json
 from clhines.forest import Forest, Trees
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from clhines.plan.plan import Limits, Option
-
+from clhines.plan.plan import Limits, Option
 
 MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
@@ -90,11 +84,7 @@ _KNOWN: WeakKeyDictionary[Forest, Statistics] = WeakKeyDictionary()
 
 
 def statistics(forest: Forest) -> Statistics:
-    """Statistics of a forest; cached, so that a second call is O(1).
-
-    The first call is O(cells + branches of the distinct shapes), and finds those branches, which
-    every plan needs anyway, where nobody has asked for them before.
-    """
+    """Statistics of a forest, kept for the next call; finds branches that every plan needs."""
     if forest not in _KNOWN:
         trees = forest.trees
         count = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
@@ -130,10 +120,7 @@ def kind_of(limits: Limits) -> str:
 def terms(
     known: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> dict[str, float]:
-    """Terms of the cost model, in their own units; the costs are seconds for one of each.
-
-    Of the candidate's `options` only `vector_width` matters.
-    """
+    """Terms of the cost model, in their own units; of `options` only `vector_width` matters."""
     itemsize = np.dtype(dtype).itemsize
     width = int(options.get("vector_width") or 0) or _native_width(known, limits, itemsize)
     return _terms(known, limits.compute_units, itemsize, width)
@@ -194,10 +181,7 @@ def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: DTypeLike) -> float:
-    """Seconds that a solve is expected to take; infinity where nothing was fitted.
-
-    A pure function of a few numbers, a handful of multiplications.
-    """
+    """Seconds that a solve is expected to take; infinity where nothing was fitted."""
     table = costs().get(f"{kind_of(limits)} {np.dtype(dtype).name}", {}).get(str(candidate))
     if table is None:
         return inf
@@ -206,10 +190,7 @@ def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: DTyp
 
 
 def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
-    """Candidates of a device with the seconds expected of them, fastest first.
-
-    Where times are equal, and for candidates without fitted costs, in the order of `CANDIDATES`.
-    """
+    """Candidates with the seconds expected of them, fastest first, or in their own order."""
     known = statistics(forest)
     rows = [(c, predict(c, known, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
     return sorted(rows, key=lambda row: row[1])

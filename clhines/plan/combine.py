@@ -17,11 +17,7 @@ MOST_PROGRAMS = 4  # of a solver
 def plan_by_kind(
     forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
 ) -> Plan:
-    """Plan the cells of each kind by themselves, and put their launches together.
-
-    The launches come in increasing order of `kind`, (num_cells,). ``plan(part, cells, kind)`` is
-    given the forest of the cells numbered `cells`.
-    """
+    """Plan the cells of each kind, (num_cells,), by themselves, and put their launches together."""
     plans = []
     for k in np.unique(kind).tolist():
         cells = np.flatnonzero(kind == k)

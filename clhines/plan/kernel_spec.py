@@ -26,10 +26,7 @@ _INDENT = " " * 4
 
 
 class Word:
-    """Numbers that share the 32 bits of an int; the first one has the lowest bits.
-
-    `widths` are the bits of each; the last one may be negative where all widths together are 31.
-    """
+    """Numbers of some `widths` that share the 32 bits of an int; the first has the lowest bits."""
 
     def __init__(self, **widths: int) -> None:
         self._widths = widths
@@ -47,10 +44,7 @@ class Word:
         return dict(zip(self._widths, [0, *ends[:-1]], strict=True))
 
     def pack(self, **values: ArrayLike) -> np.ndarray:
-        """Return int32 words of the numbers, all of which are given.
-
-        A value that needs more bits than it has is an `OverflowError`.
-        """
+        """Return int32 words of the numbers; one that needs more bits is an `OverflowError`."""
         if set(values) != set(self._widths):
             raise TypeError(f"got {sorted(values)}; expected {sorted(self._widths)}")
         word = np.zeros((), np.int64)
@@ -71,10 +65,7 @@ class Word:
         return value if self._is_last(name) else value & self.most(name)
 
     def read(self, name: str, word: str, mask: str = "") -> str:
-        """Return an OpenCL expression for one number; of a single bit, whether it is set.
-
-        `word` is an OpenCL expression of type int, `mask` a macro whose value is the largest one.
-        """
+        """Return an OpenCL expression for one number of an int `word`; `mask` is its maximum."""
         shift, most = self.shifts[name], self.most(name)
         if most == 1:
             return f"{word} & {1 << shift}"
@@ -121,10 +112,7 @@ class Parameter:
 
 
 def parameter(text: str, usual: str = "") -> Parameter:
-    """Return the parameter that ``TYPE NAME`` or ``TYPE NAME:ROLE`` declares.
-
-    `usual` is the type where none is named.
-    """
+    """Return the parameter that ``TYPE NAME`` or ``NAME:ROLE`` declares; `usual` is its type."""
     declared, _, role = text.strip().partition(":")
     found = re.fullmatch(r"(.*?)(\w+)", declared)
     if not found or not (found[1] or usual):
@@ -229,10 +217,7 @@ class KernelSpec(TemplateSpec):
 
 
 def signature(spec: TemplateSpec, kernel: str = "solve") -> str:
-    """Return the parameter list of a kernel in OpenCL C, without parentheses, on lines of its own.
-
-    `kernel` is one of `TemplateSpec.kernels`.
-    """
+    """Return a kernel's parameter list in OpenCL C, without parentheses, on lines of its own."""
     lines = [""]
     parameters = [str(p) for p in spec.parameters(kernel)]
     for k, text in enumerate(parameters):

@@ -26,10 +26,7 @@ def aligned(values: np.ndarray) -> np.ndarray:
 
 
 def aligned_blocks(values: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, np.ndarray, int]:
-    """Size of each template's blocks, begin of each block, and length of the device order.
-
-    `values`, (num_templates,) int64, are those of a block of each template, without the alignment.
-    """
+    """Size of each template's blocks, begin of each block, and length of the device order."""
     template_size = aligned(values)
     ends = np.cumsum(template_size[blocks.template])
     return template_size, ends - template_size[blocks.template], int(ends[-1])
@@ -137,11 +134,7 @@ def block_gather(
     slot: np.ndarray,
     rank: np.ndarray,
 ) -> np.ndarray:
-    """Gather of a layout in blocks, from one entry for each node of each template.
-
-    `place` is within the block, `slot` counted over all templates, `rank` the place in
-    `Trees.order`.
-    """
+    """Gather of a layout in blocks, from one entry for each node of each template."""
     trees = forest.trees
     bounds = offsets(template_size)
     template = blocks.slot_template[slot]
@@ -177,10 +170,7 @@ def index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np
 
 
 def add_to_rows(first: np.ndarray, within: np.ndarray, out: np.ndarray) -> None:
-    """Write ``first[k] + within`` into row k of `out`, and -1 where `within` is negative.
-
-    `first` has the dtype of `out`.
-    """
+    """Write ``first[k] + within`` into row k of `out`, and -1 where `within` is negative."""
     within, none = within.astype(out.dtype), np.flatnonzero(within < 0)
     step = max(1, _CACHED // max(1, len(within)))
     for k in range(0, len(out), step):

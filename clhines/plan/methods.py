@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, meant, shown
 from clhines.forest import Forest
@@ -24,10 +25,6 @@ from clhines.plan.by_cell.cell import plan_block_local, plan_cells
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import Limits, Option, Options, Plan, real_name
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 Build = Callable[[Forest, str, str, Limits, Options], Plan]
 
@@ -51,20 +48,9 @@ class Named:
 class Method:
     """One row of the table of methods.
 
-    Attributes
-    ----------
-    summary : str
-        Unit of work and layout in a few words.
-    source : str
-        Publication it comes from.
-    build : callable
-        ``build(forest, method, real, limits, options) -> Plan``: `method` is the row's name, as
-        several rows share a planner; `real` is ``double`` or ``float``. Those of
-        `clhines.literature` are `Named`.
-    options : dict of name -> default
-        Options besides dtype and device; None means that the limits decide.
-    chains_only : bool
-        Rejects cells in which a node has several children.
+    ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, as several
+    rows share a planner; `real` is ``double`` or ``float``. `options` have defaults, None where the
+    limits decide; with `chains_only` no node may have several children.
     """
 
     summary: str

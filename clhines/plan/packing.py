@@ -56,11 +56,7 @@ def one_block(forest: Forest) -> Blocks:
 def pack_cells(
     how: str, forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int, shift: bool
 ) -> Blocks:
-    """Group cells into blocks by the rule called `how`.
-
-    ``next_fit``; ``sorted``, the same with the shapes of most branches first; or ``best_fit``,
-    which knows no `shift`. Other arguments are as in `next_fit`.
-    """
+    """Group cells into blocks by `next_fit`, the same ``sorted`` by branches, or `best_fit`."""
     if how == "best_fit":
         narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell has a block of its own
         return best_fit(forest.shape_of_cell, narrow, lanes, max_cells)
@@ -256,7 +252,7 @@ def _widen(used: np.ndarray, levels: int) -> np.ndarray:
 
 
 def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]) -> Blocks:
-    """Blocks of templates that hold the trees `slots`, each so many times, with these cells."""
+    """Blocks of templates that hold the trees `slots`, `repeats` times each, with these cells."""
     per_template = np.array([len(s) for s in slots])
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(

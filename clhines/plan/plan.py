@@ -111,10 +111,7 @@ class Part:
         return bool(self.source or self.spec.takes_natural)
 
     def finds_infinite(self, rows: int) -> bool:
-        """Whether one launch in natural order solves so many rows, and flags x that is not finite.
-
-        Its status has `kernel_spec.NOT_FINITE` then; the next launch would overwrite it.
-        """
+        """Whether one launch in natural order solves `rows`, and flags x that is not finite."""
         return bool(self.spec.finds_infinite) and not self.source and rows <= self.max_rhs
 
     @property
@@ -123,11 +120,7 @@ class Part:
         return bool(self.spec.keeps_factors) and self.phase == "solve" and self.source == 0
 
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
-        """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
-
-        `factor` and `natural` are as in `ContractionSpec`, for launches that keep factors or take
-        natural order.
-        """
+        """Spec of the kernel for `rhs` right-hand sides; for others see `ContractionSpec`."""
         more: dict[str, Any] = {"factor": factor} if factor else {}
         if natural:
             more["natural"] = True
@@ -152,10 +145,7 @@ class Part:
         return self.phase == "expand"
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
-        """More tables, int32, of a launch that takes natural order; `gather` is the plan's.
-
-        What reduces pieces takes ``natural_index`` of what expands them.
-        """
+        """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
         if self._reads_cells:
             return as_int32({"cell_start": forest.cell_offsets}, len(gather))
         if not self._reorders:

@@ -224,10 +224,7 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
 
 
 def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """(num_nodes,) bool: where branches are cut, level by level.
-
-    `weight` is how often each tree counts; trees of one `group` have their mean in common.
-    """
+    """(num_nodes,) bool: where branches are cut; `group` has a mean in common, of `weight`."""
     inner = np.flatnonzero(trees.branch_parent >= 0)
     child = inner[np.argsort(trees.branch_parent[inner], kind="stable")]
     counts = np.bincount(trees.branch_parent[inner], minlength=len(trees.branch_parent))

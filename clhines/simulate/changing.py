@@ -8,19 +8,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from clhines.checks import as_array, as_finite, shown
+from clhines.checks import as_array, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.model.model import Model
 from clhines.network.changes import Value, as_events, as_value, check_not_past
 from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
-from clhines.simulate.current import Outdated
 from clhines.simulate.events.host_grid import settled
 from clhines.simulate.kinds.spec import check_constants
 from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.records.recording import Recordings
-from clhines.simulate.runner import Progress, Runner, in_unit
+from clhines.simulate.runner import Outdated, Progress, Runner, in_unit
 from clhines.simulate.state.changes import from_start
 
 _log = logging.getLogger(__name__)
@@ -91,7 +90,7 @@ class Changing:
                 net = self._model.network
                 found[name] = inside(net).parameter("Simulation", name, value, nodes, "mV")
             elif name == "weight":
-                found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
+                found[name] = as_real(name, np.atleast_1d(as_array(name, value))).copy()
             else:
                 found[name] = as_events(value)
                 dt, step = self._model.known.dt, self._progress.step

@@ -120,9 +120,9 @@ class Result:
             if len(found) == 1:
                 return found[0]
             several = f"has {len(found)} records of this name" if found else "has no such record"
-            told = ", ".join(dict.fromkeys(self.names)) or "a call of record() before the run"
-            told = "names given to record(name=), or numbers" if found else told
-            raise InputError(f"result[{shown(record)}]: the run {several}; expected {told}")
+            expected = ", ".join(dict.fromkeys(self.names)) or "a call of record() before the run"
+            expected = "names given to record(name=), or numbers" if found else expected
+            raise InputError(f"result[{shown(record)}]: the run {several}; expected {expected}")
         if isinstance(record, bool) or not isinstance(record, (int, np.integer)):
             raise InputError(f"result[{shown(record)}]: expected what record() returned, or a name")
         if not -count <= record < count:
@@ -263,10 +263,7 @@ def joined_result(
     cost: dict[str, float],
     num_cells: int,
 ) -> Result:
-    """Join the chunks of a run, whose `steps` are its first one and the first one that is left out.
-
-    Of that one and those after it spikes and records are left out; `failed`: such were taken.
-    """
+    """Join the chunks of a run of `steps`; `failed`: the last one has steps to be left out."""
     begin, last = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
     values, times = list[np.ndarray](), list[np.ndarray]()

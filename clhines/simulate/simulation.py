@@ -27,7 +27,6 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate.changing import Changing
-from clhines.simulate.current import CurrentModel
 from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
@@ -39,7 +38,7 @@ from clhines.simulate.records.columns import Recording
 from clhines.simulate.records.recording import Recordings
 from clhines.simulate.records.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
-from clhines.simulate.runner import Progress, Runner
+from clhines.simulate.runner import CurrentModel, Progress, Runner
 from clhines.simulate.state import saved as saved_states
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.copies import copies_of, network_of_copies
@@ -182,7 +181,7 @@ class Simulation(Holder):
 
     @property
     def runner(self) -> Run:
-        """What advances the network."""
+        """The run in use."""
         return self._runner.run
 
     @property
@@ -294,11 +293,7 @@ class Simulation(Holder):
     def _advance_whole(
         self, count: int, records: list[Record], cost: dict[str, float]
     ) -> tuple[Chunk, int]:
-        """Advance by a chunk; if interrupted, the state on the device belongs to no step.
-
-        Rows that go to files are written. Returns the chunk, and 1 + the first step after which a
-        voltage was not finite, or 0.
-        """
+        """Advance by a chunk; return it, and 1 + the first step with a voltage not finite, or 0."""
         try:
             with naming_memory(self.network, count):
                 done = self._runner.advance(self.step, count, records, cost)
@@ -647,10 +642,7 @@ def _queue(
 
 
 def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:
-    """Return a bar of things that are `scale` units each, in notebooks one of theirs.
-
-    None where it is not shown, as even the import takes a while.
-    """
+    """Return a bar of things that are `scale` units each; None, and no import, if not shown."""
     if not show:
         return None
     from tqdm import TqdmWarning

@@ -35,10 +35,7 @@ def on_host(queue: cl.CommandQueue, arrays: dict[str, Array]) -> dict[str, np.nd
 def warn_where_lost(
     plan: Plan, forest: Forest, given: dict[str, np.ndarray], x: Array, dtype: np.dtype
 ) -> None:
-    """Warn (`AccuracyWarning`) where the componentwise backward error is above `LIMIT`.
-
-    `given` has d, u, (l), b in natural order.
-    """
+    """Warn where the componentwise backward error is above `LIMIT`; `given` in natural order."""
     found = x.get() if isinstance(x, cla.Array) else x
     with np.errstate(all="ignore"):  # values that are not finite show in the result
         error = reference.residual(forest, **given, x=found) / float(np.finfo(dtype).eps)

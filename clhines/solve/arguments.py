@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -13,6 +12,7 @@ from clhines import reference
 from clhines.checks import to_numpy
 from clhines.device.arrays import (
     Array,
+    Given,
     Order,
     check_finite,
     order_of,
@@ -25,16 +25,10 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.engines.engine import BadPivots, Engine
 
-if TYPE_CHECKING:
-    from clhines.device.arrays import Given
-
 
 @dataclass(frozen=True)
 class Arguments:
-    """Requirements on the arrays of one solver.
-
-    Arrays on a device are those of `queue`; without one, for several devices, they are rejected.
-    """
+    """Requirements on the arrays of one solver; those on a device are of `queue`."""
 
     forest: Forest
     dtype: np.dtype
@@ -97,10 +91,7 @@ class Arguments:
         return arrays
 
     def _ready(self, given: dict[str, Given | None]) -> dict[str, Array] | None:
-        """Return the arrays themselves where there is nothing to convert or to reject, else None.
-
-        A few comparisons, where `checked` takes longer than a small solve.
-        """
+        """Return the arrays where nothing is to be converted, in less time than a small solve."""
         found: dict[str, Array] = {}
         row = (self.forest.num_nodes,)
         for name, a in given.items():

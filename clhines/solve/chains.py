@@ -20,7 +20,7 @@ import pyopencl.array as cla
 from clhines.arrays import offsets
 from clhines.checks import check_room, real_numbers
 from clhines.device import program
-from clhines.device.arrays import NOT_WRITABLE, Array, Given, writable
+from clhines.device.arrays import Array, Given
 from clhines.device.devices import wide_groups
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
@@ -135,10 +135,7 @@ class Chains:
         return False
 
     def shapes(self, given: Shape, columns: bool) -> tuple[Shape, Shape]:
-        """Return the shape of the solution for `b` of some shape, and (n,) or (k, n) of its rows.
-
-        `columns` has the right-hand sides last.
-        """
+        """Return the shape of the solution for `b` of a shape, and (n,) or (k, n) of its rows."""
         first = (*given[-1:], *given[:-1]) if columns else given
         grid = self.grid or (0, 0)
         shape: Shape = ()
@@ -282,15 +279,3 @@ class DeviceChains:
 def on_device(*arrays: Given) -> bool:
     """Whether any is a pyopencl array."""
     return any(isinstance(a, cla.Array) for a in arrays)
-
-
-def check_out(out: object, shape: Shape, dtype: np.dtype, kind: type) -> None:
-    """Reject an `out` that cannot take a solution."""
-    found = getattr(out, "dtype", "?"), getattr(out, "shape", "?")
-    if not isinstance(out, kind) or found != (dtype, shape):
-        raise InputError(
-            f"out is {type(out).__name__} of {found[0]} with shape {found[1]}; expected "
-            f"{kind.__name__} of {dtype} with shape {shape}"
-        )
-    if not writable(out):
-        raise InputError(NOT_WRITABLE)

@@ -46,10 +46,7 @@ class Gradients(NamedTuple):
 def host_rows(
     x: ArrayLike, g: ArrayLike, num_nodes: int, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a solution and the gradient with respect to it as arrays of the dtype.
-
-    Arrays on a device, not finite, or of other shapes than (n,) or (k, n) are an `InputError`.
-    """
+    """Return a solution and its gradient, (n,) or (k, n), of the dtype; finite, or InputError."""
     rows = []
     for name, a in (("x", x), ("g", g)):
         if hasattr(a, "base_data"):
@@ -169,7 +166,7 @@ class Factors:
         InputError where the inverse pivots have taken the place of d.
         """
         eliminated, plan = self.eliminated, self._engine.plan
-        if not getattr(eliminated, "in_natural_order", False):
+        if not getattr(eliminated, "values", None):
             if any(part.keeps_factors for part in plan.parts):
                 raise InputError(
                     f"factors of {plan.method} have no matrix any more, and cannot be pickled; "

@@ -135,10 +135,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """Values of a solve of `rows` right-hand sides from NumPy to NumPy.
-
-    In device order one more, `natural`, through which each array comes and the solution goes.
-    """
+    """Values of a solve of `rows` right-hand sides from NumPy to NumPy, with one for the order."""
     n = plan.forest.num_nodes
     size = n if natural else plan.packed_size
     listed = [
@@ -250,21 +247,11 @@ class Room:
 
 @dataclass(frozen=True)
 class Memory:
-    """Largest memory use of the solves of a batch on one device.
+    """Largest memory use of the solves of a batch on one device."""
 
-    Attributes
-    ----------
-    device : int
-        Bytes of device memory: values in both orders, factors, tables.
-    pinned : int
-        Bytes of pinned host memory, through which values are copied.
-    slices : int
-        In which the batch is solved.
-    """
-
-    device: int
-    pinned: int
-    slices: int
+    device: int  # bytes of device memory: values in both orders, factors, tables
+    pinned: int  # bytes of pinned host memory, through which values are copied
+    slices: int  # in which the batch is solved
 
     def __str__(self) -> str:
         text = f"{size_text(self.device)} on the device"

@@ -27,10 +27,7 @@ _USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
 class Pick:
-    """The plans of a batch on one device, and the engine for them.
-
-    Arguments are those of `Solver`; `memory` is in bytes.
-    """
+    """The plans of a batch on one device, and the engine for them; `memory` is in bytes."""
 
     def __init__(
         self,
@@ -51,19 +48,12 @@ class Pick:
         self._why = "as given" if method != "auto" else "auto, by the cost model"
         if tune != "heuristic":
             self._tune(tune)
-        self._log_choice()
-
-    def _log_choice(self) -> None:
         plans, _ = self.made
         _log.info("method %s (%s): %s", plans[0].method, self._why, plans[0].summary)
         if len(plans) > 1:
-            needed, memory = sum(map(self.room.needed, plans)), self.room.memory
-            _log.info(
-                "%d slices: the batch needs %s of %s",
-                len(plans),
-                size_text(needed),
-                size_text(memory),
-            )
+            needed = size_text(sum(map(self.room.needed, plans)))
+            what = "%d slices: the batch needs %s of %s"
+            _log.info(what, len(plans), needed, size_text(self.room.memory))
 
     def engine(self) -> Whole | Sliced:
         """Return the engine of the plans; of the heuristic's plans if the others do not build."""

@@ -59,10 +59,7 @@ class Call:
         return True
 
     def events(self, given: Sequence[Given], last: cl.Event | None) -> list[cl.Event]:
-        """Events of the arrays that this call, or `last` on the same queue, has not waited for.
-
-        The queue is in order: what one launch has waited for, later ones need not wait for.
-        """
+        """Events of the arrays that this call, or `last` on the same queue, has not waited for."""
         self._waits = waits = {}
         for k, a in enumerate(given):
             if a is None or not (events := a.events):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 
 from clhines.checks import as_choice, as_switch, shown
 from clhines.device import devices as device_module
@@ -29,20 +30,9 @@ from clhines.solve.pick import engine_for, logged
 from clhines.solve.repeated import Calls
 from clhines.solve.tune import Tuning
 
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 
 class Part(NamedTuple):
-    """A plain solver of some cells of a batch.
-
-    Attributes
-    ----------
-    solver : Solver
-        On one device.
-    cells, nodes : slice
-        Which of the batch it solves.
-    """
+    """A solver of a range of cells, and so of nodes, of a batch, on one device."""
 
     solver: Solver
     cells: slice
@@ -482,10 +472,7 @@ def _on_several(
     shares: Sequence[float] | None,
     each: Mapping[str, object],
 ) -> tuple[Several, list[Part]]:
-    """Return the engine of several devices, and its solvers with the cells of each.
-
-    `each` has further arguments of each device's `Solver`.
-    """
+    """Return the engine of several devices, and its solvers with the cells of each."""
     solvers: list[Solver] = []
 
     def kept(part: Forest, queue: cl.CommandQueue) -> Solver:

@@ -23,10 +23,7 @@ Tensors = tuple[torch.Tensor | None, ...]
 
 
 class _Plain:
-    """A way to solve with a matrix or its transpose, from host to host: eliminates in every solve.
-
-    `parent` is (n,) int64, 0 at roots; `inner`, (n,) of the solver's dtype, is 0 at roots, else 1.
-    """
+    """A way to solve with a matrix or its transpose, from host to host, eliminating each time."""
 
     def __init__(self, solver: Solver, check: bool) -> None:
         if not isinstance(solver, Solver):

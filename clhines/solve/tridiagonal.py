@@ -15,14 +15,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import pyopencl.array as cla
+from numpy.typing import ArrayLike, DTypeLike
 
 from clhines.checks import as_switch, real_numbers
 from clhines.device import devices
-from clhines.device.arrays import Array, Given, unmark
+from clhines.device.arrays import Array, Given, check_out, unmark
 from clhines.device.guard import Closed, Holder, check_process
 from clhines.errors import InputError, PivotError
 from clhines.plan.plan import real_name
@@ -32,16 +33,12 @@ from clhines.solve.chains import (
     Chains,
     DeviceChains,
     Matrix,
-    check_out,
     on_device,
     sizes_of,
 )
 from clhines.solve.engines.loaded import only_event
 from clhines.solve.factors import Factors
 from clhines.solve.solver import Solver
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, DTypeLike
 
 MOST_KEPT = 4  # batches whose plan `solve_tridiagonal` keeps, ...
 MOST_ROWS = 1 << 24  # ... and their rows, all together

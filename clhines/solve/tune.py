@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
+from typing import TypeAlias, TypedDict, cast
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import DTypeLike
 
 import clhines
 from clhines import files, reference
 from clhines.device.timing import Launch, seconds_in_turns
-from clhines.errors import BuildError, DeviceMemoryError, InputError
+from clhines.errors import BuildError, DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.auto import Candidate
 from clhines.plan.methods import METHODS
-from clhines.plan.plan import Plan
-
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from clhines.plan.plan import Option
+from clhines.plan.plan import Option, Plan
 
 Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
 
@@ -48,11 +43,7 @@ _MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a 
 def store_key(
     device: cl.Device, forest: Forest, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> Key:
-    """Return all that a winner depends on, as text and numbers.
-
-    The forest is named by a digest of its distinct trees and of the shape of each cell: O(nodes of
-    the distinct trees + cells).
-    """
+    """Return all that a winner depends on; the forest by a digest of its trees and cells."""
     digest = hashlib.sha256()
     for a in (forest.trees.offsets, forest.trees.parent, forest.shape_of_cell):
         digest.update(np.ascontiguousarray(a, np.int64).data)
@@ -71,29 +62,15 @@ def store_key(
 
 
 def save(key: Key, tuning: Tuning) -> Path:
-    """Store a winner, replacing an earlier one of the same key; `OSError` where that fails.
-
-    Each key has a file of its own, which appears whole or not at all: processes need no lock.
-    """
-    path = _path(key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    entry = {
-        "schema": _SCHEMA,
-        "key": key,
-        "method": tuning.best.method,
-        "options": dict(tuning.best.options),
-        "seconds": {str(c): s for c, s in tuning.rows if math.isfinite(s)},
-    }
-    try:
-        files.write_text(path, json.dumps(entry, indent=1), part="tuned-{}.tmp")
-    except InputError as error:
-        raise OSError(str(error)) from error
-    return path
+    """Store a winner, in a file that appears whole or not at all; `OSError` where that fails."""
+    seconds = {str(c): s for c, s in tuning.rows if math.isfinite(s)}
+    best = {"method": tuning.best.method, "options": dict(tuning.best.options)}
+    return files.write_entry("tuned", _SCHEMA, key, **best, seconds=seconds)
 
 
 def load(key: Key) -> Candidate | None:
     """Return the winner stored for a key; None if there is no valid one."""
-    entry = _read(_path(key))
+    entry = _read(files.entry_path("tuned", key))
     if entry is None or entry["key"] != key:
         return None
     return Candidate(entry["method"], entry["options"])
@@ -119,18 +96,10 @@ def _files(pattern: str) -> list[Path]:
     return sorted(files.cache_folder().glob(pattern))
 
 
-def _path(key: Key) -> Path:
-    text = json.dumps(key, sort_keys=True)
-    return files.cache_folder() / f"tuned-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-
-
 def _read(path: Path) -> Entry | None:
     """Return an entry, or None for anything but a file that `save` could have written."""
-    try:
-        entry = files.read_json(path)
-    except InputError:
-        return None
-    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA:
+    entry = files.read_entry(path, _SCHEMA)
+    if entry is None:
         return None
     key, method, options = (entry.get(name) for name in ("key", "method", "options"))
     if not isinstance(key, dict) or not isinstance(method, str) or method not in METHODS:
@@ -142,30 +111,16 @@ def _read(path: Path) -> Entry | None:
     return cast(Entry, entry)
 
 
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Measured times of the candidates of `auto`.
+    """Measured times of the candidates of `auto`."""
 
-    Attributes
-    ----------
-    rows : tuple of (Candidate, float)
-        Seconds of a solve, of each candidate that the device could run, in the order in which
-        the cost model expects them.
-    heuristic : Candidate
-        Choice of the cost model.
-    best : Candidate
-        The fastest; the heuristic's choice where that is slower by at most one percent.
-    """
-
-    rows: tuple[tuple[Candidate, float], ...]
-    heuristic: Candidate
-    best: Candidate
+    rows: tuple[tuple[Candidate, float], ...]  # s of a solve, in the order of the cost model
+    heuristic: Candidate  # choice of the cost model
+    best: Candidate  # the fastest; `heuristic` where that is slower by at most `_TIE`
 
 
 def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarray]:

@@ -268,7 +268,7 @@ def test_right_hand_sides_of_other_shapes_are_refused():
         (v, "a", "current has dtype <U1; expected real numbers"),
         (v, 1j, "current has dtype complex128; expected real numbers"),
         (v, np.inf, "current is inf; expected a finite number"),
-        (np.ma.masked_less(v, 0), 0.0, "v is a masked array with masked entries"),
+        (np.ma.masked_less(v, 0), 0.0, r"v has \d+ masked values"),
     ):
         with pytest.raises(InputError, match=words):
             step.rhs(voltages, current)

@@ -183,12 +183,12 @@ def test_a_folder_that_cannot_be_written(stub, fast_queue, monkeypatch, tmp_path
 
 
 def test_another_driver_is_another_key(fast_queue, monkeypatch):
-    first = trust._path(trust._key(fast_queue.device, "solve", "float64"))
+    first = files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64"))
     monkeypatch.setattr(trust.clhines, "__version__", "9.9")
-    assert trust._path(trust._key(fast_queue.device, "solve", "float64")) != first
+    assert files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64")) != first
     monkeypatch.undo()
     monkeypatch.setattr(trust, "_kernels", lambda: "others")
-    assert trust._path(trust._key(fast_queue.device, "solve", "float64")) != first
+    assert files.entry_path("trust", trust._key(fast_queue.device, "solve", "float64")) != first
 
 
 RANK = """

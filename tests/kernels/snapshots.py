@@ -31,9 +31,8 @@ from clhines.network.plasticity import RULES, Rule
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.blocks import CellBlocksSpec
+from clhines.simulate.cpu.blocks import CellBlocksSpec, level_ions
 from clhines.simulate.cpu.plan import blocks_of, work_of
-from clhines.simulate.cpu.tables import level_ions
 from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery

@@ -36,7 +36,7 @@ CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2
 
 @dataclass(frozen=True)
 class Level:
-    """What all blocks of a kernel have in common at one level."""
+    """Properties of one level that all blocks of a kernel share."""
 
     width: int  # branches in each block; 0 where blocks differ
     offset: int  # values of the levels before it in each block; -1 where blocks differ

@@ -191,10 +191,7 @@ def _plan_blocks(
 def _fit_vectors(
     forest: Forest, how: str, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
-    """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
-
-    The first value returned is False where even blocks of few cells need more.
-    """
+    """Blocks made smaller until `room` values hold each, their vectors, and whether they fit."""
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
         widths = list(weight[:, None])

@@ -139,11 +139,7 @@ def _computes_padding(asked: Option, limits: Limits) -> bool:
 
 
 def _cut_long_levels(levels: schedule.BranchLevels) -> tuple[schedule.BranchLevels, np.ndarray]:
-    """Cut levels of one template that would be mostly padding; branches keep their order.
-
-    Returns the levels, one for each stretch, and how many branches lie between those of each level
-    and the root.
-    """
+    """Cut levels that would be mostly padding; also the branches between each and the root."""
     nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])
     padding = levels.width * levels.longest - nodes
     too_many = (padding > (MOST_PADDED - 1) * nodes) & (padding > LEAST_CUT)

@@ -50,20 +50,12 @@ def branch_levels(
     `slot_template` is non-decreasing. `level` has other levels than those of `trees`, of the
     branches of one slot after another, see `shifted_levels`.
     """
-    counts = np.diff(trees.branch_offsets)[slot_tree]
-    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
-    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    slot, tree_branch, parent = _branches(trees, slot_tree)
     template = slot_template[slot]
     level = trees.branch_level[tree_branch] if level is None else level
     length = trees.branch_length[tree_branch]
     rank = np.lexsort((-length, level, template))
-    new = np.empty_like(rank)
-    new[rank] = np.arange(len(rank))
-    first_of_slot = starts(counts)
-    above = trees.branch_parent[tree_branch]
-    shift = (first_of_slot - trees.branch_offsets[slot_tree])[slot]
-    parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
-
+    parent = _ordered(parent, rank)
     template, level = template[rank], level[rank]
     is_first = np.ones(len(rank), bool)
     is_first[1:] = (np.diff(template) != 0) | (np.diff(level) != 0)
@@ -85,6 +77,23 @@ def branch_levels(
     )
 
 
+def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slot, branch in `trees`, and parent of the branches of one slot after another."""
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    above = trees.branch_parent[tree_branch]
+    shift = (starts(counts) - trees.branch_offsets[slot_tree])[slot]
+    return slot, tree_branch, np.where(above < 0, -1, above + shift)
+
+
+def _ordered(parent: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Parents of branches that are put into another order, -1 at roots."""
+    new = np.empty_like(order)
+    new[order] = np.arange(len(order))
+    return np.where(parent < 0, -1, new[parent])[order]
+
+
 def shifted_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
 ) -> np.ndarray:
@@ -96,19 +105,14 @@ def shifted_levels(
     are more than the template had, every level takes more, so that none is added. Returns the level
     of every branch of one slot after another, as `branch_levels` takes them.
     """
-    counts = np.diff(trees.branch_offsets)[slot_tree]
-    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
-    begin = starts(counts)
-    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    slot, tree_branch, parent = _branches(trees, slot_tree)
     template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
-    most = np.maximum.reduceat(level, begin)
+    most = np.maximum.reduceat(level, starts(np.bincount(slot)))
     most = np.maximum.reduceat(most, np.flatnonzero(np.diff(slot_template, prepend=-1))) + 1
     first = starts(most)
     width = np.bincount(first[template] + level, minlength=int(most.sum()))
     full = np.flatnonzero(np.maximum.reduceat(width, first) > lanes)
     edges = np.searchsorted(template, [full, full + 1])
-    above = trees.branch_parent[tree_branch]
-    parent = np.where(above < 0, -1, above + (begin - trees.branch_offsets[slot_tree])[slot])
     rank = branch_ranks(trees)[tree_branch]
     for t, lo, hi in zip(full.tolist(), *edges.tolist(), strict=True):
         here = np.where(parent[lo:hi] < 0, -1, parent[lo:hi] - lo)
@@ -214,18 +218,11 @@ def branch_vectors(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, width: int
 ) -> BranchVectors:
     """Group the branches of every template into vectors; `slot_template` is non-decreasing."""
-    counts = np.diff(trees.branch_offsets)[slot_tree]
-    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
-    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    slot, tree_branch, parent = _branches(trees, slot_tree)
     template, length = slot_template[slot], trees.branch_length[tree_branch]
     height = branch_ranks(trees)[tree_branch]
     rank = np.lexsort((slot, tree_branch, -length, height, template))
-    new = np.empty_like(rank)
-    new[rank] = np.arange(len(rank))
-    shift = (starts(counts) - trees.branch_offsets[slot_tree])[slot]
-    above = trees.branch_parent[tree_branch]
-    parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
-
+    parent = _ordered(parent, rank)
     template, height, length = template[rank], height[rank], length[rank]
     is_first = np.ones(len(rank), bool)
     is_first[1:] = (np.diff(template) != 0) | (np.diff(height) != 0)

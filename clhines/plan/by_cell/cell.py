@@ -89,10 +89,7 @@ def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: 
 def plan_block_local(
     forest: Forest, method: str, real: str, limits: Limits, options: Options
 ) -> Plan:
-    """Plan `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
-
-    Cells that are too large for local memory even alone are left to `block_interleaved`.
-    """
+    """Plan `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, 3.1)."""
     itemsize = 8 if real == "double" else 4
     room = limits.local_bytes // itemsize
 

@@ -18,10 +18,7 @@ from clhines.plan.packing import cells_by_shape
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Cells side by side, one per lane: every method with one work-item per cell.
-
-    Element j of a cell lies ``j * width`` after its first, where `width` is that of its block.
-    """
+    """Cells side by side, one per lane: element j is ``j * width`` after the first of its cell."""
 
     cells: np.ndarray  # natural cell of each lane, largest first; -1 only pads its block
     block_lane: np.ndarray  # lanes of block k: ``block_lane[k]:block_lane[k + 1]``
@@ -105,11 +102,7 @@ def runs(keys: np.ndarray) -> list[tuple[int, int]]:
 def fill_columns(
     out: np.ndarray, columns: Columns, shape: np.ndarray, values: list[np.ndarray], base: np.ndarray
 ) -> None:
-    """Write ``base[lane] + values[shape]`` into `out` at every lane's positions.
-
-    `shape` is that of each lane, -1 for idle lanes; `values` has an array for each shape, an entry
-    for each node.
-    """
+    """Write ``base[lane] + values[shape]`` into `out` at each lane's places; shape -1 is idle."""
     edges = columns.block_lane
     base = base.astype(out.dtype)
     for lo, hi in runs(shape):
@@ -133,10 +126,7 @@ def fill_columns(
 
 
 def column_gather(forest: Forest, columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
-    """(columns.size,) int32: element j of lane c is at ``start[c] + j * stride[c]``.
-
-    `order` has the nodes of the distinct trees in the order of the elements; default `Trees.order`.
-    """
+    """(columns.size,) int32: element j of lane c in `order` is at ``start[c] + j * stride[c]``."""
     trees = forest.trees
     lanes = columns.cells
     shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])

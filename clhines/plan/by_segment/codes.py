@@ -43,10 +43,7 @@ class SegmentLanes:
 def segment_lanes(
     cut: Segments, plan: Contraction, slot_template: np.ndarray, slot_tree: np.ndarray
 ) -> SegmentLanes:
-    """Give every segment of every template a lane, and the lanes it exchanges rows with.
-
-    `plan` is that of ``cut.parent``; `slot_template` is non-decreasing.
-    """
+    """Give each segment of each template a lane, and the lanes it exchanges rows with."""
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)

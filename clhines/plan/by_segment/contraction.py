@@ -117,7 +117,12 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
 
 
 USUAL_LANES = 128  # of a work-group of `contraction`
-ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_classes`
+# Classes of cells: a launch has one of them, as all its work-groups have the same local memory.
+#   USUAL         fits `USUAL_LANES` and `USUAL_PLACES`: many work-groups share a compute unit
+#   LARGER        fits local memory, but takes a work-group of its own kind
+#   ABOVE         does not: pieces of cells are reduced, their kept nodes solved, then expanded
+#   IN_REGISTERS  has its values in registers, by NVIDIA's compiler (bench/notes/contraction.md)
+ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -288,11 +293,7 @@ def _contraction(
 
 
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory.
-
-    All that fit are usual where none is above it and the batch is too small to fill the device
-    twice.
-    """
+    """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory."""
     fits = fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
@@ -314,10 +315,7 @@ class _Contraction:
     def by_kind(
         self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
     ) -> Plan:
-        """Cells of each kind in launches of their own: `large` those `ABOVE`, else `small`.
-
-        With `joins` the usual ones go into the last launch of those above.
-        """
+        """Cells of each kind in launches of their own, or the usual ones with those above."""
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
             mine = None
@@ -335,10 +333,7 @@ class _Contraction:
     def small(
         self, forest: Forest, ranks: np.ndarray | None, cut: Cut | None = None, pieces: bool = False
     ) -> Plan:
-        """Cells that fit into local memory; `cut`, of their trees, where it is known.
-
-        With `pieces` in work-groups like those of pieces of cells.
-        """
+        """Cells that fit into local memory; with `pieces`, in work-groups like those of pieces."""
         cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
         beyond = cut.places > local_capacity(self.real, self.limits, group)
@@ -468,10 +463,7 @@ class _Contraction:
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
-        """Cells in blocks, lanes for the segments, places of the nodes.
-
-        Small batches are spread over the device; others, and pieces, are packed tightly.
-        """
+        """Cells in blocks, packed tightly if many; lanes for the segments, places of the nodes."""
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
         capacity = int(local_capacity(self.real, self.limits, group))

@@ -133,7 +133,7 @@ def in_warps(lanes: np.ndarray) -> np.ndarray:
 
 
 def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
-    """Whether work-groups of so many lanes have registers for segments of `most` nodes."""
+    """Whether work-groups of these lanes have registers for segments of `most` nodes."""
     needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
     group = in_warps(lanes)
     return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)

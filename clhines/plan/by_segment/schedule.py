@@ -37,11 +37,7 @@ class Segments:
 
 
 def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
-    """Cut every branch into as few, as equal segments of at most `most` nodes as can be.
-
-    `ends`, (num_nodes,), marks by place in `Trees.order` nodes that must be the last of their
-    segment.
-    """
+    """Cut branches, and at `ends`, into as few, as equal segments of `most` nodes as can be."""
     start, branch = trees.branch_start, np.arange(len(trees.branch_start))
     if ends is not None:  # stretches between these
         place = np.flatnonzero(ends) + 1

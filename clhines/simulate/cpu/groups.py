@@ -122,10 +122,7 @@ class SlotNodes:
 
 
 def choose_lanes(forest: Forest, most: int, units: int) -> int:
-    """Return how many cells of one shape share a vector.
-
-    As many as `most` allows with few idle lanes and a block for each of the device's `units`, or 1.
-    """
+    """How many cells of one shape share a vector: at `most`, few idle, a block for each unit."""
     counts = np.bincount(forest.shape_of_cell)
     lanes = most
     while lanes > 1:
@@ -271,7 +268,7 @@ class Groups(Columns):
         return found
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of so many columns."""
+        """Where instances have their values in one of several columns."""
         group, lane = np.divmod(self.position[instance], self.width)
         return (group * columns + column) * self.width + lane
 
@@ -316,10 +313,7 @@ def make_groups(
 def groups_of_rows(
     instance: np.ndarray, place: np.ndarray, block_place: np.ndarray, lanes: int
 ) -> Groups:
-    """Group the instances of a kind by rows, the second ones of a place in another group.
-
-    Arguments are those of `make_groups`. A lane has the instance at its own place of the row.
-    """
+    """Group instances by rows, each in the lane of its place, second ones in another group."""
     order = np.argsort(place, kind="stable")
     own, at = instance[order], place[order]
     rank = np.arange(len(at)) - np.searchsorted(at, at)

@@ -117,10 +117,7 @@ class GroupedKind(KindBlocks):
         return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
 
     def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
-        """Return statements that call a block of group q, at `place` and `run`.
-
-        `values` are those of `call`; currents of the ions `always` are added up in every step.
-        """
+        """Return statements that call a block of group q, and add up ions' currents `always`."""
         space = " " * indent
         before, given, after = [], [], []
         for a in self.arguments(block):
@@ -185,10 +182,7 @@ class GroupedKind(KindBlocks):
         return found
 
     def is_early(self, always: tuple[str, ...]) -> bool:
-        """Whether currents of a step depend on nothing but what the step before has left.
-
-        No event or played value changes states, no other kind the ions.
-        """
+        """Whether currents of a step depend on nothing but what the step before has left."""
         blocks = {name for name, _, _ in self.blocks if self.has(name)}
         if blocks != {"current", "advance"} or len(dict(self.vectors)) < 2 or self.has_net:
             return False

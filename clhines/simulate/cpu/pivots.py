@@ -63,10 +63,7 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
 def eliminate_constant(
     forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray, steps: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others.
-
-    `steps` are the `reference.elimination_steps` of the forest.
-    """
+    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others."""
     left = d.copy()
     for nodes in reversed(steps[1:]):
         some = nodes[constant[nodes]]

@@ -47,8 +47,8 @@ class Blocks:
 def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> Blocks | None:
     """Return the blocks for as many compute units; None where `Steps` is faster.
 
-    Cells that point to voltages of each other are in one block, and so are instances and those
-    that they send events to within `TIED` steps: the first of these numbers with which it can be.
+    Cells that point to voltages of each other are in one block, and so are instances and those that
+    they send events to within `TIED` steps: the first of these numbers with which it can be.
     """
     work = work_of(model)
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))

@@ -47,11 +47,7 @@ class Tiles:
 
 
 def make_tiles(model: Model, blocks: Blocks, widest: int, network: Model | None = None) -> Tiles:
-    """Put the cells of each block into tiles of powers of two, at most `widest` lanes.
-
-    Classes, and with them the order of elimination, are those of the `network` of which the model
-    may be a part.
-    """
+    """Put cells of each block into tiles of powers of two lanes, in classes of the `network`."""
     forest, classes = model.forest, node_classes(network or model)
     if network is not None and network is not model:
         classes = classes[nodes_in_part(model, network)]

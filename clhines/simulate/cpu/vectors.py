@@ -150,11 +150,7 @@ def plan_vectors(
     lanes: int | None = None,
     alone: bool = False,
 ) -> VectorPlan:
-    """Plan epochs on a device, with `lanes` cells in a vector, by default as shapes allow.
-
-    All cells are in one block where it works `alone`. `model` may be a rank's share of a network,
-    whose `decisions` then hold.
-    """
+    """Plan epochs, with `lanes` cells in a vector, or as shapes allow; `alone` in one block."""
     real, size, chosen = real_name(dtype), dtype.itemsize, lanes
     check_width(lanes, "lanes", real, limits)
     widest, most = min(_LANES_BYTES, limits.trusted_bytes) // size, limits.vector_bytes // size

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices
-from clhines.device.arrays import part_of, set_zero, values_of
+from clhines.device.arrays import part_of, set_zero, to_device, values_of
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
@@ -32,7 +32,6 @@ from clhines.simulate.kinds.layouts import (
     spec_of,
 )
 from clhines.simulate.ranks.exchange import Rings, SpikeList
-from clhines.simulate.records.recorder import Recorder
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
@@ -51,6 +50,42 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
     if not len(at):
         return np.zeros((1, 0), array.dtype)
     return values_of(part_of(array, first, end), queue)[at - first][None]
+
+
+def _recorded(
+    run: ArenaRun, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray
+) -> tuple[list[View], dict[str, np.integer | cla.Array]]:
+    """Make room for rows of records; return where they are, and arguments of the kernels.
+
+    `locations` are of each record which array it is in, ``v`` or ``mem``, and where there, and
+    `owner`, of each place in ``mem``, in order, is the active node whose work-item writes it, or
+    the number of active nodes for those of no node.
+    """
+    index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
+    columns = []
+    for source, at in locations:
+        columns.append((source, sum(len(a) for a in index[source])))
+        index[source].append(at)
+    v_index = np.concatenate(index["v"])
+    mem_index = np.concatenate([np.zeros(0, np.int64), *index["mem"]])
+    room = {
+        name: run.ending.reads.zeros(f"{name}_rows", (max(rows, 1), max(len(a), 1)), run.dtype)
+        for name, a in (("v", v_index), ("mem", mem_index))
+    }
+    order = np.argsort(owner, kind="stable")
+    tables = {
+        "v_index": v_index,
+        "mem_first": np.searchsorted(owner[order], np.arange(run.kernels.layout.count + 1)),
+        "mem_column": order,
+        "mem_index": mem_index[order],
+    }
+    return [View(room[source], column) for source, column in columns], {
+        "num_v": np.int32(len(v_index)),
+        "num_mem": np.int32(len(mem_index)),
+        "v_rows": room["v"],
+        "mem_rows": room["mem"],
+        **{name: to_device(run.queue, a, np.int32) for name, a in tables.items()},
+    }
 
 
 class StepTimes:
@@ -266,11 +301,9 @@ class ArenaRun(DeviceRun):
         self.taken = False
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = self._grid_of(model) if model.has_sums else None
-        zeros = self.ending.reads.zeros
-        self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
+        self.failed = self.ending.reads.zeros("failed", (model.forest.num_cells,), np.int32)
         self._forget_records()
-        self._recorder, nothing = Recorder(self.queue, self.dtype, zeros), np.zeros(0, np.int64)
-        self.recorded_at = self._recorder.begin(0, [], nothing, self.kernels.layout.count)
+        _, self.recorded_at = _recorded(self, 0, [], np.zeros(0, np.int64))
         self.events.early = chunk_of_all(host.end(), model)
         self.build(host.variables)
 
@@ -382,7 +415,7 @@ class ArenaRun(DeviceRun):
         self.ready()
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps; make room for rows of records."""
+        """Begin a chunk of `rows` steps; make room for rows of records."""
         super().begin(rows, records)
         self.ready()
 
@@ -391,12 +424,10 @@ class ArenaRun(DeviceRun):
         self.want(sources)
         layout, others = self.kernels.layout, [source for source in sources if source.kind != -1]
         owner = [owner_of(source, self.variables, layout) for source in others]
-        self.recorded_at = self._recorder.begin(
-            rows, self._locations(sources),
-            np.concatenate([np.zeros(0, np.int64), *owner]), layout.count,
-        )  # fmt: skip
+        owners = np.concatenate([np.zeros(0, np.int64), *owner])
+        views, self.recorded_at = _recorded(self, rows, self._locations(sources), owners)
         self.kernels.bind()
-        return self._recorder.views()
+        return views
 
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
         """Wait, and return the samples of each of `sources` as they are, (1, r)."""

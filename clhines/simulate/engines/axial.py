@@ -15,10 +15,7 @@ from clhines.forest import Forest
 
 
 def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """(n,) float64, nA: what flows into each node from its neighbours, at `v` in mV.
-
-    `u` is the entry of each node and its parent, minus the conductance, µS.
-    """
+    """(n,) float64, nA: from neighbours into each node; `u`, µS, is minus the conductance."""
     child = np.flatnonzero(forest.parent >= 0)
     parent = forest.parent[child]
     flow = u[child] * (v[child] - v[parent])

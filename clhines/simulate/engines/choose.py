@@ -33,10 +33,7 @@ TIMES = frozenset({"grid_times", "exact_times"})
 
 
 def check_options(options: Iterable[str], own: Iterable[str]) -> None:
-    """Reject names that are options of no method, whatever engine will be used.
-
-    `own` are the names of the parameters of `Simulation`, one of which may be meant.
-    """
+    """Reject names that are options of no method; parameters of `Simulation` may be meant."""
     solver = [name for name in signature(Solver).parameters if name not in ("forest", "options")]
     known = {*solver, *(name for row in METHODS.values() for name in row.options)}
     expected = [name for name in own if name not in ("self", "options")]
@@ -51,7 +48,7 @@ def check_options(options: Iterable[str], own: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Made:
-    """What advances a network, the name of its engine, and the steps of a chunk."""
+    """A run, the name of its engine, and the steps of a chunk."""
 
     runner: Run
     engine: str
@@ -194,10 +191,7 @@ def make_reference(job: Job) -> Reference:
 
 
 def by_steps(request: Request, engine: str, error: Exception) -> Request:
-    """Return the request to go on by steps where the device does not take an engine's kernel.
-
-    A DeviceError says so where the engine was asked for.
-    """
+    """Return the request to go on by steps; DeviceError where another engine was asked for."""
     assert request.queue is not None
     reason = str(error).splitlines()[0]
     if isinstance(error, BuildError):  # which shows the source

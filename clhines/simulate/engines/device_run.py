@@ -43,10 +43,7 @@ class Ending:
         self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
 
     def begin(self, at_once: bool) -> None:
-        """Begin a chunk, of which all is enqueued `at_once`, and takes about as long as a marker.
-
-        The host's clock times what it waits for at once.
-        """
+        """Begin a chunk; the host's clock times one that is enqueued `at_once`."""
         self._by_host = at_once
 
     def mark(self) -> Mark:
@@ -102,7 +99,7 @@ class DeviceRun(ABC):
 
     @cached_property
     def decisions(self) -> Decisions:
-        """What was decided for the whole network."""
+        """Decisions for the whole network."""
         return self._decisions or Decisions.of(self.model)
 
     @property
@@ -155,7 +152,7 @@ class DeviceRun(ABC):
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps; make room for rows of records."""
+        """Begin a chunk of `rows` steps; make room for rows of records."""
         self._empty()
         few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
         at_once = rows <= few and (self.grid is None or not self.grid.delivers)
@@ -183,18 +180,12 @@ class DeviceRun(ABC):
         return self.ending.mark()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, and return the times at which the queue reached the marks, s.
-
-        What `end` reads comes with the same wait where it is small.
-        """
+        """Wait, also for what `end` reads, and return when the queue reached marks, s."""
         arrays = self.failed, *self.counts, *(view.array for view in self._views)
         return self.ending.seconds(marks, arrays)
 
     def end(self) -> Chunk:
-        """Wait, and return what was found since `begin`.
-
-        More events than `max_spikes` raise a SpikeOverflowError.
-        """
+        """Wait, and return what was found since `begin`, or raise SpikeOverflowError."""
         if self.grid is not None:
             self.grid.check()
         return self.found(self.ending.values_of(self.failed), self._kept())

@@ -124,7 +124,7 @@ class Reference:
     # -- a chunk -------------------------------------------------------------------------------
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps."""
+        """Begin a chunk of `rows` steps."""
         self._reducers.begin(records)
         self.records = self._reducers.sources
         self.want(self.records)

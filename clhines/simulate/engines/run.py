@@ -32,13 +32,10 @@ Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of th
 
 @dataclass(frozen=True)
 class Request:
-    """How a network is to be advanced: arguments of `Simulation`, with `options` of the `Solver`.
+    """How a network is to be advanced: arguments of `Simulation`, `options` of `Solver`."""
 
-    `what` is named by messages about memory; `queue` is None for ``reference``.
-    """
-
-    what: object
-    queue: cl.CommandQueue | None
+    what: object  # named by messages about memory
+    queue: cl.CommandQueue | None  # None for ``reference``
     dtype: np.dtype
     engine: str | MakeRun
     chunk: int
@@ -79,10 +76,7 @@ class Run(Protocol):
         """Wait, and return the spikes, failures and records since `begin`."""
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records at the begin of a step, (1, r) real each, whatever is kept of them.
-
-        Crossings of thresholds are found from these on.
-        """
+        """Values of records at the begin of a step, (1, r) real each: crossings start there."""
 
     def voltages(self) -> np.ndarray:
         """(n,) real, mV, in natural order: as they are now."""
@@ -101,10 +95,7 @@ class Run(Protocol):
 
 
 class PartRun(Run, Protocol):
-    """A run of a rank's share of a network, whose events are exchanged with the other ranks.
-
-    The last four methods are for networks with events at exact times.
-    """
+    """A run of a rank's share of a network, whose events are exchanged with the other ranks."""
 
     def early_sources(self) -> np.ndarray:
         """Return sources of the share that are above their thresholds at the start, (k,); once."""
@@ -117,10 +108,7 @@ class PartRun(Run, Protocol):
         """
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of `count` steps from `first` on to the targets of the part.
-
-        Sources are cells, numbered in the whole network, each with the step of its spike.
-        """
+        """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
 
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return sources and times of the events found since the last call."""
@@ -140,23 +128,12 @@ MakeRun: TypeAlias = "Callable[[Job], Run]"  # an engine of one's own, see `Job.
 
 @dataclass(eq=False)
 class Job:
-    """A model to be advanced, and how; everything that an engine is made of.
-
-    Attributes
-    ----------
-    model : Model
-        Of the whole network, or of a rank's share of it.
-    request : Request
-    decisions : Decisions or None
-        Of the whole network, of which `model` may be a rank's share; None: of `model`.
-    asked : bool
-        Whether the engine was asked for, not one that ``auto`` tries.
-    """
+    """A model, whole or a rank's share, and how it is to be advanced: what engines are made of."""
 
     model: Model
     request: Request
-    decisions: Decisions | None
-    asked: bool
+    decisions: Decisions | None  # of the whole network; None: of `model`
+    asked: bool  # whether the engine was asked for, not one that ``auto`` tries
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -190,10 +167,7 @@ class Job:
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
     def of_user(self) -> Run:
-        """Return the run of an engine of a user's own, which is given this job.
-
-        It may extend `arena_run.ArenaRun` or its engines, or have `cells_run.Cells` of its own.
-        """
+        """Return the run of an engine of a user's own: an `ArenaRun`, say, or a `CellsRun`."""
         assert callable(self.request.engine)
         return self.request.engine(self)
 

@@ -86,7 +86,7 @@ class Exact:
 
 @dataclass(eq=False)
 class Call:
-    """What a call of a block is given besides the instances' own values, and what it gives."""
+    """Arguments of a call of a block besides the instances' own values, and its results."""
 
     v: np.ndarray
     t: dict[str, float | np.ndarray]
@@ -216,10 +216,7 @@ class Variables:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, k: int, block: str, some: np.ndarray, given: Call) -> Sequence[np.ndarray]:
-        """Call a block of instances `some` of kind `k`, and put its results where they belong.
-
-        `given`, with `v` of these instances, gets what is no variable of the instances.
-        """
+        """Call a block of instances `some` of kind `k`, and put its results where they belong."""
         mechanism, outputs = self.model.kinds[k].mechanism, self.declared(k)
         wanted = (outputs,) if outputs else ()
         arguments = mechanism.calls(block, *wanted)
@@ -324,16 +321,15 @@ class Variables:
 
     def run_block(self, k: int, block: str, t: dict[str, float]) -> None:
         """Call a block of all instances of a kind, where the kind has it."""
+        if block in self.model.kinds[k].mechanism.program.blocks:
+            for some in self.rounds[k]:
+                self.call(k, block, some, Call(self.v_of(k, some), dict(t)))
+
+    def v_of(self, k: int, some: np.ndarray) -> np.ndarray:
+        """Voltages of instances of a kind, mV; 0 of artificial cells."""
         kind = self.model.kinds[k]
-        if block not in kind.mechanism.program.blocks:
-            return
-        for some in self.rounds[k]:
-            v = (
-                self.v[kind.node[some]]
-                if kind.mechanism.kind != "artificial"
-                else np.zeros(len(some))
-            )
-            self.call(k, block, some, Call(v, dict(t)))
+        artificial = kind.mechanism.kind == "artificial"
+        return np.zeros(len(some)) if artificial else self.v[kind.node[some]]
 
     # -- files ---------------------------------------------------------------------------------
 

@@ -15,10 +15,7 @@ Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
 
 class HostEvents:
-    """Delivers events to the instances of a network with exact times.
-
-    `emitted` are (sources, times) of events since it was emptied: of detectors and of instances.
-    """
+    """Delivers events to instances; `emitted` are (sources, times) since it was emptied."""
 
     def __init__(self, variables: Variables) -> None:
         self.variables, self.emitted = variables, Emitted()
@@ -116,8 +113,7 @@ class HostEvents:
             )
             lag = variables.exact.count[self._source[open_]] - variables.exact.cursor[open_]
             size = wires.ring_size[self._source[open_]]
-            if (lag > size).any():
-                raise InputError("a source had more events than its ring has room for")
+            check_rings(lag, size)
             sent = variables.exact.ring[
                 wires.ring_first[self._source[open_]] + variables.exact.cursor[open_] % size
             ]
@@ -133,10 +129,7 @@ class HostEvents:
                 return
 
     def _bin(self, layer: int, begin: float, every: bool) -> None:
-        """Deliver what is in the bin of a step: to each target what was sent last first.
-
-        `every` is whether that has events that were sent after the begin of the step.
-        """
+        """Deliver what is in the bin of a step (`every`: all of it), what was sent last first."""
         variables, wires = self.variables, self.variables.wires
         connection, number, key, then = self._in_bin(layer, begin, every)
         source, target = self._source[connection], self._target[connection]
@@ -162,8 +155,7 @@ class HostEvents:
         """Return connections of the events of a bin, their numbers, their order, and when sent."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.exact.count[self._source] - variables.exact.cursor
-        if (lag > wires.ring_size[self._source]).any():
-            raise InputError("a source had more events than its ring has room for")
+        check_rings(lag, wires.ring_size[self._source])
         here = np.flatnonzero((lag > 0) & (self._layer[self._target] == layer))
         connection = np.repeat(here, lag[here])
         number = variables.exact.cursor[connection] + ranges(
@@ -176,7 +168,8 @@ class HostEvents:
         if not every:  # others are later ones of short connections
             short = self._delay[connection] < 0.5 * variables.model.dt
             taken &= ~short | (key <= begin + SPIKE_LATE)
-        # of each connection the first ones
+        # A connection delivers in order: its events up to the first that is not in the bin.
+        #   taken  1 1 0 1 | 1    missed  0 0 1 1 | 1    kept  1 1 0 0 | 1
         first = np.searchsorted(connection, connection)
         missed = np.cumsum(~taken)
         before = missed - ~taken
@@ -231,10 +224,7 @@ class HostEvents:
     def _call(
         self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
     ) -> Call:
-        kind = self.variables.model.kinds[k]
-        artificial = kind.mechanism.kind == "artificial"
-        v = np.zeros(len(some)) if artificial else self.variables.v[kind.node[some]]
-        return Call(v, {"now": t}, flag, at)
+        return Call(self.variables.v_of(k, some), {"now": t}, flag, at)
 
     def _each_connection(self, k: int, block: str, some: np.ndarray, given: Call) -> None:
         """Call a block of FOR_NETCONS for each connection of the instances, one after another."""
@@ -337,10 +327,7 @@ class HostEvents:
         return found
 
     def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
-        """Send an event to instances of which an armed condition has come true.
-
-        Not to those that an event of the bin has armed again since.
-        """
+        """Send an event to instances whose armed condition came true, and was not armed again."""
         for k, some, fire in fired:
             fire = fire & ~self._armed_again[k][some]
             none = np.full(len(some), -1)
@@ -378,6 +365,12 @@ def removed(queue: Queue, slot: np.ndarray, where: np.ndarray) -> None:
     last = queue.last
     gone = where & (last == slot)
     queue.last = np.where(gone, -1, np.where(where & (last > slot), last - 1, last))
+
+
+def check_rings(waiting: np.ndarray, size: np.ndarray) -> None:
+    """Raise InputError where more events of a source wait than its ring has room for."""
+    if (waiting > size).any():
+        raise InputError("a source had more events than its ring has room for")
 
 
 def pushed(

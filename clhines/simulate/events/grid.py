@@ -33,7 +33,7 @@ from clhines.model.connections import Connections, check_sizes
 from clhines.plan.kernel_spec import TemplateSpec
 
 _TURNS = 9  # times that each candidate is measured
-_HOPELESS = 4  # so many times slower than the best in the first two: not measured again
+_HOPELESS = 4  # times slower than the best in the first two turns: not measured again
 
 Found = tuple[cla.Array, cla.Array, cla.Array]  # source and step of spikes, and how many there are
 
@@ -45,11 +45,7 @@ def median_times(
     steps: int,
     size: int,
 ) -> list[float]:
-    """Measure candidates in turn: the median time a list of each, s.
-
-    `lists` are of (source, step), each (k,), and cover `steps` steps; `size` is the number of sums
-    of all targets and slots.
-    """
+    """Measure candidates in turn: the median time, s, of lists of (source, step), (k,) each."""
     found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
     counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
     incoming = to_device(queue, np.zeros(size), np.int64)
@@ -170,7 +166,7 @@ class Tables:
 
 
 def random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Source and step, from 0, of so many different spikes."""
+    """Source and step, from 0, of `count` different spikes."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
     return pick % max(1, sources), pick // max(1, sources)
 
@@ -234,7 +230,7 @@ _log = logging.getLogger(__name__)
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _LARGE = 1 << 22  # connections above which tables of the others cost more than they can save
-_TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
+_TABLE_SHARE = 4  # most entries in tables of chunks, per connection
 
 
 class Delivery:
@@ -360,7 +356,7 @@ class Delivery:
     # -- for `plasticity`, which takes the steps of a list one by one
 
     def check_steps(self, steps: int) -> None:
-        """Raise InputError where one call cannot cover so many steps."""
+        """Raise InputError where one call cannot cover `steps` steps."""
         if not 1 <= steps <= self.slots:
             raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
 
@@ -392,10 +388,7 @@ class Delivery:
             cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
     def check(self) -> None:
-        """Wait for the device, and see whether the list of spikes has overflowed.
-
-        The SpikeOverflowError names the last step of the `enqueue` that found it.
-        """
+        """Wait, and raise SpikeOverflowError, with the last step, where the list has overflowed."""
         step = int(self._marks.get(self.queue)[2]) - 1
         if step >= 0:
             raise SpikeOverflowError(

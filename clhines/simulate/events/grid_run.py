@@ -143,10 +143,7 @@ class Grid:
         return self.delivery.tables.of_spikes
 
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield begin and number of steps that a launch may take, with `add_events` before it.
-
-        Where kernels deliver themselves, as many steps as there are no events from outside in.
-        """
+        """Yield begin and number of steps of launches, with `add_events` before each."""
         end = first + count
         while self._inside and first < end:
             at = int(np.searchsorted(self._event_steps, first))

@@ -40,7 +40,7 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
 
 
 class HostGrid:
-    """What `grid_run.Grid` is on a device, in NumPy.
+    """`grid_run.Grid` in NumPy.
 
     `incoming` is (slots, num_targets) int64; `weight` is that of `Model.connections`, as it is now.
     """

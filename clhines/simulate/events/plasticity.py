@@ -240,11 +240,7 @@ class Plasticity:
         steps: int = 1,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """Deliver the spikes that were appended since the last call, and change the weights.
-
-        Replaces `Delivery.enqueue`; the arguments are the same. All cells' spikes must
-        be in the list, those of cells that are postsynaptic only as well.
-        """
+        """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
         delivery = self.delivery
         delivery.check_steps(steps)
         found = spike_source, spike_step, spike_count

@@ -19,10 +19,7 @@ from clhines.simulate.state.decisions import ring_slots
 
 
 class UnderWay:
-    """Spikes of the last steps, as many as the longest delay has.
-
-    All are known from the step `since` on; it is -1 where none is missing.
-    """
+    """Spikes of as many last steps as the longest delay has, known from the step `since` on."""
 
     def __init__(self, since: int = -1, step: ArrayLike = (), cell: ArrayLike = ()) -> None:
         self.since = since
@@ -60,10 +57,7 @@ class UnderWay:
             )
 
     def sums(self, weight: np.ndarray, model: Model, unit: float, step: int) -> np.ndarray:
-        """Form the sums at the begin of a step, (slots, num_targets) int64 in units of `unit`.
-
-        `weight` is that of all connections, in the order given.
-        """
+        """Form the sums at the begin of a step, (slots, num_targets) int64, with given weights."""
         given, found = model.connections, np.zeros((ring_slots(model), model.num_targets), np.int64)
         begin, count = given.row[self._cell], np.diff(given.row)[self._cell]
         sent = given.order[ranges(begin, count)]

@@ -395,5 +395,5 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def loose_kinds(self) -> tuple[KindBlocks, ...]:
-        """Those of them that are at no node."""
+        """Kinds of artificial cells, which are at no node."""
         return tuple(kind for kind in self.net_kinds if kind.kind == "artificial")

@@ -34,16 +34,13 @@ _ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDict
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Where arenas have the values of a kind's instances: a column after another, by instance.
-
-    `by_node`: those of a node follow each other.
-    """
+    """Where arenas have the values of instances: column after column, or node after node."""
 
     by_node: ClassVar[bool] = True
     count: int
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of so many columns."""
+        """Where instances have their values in one of several columns."""
         return column * self.count + np.asarray(instance)
 
     def put(
@@ -214,20 +211,14 @@ def node_numbers(model: Model) -> np.ndarray:
 
 
 def _add_kind(
-    variables: Variables,
-    k: int,
-    kind: Kind,
-    layout: Layout,
-    arenas: tuple[Arena, Arena],
+    variables: Variables, k: int, kind: Kind, layout: Layout, arenas: tuple[Arena, Arena]
 ) -> None:
     (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
     given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
-    single = [  # a number even where a rank has no instances
-        np.append(variables.parameters[k][n], kind.parameters[n])[:1]
-        for n, single in variables.singles(k)
-        if single
-    ]
+    alone = [n for n, single in variables.singles(k) if single]
+    # a number even where a rank has no instances
+    single = [np.append(variables.parameters[k][n], kind.parameters[n])[:1] for n in alone]
     columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
     for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
         names = variables.wanted[k] if what == "outputs" else [*kept]
@@ -283,7 +274,7 @@ def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
 
 
 def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: int = 0) -> None:
-    """Add rings, connections and queues; artificial cells are `ahead` by so many steps."""
+    """Add rings, connections and queues; artificial cells go `ahead` steps first."""
     mem, clock, ints = arenas
     wires, model = variables.wires, variables.model
     order, netcons, size = wires.order, model.netcons, wires.sizes_ahead(model, ahead)
@@ -344,16 +335,12 @@ def loose_targets(model: Model, wires: Wires) -> np.ndarray:
 def add_played(variables: Variables, layout: Layout, mem: Arena, clock: Arena, ints: Arena) -> None:
     """Add what is played, by active node; what is at none comes last."""
     kinds, given = variables.model.kinds, variables.model.played
-    owner = [
-        layout.count
-        if is_artificial(kinds[p.kind])
-        else int(layout.number(kinds[p.kind].node[p.instance]))
-        for p in given
-    ]
-    order = np.argsort(np.array(owner, np.int64), kind="stable")
+    at = [_owners(kinds[p.kind], np.array([p.instance]), layout) for p in given]
+    owner = np.concatenate([np.zeros(0, np.int64), *at])
+    order = np.argsort(owner, kind="stable")
     played = [given[k] for k in order]
     if played:
-        ints.add("first_played", layout.first(np.array(owner, np.int64)[order]))
+        ints.add("first_played", layout.first(owner[order]))
     else:
         none = np.zeros((1, layout.count // ints.copies))
         ints.tile("first_played", none, after=np.zeros(1))
@@ -382,10 +369,7 @@ def at_parameter(
 def read_back(
     variables: Variables, arenas: dict[str, Arena], layout: Layout
 ) -> dict[str, np.ndarray]:
-    """Return all that changes as it is on the device, as `Variables.save` does.
-
-    What is in no arena (voltages, and ions where there is nothing active) stays as it is.
-    """
+    """Return what `Variables.save` does, as it is on the device where it is in an arena."""
     mem, clock, ints = (arenas[name].fetched() for name in ("mem", "clock", "ints"))
     model, order, now = variables.model, variables.wires.order, variables.copy()
     nodes = layout.nodes
@@ -529,10 +513,7 @@ def _blocks_of(
 
 
 def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) -> bool:
-    """Whether CPUs take several instances at once, which then do not need each other's results.
-
-    `outputs` are variables that are recorded, for which the block may need more.
-    """
+    """Whether CPUs take several instances at once; `outputs` are variables that are recorded."""
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None:
         return False
@@ -569,10 +550,14 @@ def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray
     """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
     if record.kind < 0:
         return layout.number(record.index)
-    kind = variables.model.kinds[record.kind]
+    return _owners(variables.model.kinds[record.kind], record.index, layout)
+
+
+def _owners(kind: Kind, instance: np.ndarray, layout: Layout) -> np.ndarray:
+    """(r,) int64: active nodes of instances; how many there are for artificial cells."""
     if is_artificial(kind):
-        return np.full(len(record.index), layout.count)
-    return layout.number(kind.node[record.index])
+        return np.full(len(instance), layout.count)
+    return layout.number(kind.node[instance])
 
 
 def locations(
@@ -595,5 +580,5 @@ def check_room_for_events(model: Model, code: int) -> None:
     if code == 1:
         raise InputError("a source had more events than its ring has room for")
     kind, what = divmod(code - 2, 2)
-    told = "net_move without a self event under way" if what else "too many self events under way"
-    raise InputError(f"{model.kinds[kind].mechanism.name}: {told}")
+    problem = "net_move without a self event" if what else "too many self events"
+    raise InputError(f"{model.kinds[kind].mechanism.name}: {problem} under way")

@@ -19,7 +19,6 @@ from clhines.analysis.features import Features
 from clhines.analysis.spikes import RaggedArray, lists_of
 from clhines.checks import (
     as_array,
-    as_finite,
     as_indices,
     as_real,
     as_switch,
@@ -68,7 +67,7 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What a batch gives for sets from `first` on, under the protocols of `columns`."""
+    """Results of a batch for sets from `first` on, under the protocols of `columns`."""
 
     first: int
     columns: np.ndarray
@@ -81,10 +80,7 @@ class Found:
 
 
 class Batch:
-    """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``.
-
-    `columns` are the protocols, `options` those of `Simulation`.
-    """
+    """A simulation of `size` sets under some protocols: cell ``set * protocols + protocol``."""
 
     def __init__(
         self, recipe: Recipe, columns: np.ndarray, size: int, options: Mapping[str, object]
@@ -162,7 +158,7 @@ class Batch:
 
 
 def _first(values: np.ndarray | RaggedArray, count: int) -> np.ndarray | RaggedArray:
-    """Those of the first traces."""
+    """Values of the first `count` traces."""
     if not isinstance(values, RaggedArray):
         return values[:count]
     return RaggedArray(values.offsets[: count + 1], values.values[: values.offsets[count]])
@@ -507,7 +503,7 @@ class Population:
                 f"sets has shape {values.shape}; expected (N, {len(self.names)}), a column for "
                 "each of the names"
             )
-        columns = [as_finite(n, as_array(n, values[:, k])) for k, n in enumerate(self.names)]
+        columns = [as_real(n, as_array(n, values[:, k])) for k, n in enumerate(self.names)]
         return np.stack(columns, axis=1)
 
     def _make(self, number: int) -> None:
@@ -520,8 +516,8 @@ class Population:
             [Batch(self._recipe, columns, self.batch, one) for columns in self._columns]
             for one in options
         ]
-        told = "a population of %d sets x %d protocols at once on each of %d devices"
-        _log.info(told, self.batch, len(self.protocols), len(options))
+        message = "a population of %d sets x %d protocols at once on each of %d devices"
+        _log.info(message, self.batch, len(self.protocols), len(options))
 
     def _own_options(self, where: Mapping[str, object]) -> dict[str, object]:
         """Options of the simulations in one place."""

@@ -64,15 +64,15 @@ def by_workers(
     executor: Executor, population: Any, values: np.ndarray, size: int | None
 ) -> Iterator[Found]:
     """Yield what sets did, share by share, in the order in which workers are done."""
-    told = pickle.dumps(population)
-    name = sha256(told).hexdigest()
+    pickled = pickle.dumps(population)
+    name = sha256(pickled).hexdigest()
     size = size or -(-len(values) // (_workers(executor) or _UNKNOWN))
     waiting, given = dict[Future[Found], int](), Counter[int]()
 
     def give(first: int) -> bool:
         given[first] += 1
         try:
-            future = executor.submit(simulate, told, name, values[first : first + size], first)
+            future = executor.submit(simulate, pickled, name, values[first : first + size], first)
         except RuntimeError:  # it is broken, or shut down
             return False
         waiting[future] = first
@@ -88,7 +88,7 @@ def by_workers(
                     RuntimeWarning,
                     stacklevel=2,
                 )
-                yield simulate(told, name, values[first : first + size], first)
+                yield simulate(pickled, name, values[first : first + size], first)
             here = []
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 first = waiting.pop(future)
@@ -139,11 +139,11 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def simulate(told: bytes, name: str, values: np.ndarray, first: int) -> Found:
-    """Simulate a share of the sets of the population that is pickled in `told`."""
+def simulate(pickled: bytes, name: str, values: np.ndarray, first: int) -> Found:
+    """Simulate a share of the sets of the population that is pickled in `pickled`."""
     if _kept.name != name or _kept.population is None:
         _kept.population, _kept.name = None, ""  # before another one takes memory
-        population = pickle.loads(told)
+        population = pickle.loads(pickled)
         population.place(_own_device)
         _kept.population, _kept.name = population, name
     found = _kept.population.here(values, first, first + len(values), first)

@@ -55,10 +55,7 @@ class Rings:
         source: np.ndarray,
         time: np.ndarray,
     ) -> None:
-        """Enqueue that events, by source and time, ms, are appended, in this order.
-
-        `put` are the arenas ``clock`` and ``ints`` on the device.
-        """
+        """Enqueue that events, by source and time, ms, are appended, in this order."""
         offset = {**arenas["clock"].offset, **arenas["ints"].offset}
         given = [cla.to_device(self._queue, a) for a in (source.astype(np.int32), time)]
         arrays = (a.data for a in (*given, *put))
@@ -94,10 +91,7 @@ class SpikeList:
 
 
 class Received:
-    """Spikes between a device and other ranks: those found here, and those of all to deliver.
-
-    `capacity` is that of the list to deliver, in spikes.
-    """
+    """Spikes between a device and other ranks: those found here, and those of all to deliver."""
 
     def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
         self.spikes, self.queue = spikes, queue
@@ -123,10 +117,7 @@ class Received:
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:
-        """Enqueue a read of the spikes; at most one read may be pending.
-
-        What is returned waits for it, and returns cells and steps of the spikes since the last one.
-        """
+        """Enqueue a read of new spikes, as `PartRun.note_spikes`; one at a time."""
         count, source = np.zeros(1, np.int32), self.spikes.count
         if self._side is not None:
             size = source.nbytes

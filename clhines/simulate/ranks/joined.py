@@ -74,10 +74,7 @@ class Joints:
 
 
 class JoinedRun:
-    """Advances a rank's own network and exchanges events; as a run of one process otherwise.
-
-    Before the end of a run of all ranks `exchange` must be called once more.
-    """
+    """A run of a rank's own network that exchanges events; `exchange` is called once at the end."""
 
     def __init__(self, joints: Joints, model: Model, run: PartRun) -> None:
         self.run, self.max_steps, self._joints, self._model = run, run.max_steps, joints, model
@@ -111,7 +108,7 @@ class JoinedRun:
         return self.run.device
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps."""
+        """Begin a chunk of `rows` steps."""
         self.run.begin(rows, records)
         self._found = []
         if not self._started:

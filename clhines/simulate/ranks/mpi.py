@@ -43,10 +43,7 @@ def launched() -> bool:
 
 
 def world() -> MPI.Comm:
-    """Return ``mpi4py.MPI.COMM_WORLD``.
-
-    An InputError says what to install where mpi4py, or an MPI library for it, is missing.
-    """
+    """Return ``mpi4py.MPI.COMM_WORLD``; the InputError says what to install."""
     try:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -90,10 +87,7 @@ class Ranks:
         self.agree(error)
 
     def same(self, given: Mapping[str, object]) -> None:
-        """Refuse, on all ranks, a value that is not the same on all.
-
-        All give the same names; the InputError has the first that differs, and a rank.
-        """
+        """Refuse, on all ranks, the first value by name that is not the same on all."""
         found = self.comm.allgather(given)
         for name in given:
             values = [each[name] for each in found]
@@ -126,10 +120,7 @@ class Ranks:
         return found
 
     def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
-        """Give all ranks the codes of this one's spikes, and return those of all.
-
-        Raises `error`, or a `RankError` where another rank had one.
-        """
+        """Return the codes of all ranks' spikes; raise `error`, or RankError for another's."""
         begin = time.perf_counter()
         message = np.zeros(1 + self._capacity, np.uint32)
         message[0] = _FAILED if error is not None else len(mine)

@@ -34,10 +34,7 @@ IN_FINISH = ("advance", "after_solve", "before_step")
 
 
 class RankRecords:
-    """Records of a network of which each rank has some entries.
-
-    `local` returns the entries of a record that this rank has, and the columns that they fill.
-    """
+    """Records of a network of which each rank has some entries, in the columns of `local`."""
 
     def __init__(self, ranks: Ranks, local: Callable[[Record], tuple[Record, np.ndarray]]) -> None:
         self._ranks, self._local = ranks, local
@@ -50,10 +47,7 @@ class RankRecords:
         return [own for _, own, _ in self._rows]
 
     def joined(self, values: Sequence[np.ndarray] | None) -> list[np.ndarray]:
-        """(rows, width) of each record, on all ranks: columns of all ranks.
-
-        Where ranks have different numbers of rows, as crossings have, -1 follows.
-        """
+        """(rows, width) of each record, on all ranks: columns of all ranks, filled up with -1."""
         if not self._rows:
             return []
         assert values is not None  # else the error of this rank has been raised
@@ -118,11 +112,7 @@ def ranks_of(comm: MPI.Comm | None) -> Ranks | None:
 
 
 def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
-    """Refuse ranks of which one simulates something else than the others.
-
-    `model` is that of the whole network, `signature` of `state.saved.signature`; `given` are
-    arguments of the `Simulation`.
-    """
+    """Refuse ranks of which one simulates something else than the others."""
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
     texts: dict[str, object] = {name: str(value) for name, value in given.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}

@@ -64,10 +64,7 @@ def check_start(whole: Model, source: np.ndarray, step: np.ndarray) -> None:
 
 
 class _StepExchange:
-    """Exchanges spikes in whole steps: those of an epoch at its end, or during the next one.
-
-    There are `max_steps` steps between two exchanges at most.
-    """
+    """Exchanges spikes every `max_steps`: those of an epoch at its end, or during the next one."""
 
     def __init__(self, own: _Own, shares: Sequence[Share], decisions: Decisions) -> None:
         self._own, self._overlap, self._whole = own, decisions.overlap, decisions.network
@@ -208,17 +205,14 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what `words_of` was given, with so many voltages."""
+    """Return the arguments of `words_of`, of which `pointed` voltages."""
     count = (len(words) - 2 * pointed) // 3
     reals = np.ascontiguousarray(words[count:]).view(np.float64)
     return words[:count].astype(np.int64), reals[:count], reals[count:]
 
 
 class SplitRun:
-    """Advances this rank's cells with the run of its share; same interface as a run of one process.
-
-    `shares` are those of all ranks, `decisions` those of the whole network.
-    """
+    """Advances this rank's share of the cells; same interface as a run of one process."""
 
     def __init__(
         self, ranks: Ranks, shares: Sequence[Share], decisions: Decisions, run: PartRun
@@ -242,7 +236,7 @@ class SplitRun:
         return self.run.device
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of so many steps."""
+        """Begin a chunk of `rows` steps."""
         self._own.do(self.run.begin, rows, self._records.localised(records))
         self._exchange.begin(self._started)
         self._started = True

@@ -107,11 +107,7 @@ class Membrane:
         return ""
 
     def currents(self, first: int, rows: int, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """(rows, c) float64, nA: of all electrodes, into the cell.
-
-        `first` is the step of the first row, -1 for the start; `outputs` are rows of each of
-        `clamps` that has an output.
-        """
+        """(rows, c) float64, nA: of all electrodes, into the cell, from step `first` on."""
         found, given = [np.zeros((rows, 0))], iter(outputs)
         for clamps in self.clamps:
             found.append(next(given) if clamps.output else self._computed(clamps, first, rows))

@@ -30,7 +30,7 @@ from clhines.simulate.state.chunk import Chunk
 
 
 class Recordings:
-    """What the runs of a simulation record, by number."""
+    """Records of the runs of a simulation, by number."""
 
     def __init__(self, runner: Runner, dtype: np.dtype) -> None:
         self._runner, self._dtype = runner, dtype

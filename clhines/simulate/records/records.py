@@ -90,10 +90,7 @@ class Record:
 
 
 def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
-    """Return the records of a run: new ones where they are reduced, as that begins anew.
-
-    `begin` is the first step of the run, which takes `steps` of them.
-    """
+    """Return the records of a run of `steps` from `begin` on: new ones where they are reduced."""
     found = []
     for r in records:
         asked = None
@@ -138,20 +135,20 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
     most = min(chunk, max(most // epoch, 1) * epoch)
     room, host = size * min(most, steps), kept * itemsize
     if room + host >= 1 << 20:
-        told = "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory"
-        _log.info(told, room / 2**20, most, host / 2**20)
+        message = "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory"
+        _log.info(message, room / 2**20, most, host / 2**20)
     return most
 
 
 def digest_of(records: Sequence[Record]) -> str:
     """Return a digest by which ranks compare what they record."""
-    told: list[object] = []
+    recorded: list[object] = []
     for r in records:
-        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))
+        recorded.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))
         if r.asked is not None and r.features is not None:
             windows = r.asked.begin.tobytes(), r.asked.end.tobytes()
-            told.append((r.features.names, r.features.threshold, *windows))
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+            recorded.append((r.features.names, r.features.threshold, *windows))
+    return hashlib.sha256(repr(recorded).encode()).hexdigest()[:8]
 
 
 def kept_of(
@@ -182,20 +179,17 @@ def kept_of(
         )
     crossed = reduce in CROSSED
     if crossed != (threshold is not None):
-        told = "a number" if crossed else "None, or reduce='count' or 'crossings'"
-        raise InputError(f"threshold is {shown(threshold)}; expected {told}")
-    limit = (
-        0.0
-        if threshold is None
-        else as_number("threshold", threshold, "mV" if record.name == "v" else None)
-    )
+        expected = "a number" if crossed else "None, or reduce='count' or 'crossings'"
+        raise InputError(f"threshold is {shown(threshold)}; expected {expected}")
+    unit = "mV" if record.name == "v" else None
+    limit = 0.0 if threshold is None else as_number("threshold", threshold, unit)
     weights = None
     if matrix is not None:
         weights = as_real("matrix", matrix)
-        shape, expected = weights.shape, len(record.index)
-        if weights.ndim != 2 or not weights.shape[0] or weights.shape[1] != expected:
+        shape, places = weights.shape, len(record.index)
+        if weights.ndim != 2 or not shape[0] or shape[1] != places:
             raise InputError(
-                f"matrix has shape {shape}; expected (k, {expected}), a column for each place"
+                f"matrix has shape {shape}; expected (k, {places}), a column for each place"
             )
     return replace(
         record,
@@ -258,11 +252,11 @@ def find_record(
         what = public.get(str(what), what)
     if what not in names:
         current = (CURRENT,) if kind >= 0 and has_bare_current(at.mechanism) else ()
-        told = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(what, names)
+        expected = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(what, names)
         name, text = at.mechanism.name, shown(what)
         if isinstance(what, str) and what in at.mechanism.parameters:
-            raise InputError(f"{text} of {name} is the same in all of a run; expected {told}")
-        raise InputError(f"{name} has no state {text}; expected {told}")
+            raise InputError(f"{text} of {name} is the same in all of a run; expected {expected}")
+        raise InputError(f"{name} has no state {text}; expected {expected}")
     return Record(what, kind, instance[chosen], unit=at.mechanism.units.get(what, ""))
 
 
@@ -271,9 +265,9 @@ def _record_at(network: Network, model: Model, what: str, at: ArrayLike) -> Reco
     mechanism, _, variable = what.partition(".")
     known = dict.fromkeys(g.mechanism.name for g in network.groups)
     if mechanism not in known:
-        told = ", ".join(known) or "none"
-        raise InputError(f"{shown(what)}: {mechanism} is not in the network; expected one of {told}"
-                         f"{meant(mechanism, known)}")  # fmt: skip
+        expected = ", ".join(known) or "none"
+        problem = f"{shown(what)}: {mechanism} is not in the network"
+        raise InputError(f"{problem}; expected one of {expected}{meant(mechanism, known)}")
     nodes = _nodes(model, at)
     found, index = np.zeros(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
     kinds, name, unit = set[int](), variable, ""

@@ -96,10 +96,7 @@ class Reducer:
         self.plain &= record.every == 1 and not record.reduce
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
-        """(1, width) values as they are at the begin of a step, from which crossings go on.
-
-        `samples` are (1, r), of each of `sources`.
-        """
+        """(1, width) values at the begin of a step, from which crossings go on."""
         raise NotImplementedError
 
     def taken(self, first: int, rows: int) -> tuple[int, int]:
@@ -135,10 +132,7 @@ class HostReducer(Reducer):
         return values
 
     def chunk(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
-        """Return what is kept of rows; see `DeviceReducer.chunk`.
-
-        `samples` are rows of each of `sources`, the first of which is of the end of step `first`.
-        """
+        """Return what is kept of rows of `sources`, the first at the end of step `first`."""
         values, reduce = self._mapped(samples, first), self.record.reduce
         if self.record.asked is not None:
             self._features = self._features or HostFeatures(self.record.asked)
@@ -220,10 +214,7 @@ class DeviceReducer(Reducer):
         return program.build(self._queue.context, ReducedSpec(real_name(self._dtype)))
 
     def _launch(self, name: str, rows: int, *arguments: object) -> None:
-        """Enqueue a kernel whose work-items are the columns of some rows.
-
-        Python's integers among the arguments are OpenCL's ``int``.
-        """
+        """Enqueue a kernel whose work-items are the columns of some rows; integers are ``int``."""
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
         width = self.width if name != "membrane" else len(self.record.index)
         program.BoundKernel(self._built, name, given).launch_columns(self._queue, width, rows)
@@ -340,10 +331,7 @@ _Kind = TypeVar("_Kind", bound=Reducer)
 
 
 class Reducers(Generic[_Kind]):
-    """The reducers, as `make` returns them, of what is recorded now.
-
-    A record that goes on from one chunk to the next keeps its reducer; a new record begins anew.
-    """
+    """The reducers of what is recorded now; a record that goes on keeps its own."""
 
     def __init__(self, make: Callable[[Record], _Kind]) -> None:
         self._make = make
@@ -356,7 +344,7 @@ class Reducers(Generic[_Kind]):
 
     @property
     def sources(self) -> list[Record]:
-        """What is sampled for all of them, one after another."""
+        """Records that are sampled for all of them, one after another."""
         return [source for reducer in self.each for source in reducer.sources]
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
@@ -375,7 +363,7 @@ class Reducers(Generic[_Kind]):
 
 
 class HostReducers(Reducers[HostReducer]):
-    """Those of a run on the host, which keeps a list of sampled rows for each of `sources`."""
+    """Reducers of a run on the host, which keeps a list of sampled rows for each of `sources`."""
 
     def chunk(self, rows: Sequence[Sequence[np.ndarray]], first: int) -> list[np.ndarray]:
         """Return what is kept of the rows of a chunk that begins with step `first`."""

@@ -97,10 +97,7 @@ def _room(values: np.ndarray) -> int:
 
 
 def _reserve(path: Path, more: int) -> None:
-    """Make a file longer on the disk, or raise OSError and leave it as it was.
-
-    Closing the HDF5 file cuts off what it does not use.
-    """
+    """Make a file longer on the disk, or raise OSError and leave it as it was."""
     with open(path, "r+b") as file:
         size = file.seek(0, os.SEEK_END)
         try:

@@ -18,10 +18,7 @@ _FETCHED = 1 << 20  # numbers: up to here one transfer is faster than one for ea
 
 
 class Arena:
-    """Arrays one after another in one array on a device.
-
-    A `tiler` repeats what is given of one copy.
-    """
+    """Arrays one after another in one array on a device; a `tiler` repeats those of one copy."""
 
     def __init__(self, dtype: np.dtype, tiler: Tiler | None = None) -> None:
         self.dtype, self._tiler = np.dtype(dtype), tiler

@@ -49,10 +49,7 @@ class Chunk:
         failed: np.ndarray,
         values: list[np.ndarray],
     ) -> Chunk:
-        """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order.
-
-        They are sorted as one number each, which is ten times faster.
-        """
+        """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
         key = (step.astype(np.int64) << 32) | source
         key.sort()
         step = key >> 32

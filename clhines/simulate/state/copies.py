@@ -28,11 +28,7 @@ def network_of_copies(network: Network, changes: Changes, model: Model, count: i
 
 
 def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
-    """Return where the things of a network are among those of its copies.
-
-    `network` and `model` are of one copy; `copies` is the network of all copies, as
-    `network_of_copies` gives it, and `whole` its model.
-    """
+    """Return where the things of a network are among those of its copies, `whole` their model."""
     cells, known = network.num_cells, inside(network).added
     count = copies.num_cells // cells
     total, wires = model.sources.count, model.netcons.count

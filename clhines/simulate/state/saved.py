@@ -116,11 +116,7 @@ def read(
 def checked(
     arrays: Mapping[str, object], model: Model, dtype: np.dtype, step: int
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a state at the begin of a step, checked as those of a file.
-
-    An InputError says which is missing, or has another shape, numbers of another kind or wrong
-    values; `dtype` is that of the simulation.
-    """
+    """Return the arrays of a state at the begin of a step, checked as those of a file."""
     found = dict[str, np.ndarray]()
     for name, expected in members(model, dtype, step).items():
         given = np.asarray(arrays[name]) if name in arrays else None

@@ -16,27 +16,24 @@ def shape_of(model: Model, field: Field) -> tuple[int, ...]:
 
 def length(model: Model, per: str, kind: int | None = None) -> int:
     """Count what an axis of an array counts; see `Field`."""
-    given = model.connections
-    if per in ("event", "watch"):
-        assert kind is not None
+    if kind is not None and per in ("event", "watch"):
         net = model.kinds[kind].mechanism.program.net
         assert net is not None
         if per == "watch":
             return net.watches
         return net.queue if any(s.kind != "event" for s in net.sends) else 0
-    if per == "instance":
-        assert kind is not None
+    if kind is not None and per == "instance":
         return model.kinds[kind].count
-    if per in ("node", "cell", "target"):
-        forest = model.forest
-        return {"node": forest.num_nodes, "cell": forest.num_cells}.get(per, model.num_targets)
     if per == "slot":
         return ring_slots(model)
-    if per in ("plastic", "sent"):
-        return {"plastic": len(given.weight), "sent": given.num_sources}[per]
     if per == "ring":
         return int(ring_sizes(model).sum())
     return {
+        "node": model.forest.num_nodes,
+        "cell": model.forest.num_cells,
+        "target": model.num_targets,
+        "plastic": len(model.connections.weight),
+        "sent": model.connections.num_sources,
         "connection": model.netcons.count,
         "weight": len(model.netcons.weight),
         "source": model.sources.count,

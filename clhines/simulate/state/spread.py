@@ -80,10 +80,7 @@ class Spread:
         return (storage.places is not None or by == "all") and storage.array.size < _MOST
 
     def put(self, storage: Storage, group: int, value: Value) -> None:
-        """Enqueue that the instances of a group get new values.
-
-        `group` is its number; of a parameter that is one number for all instances, any.
-        """
+        """Enqueue that the instances of a group, by its number, get new values."""
         numbers = value.numbers.astype(self.dtype)
         if storage.places is None:
             self._set(storage, 0, numbers[:1])

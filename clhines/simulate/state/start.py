@@ -93,10 +93,7 @@ def _initial(events: HostEvents, k: int) -> None:
 
 
 def _check_globals(variables: Variables, k: int) -> None:
-    """Refuse a variable of all instances to which their INITIAL blocks give several values.
-
-    NEURON lets all have that of the instance that comes last.
-    """
+    """Refuse several values of a variable of all instances; NEURON takes those of the last."""
     mechanism, states = variables.model.kinds[k].mechanism, variables.states[k]
     for quantity in mechanism.program.states:
         values = states[quantity.name]

@@ -69,10 +69,7 @@ class Tiler:
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
     def tile(self, once: np.ndarray, whole: cla.Array, begin: int, step: int) -> None:
-        """Repeat (rows, n) values into `whole` from `begin` on, each row copy after copy.
-
-        Whole numbers, but not -1, become `step` larger each time.
-        """
+        """Repeat (rows, n) values into `whole` from `begin` on; whole numbers grow by `step`."""
         if not once.size:
             return
         given = cla.to_device(self.queue, once)
@@ -110,10 +107,7 @@ class Tiler:
     def find_places(
         self, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int
     ) -> None:
-        """Find the active node at each place, and the place of each, which `ints` has from `begin`.
-
-        `number` is that of each active node of one copy, -1 for others.
-        """
+        """Find the active node at each place, and the place of each, in `ints` from `begin`."""
         given = cla.to_device(self.queue, number)
         places, most = len(active), int(number.max(initial=-1)) + 1
         self._places(

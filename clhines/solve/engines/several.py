@@ -116,10 +116,8 @@ class Several(Engine):
             if k in self._place:
                 s = self._place.index(k)
                 solver = self.solvers[s]
-                what = (
-                    f"{solver.forest.num_cells} cells, {solver.forest.num_nodes} nodes, "
-                    f"{solver.plan.method}"
-                )
+                what = f"{solver.forest.num_cells} cells, {solver.forest.num_nodes} nodes"
+                what += f", {solver.plan.method}"
                 what += f", {solver.num_slices} slices" if solver.num_slices > 1 else ""
             lines.append(f"{share:6.1%}  {what}, {devices.label(queue.device)}")
         return "\n".join(lines)
@@ -129,10 +127,7 @@ class Several(Engine):
     def each(
         self, work: Callable[[int], _T], threads: bool = False, solves: bool = False
     ) -> list[_T]:
-        """Do ``work(k)`` for every solver, even if others fail; `DeviceShareError` at the end.
-
-        With `threads` all at the same time, for work that waits; `solves` says that it is a solve.
-        """
+        """Do ``work(k)`` for every solver, even if others fail; `threads`: all at the same time."""
 
         def caught(k: int) -> _T | _Failed:
             try:
@@ -328,10 +323,7 @@ def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
 
 
 def cut(forest: Forest, shares: np.ndarray) -> np.ndarray:
-    """Cut a batch into ranges of whole cells with these shares of the nodes, as nearly as can be.
-
-    Returns the first cell of each range, and the end.
-    """
+    """First cell of each range, and the end, of a batch cut by shares of the nodes."""
     targets = np.cumsum(shares)[:-1] * (forest.num_nodes / shares.sum())
     offsets = forest.cell_offsets
     after = np.clip(np.searchsorted(offsets, targets), 1, forest.num_cells)

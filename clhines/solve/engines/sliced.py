@@ -191,10 +191,7 @@ class Pipeline:
     def solve(
         self, arrays: dict[str, np.ndarray], target: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Solve; returns the cells with bad pivots and these nodes, in the numbers of the batch.
-
-        `arrays` has d, u, (l), b, of which b, like `target`, may be (k, n).
-        """
+        """Solve; returns the cells with bad pivots and these nodes, in the numbers of the batch."""
         rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
         try:
             found = _Run(self, rows, np.atleast_2d(target)).all_stages()
@@ -222,10 +219,7 @@ class Pipeline:
 
 
 class _Run:
-    """One solve of a `Pipeline`: its device memory, and the queues between its stages.
-
-    `arrays` has d, u, (l), (1, n) each, and b, (k, n) like `target`.
-    """
+    """One solve of a `Pipeline`: its device memory, and the queues between its stages."""
 
     def __init__(
         self, pipeline: Pipeline, arrays: dict[str, np.ndarray], target: np.ndarray

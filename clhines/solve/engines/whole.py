@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -258,11 +259,9 @@ class Whole(Engine):
                 self.loaded.permute(arrays["l"], found["l"], True)
         return [*(a for name, a in found.items() if name != "b"), found["b"]]
 
-    def solve_factored(
-        self, factors: WholeFactors | NaturalFactors, b: np.ndarray, target: np.ndarray
-    ) -> None:
+    def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
         """Solve with factors that are on the device from NumPy to NumPy."""
-        natural, finite = isinstance(factors, NaturalFactors), True
+        natural, finite = bool(factors.values), True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
             nonlocal finite
@@ -280,7 +279,7 @@ class Whole(Engine):
             self._in_turn(solve, b, target)
         self.found_finite = finite
 
-    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors | ValueFactors:
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
         """See `Engine`."""
         host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
         if host and solves_by_values(self.loaded):
@@ -347,13 +346,15 @@ class WholeFactors:
     else the diagonal; u, (l). `bad`, (num_cells,) int32, has the keys of bad pivots.
     """
 
+    values: Mapping[str, Any] = MappingProxyType({})  # of the matrix in natural order, if it is so
+
     def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
         self.engine, self.matrix, self.bad = engine, matrix, bad
         self.way: Hosted | None = None  # of the last solve from NumPy to NumPy
 
     @property
     def given(self) -> dict[str, Any]:
-        """What `Hosted` is given of them."""
+        """Arguments of `Hosted` for them."""
         return {"packed": self.matrix, "factored": self.bad}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
@@ -397,168 +398,106 @@ class WholeFactors:
         return found
 
 
-class ValueFactors:
-    """A matrix in natural order, of methods that take it and eliminate it anew in every solve."""
+class ValueFactors(WholeFactors):
+    """A matrix in natural order, of methods that take it and eliminate it anew in every solve.
 
-    def __init__(self, engine: Whole, bad: BadPivots) -> None:
-        self.engine, self._bad = engine, bad
-        self._on_device: WholeFactors | None = None
+    Its `values`, d, u, (l), are dropped when it is first needed in device order.
+    """
+
+    def __init__(self, engine: Whole, values: Mapping[str, Any], bad: BadPivots) -> None:
+        self.engine, self.values, self._bad, self.way = engine, values, bad, None
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """d, u, (l), (n,), NumPy or pyopencl arrays."""
+        """The values as NumPy or pyopencl arrays, (n,)."""
         raise NotImplementedError
 
-    def forget(self) -> None:
-        """Drop the arrays."""
-        raise NotImplementedError
+    @functools.cached_property
+    def _on_device(self) -> WholeFactors:
+        made = self.engine.factor_on_device(self.arrays)
+        self.engine.queue.finish()  # the arrays may have been lent
+        self.values, self.way = {}, None
+        return made
 
     @property
-    def in_natural_order(self) -> bool:
-        """Whether the arrays are there still."""
-        raise NotImplementedError
-
-    @property
-    def on_device(self) -> WholeFactors:
-        """In device order, made when first needed; then there is no other copy."""
-        if self._on_device is None:
-            self._on_device = self.engine.factor_on_device(self.arrays)
-            self.engine.queue.finish()  # the arrays may have been lent
-            self.forget()
-        return self._on_device
-
-    @property
-    def matrix(self) -> list[cla.Array]:
+    def matrix(self) -> list[cla.Array]:  # type: ignore[override]
         """See `WholeFactors`."""
-        return self.on_device.matrix
+        return self._on_device.matrix
 
     @property
     def bad(self) -> cla.Array:
         """See `WholeFactors`."""
-        return self.on_device.bad
-
-    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `Eliminated`."""
-        if self.in_natural_order:
-            self.solve_values(b, target)
-        else:
-            self.on_device.solve_host(b, target)
-
-    def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve with the matrix in natural order."""
-        raise NotImplementedError
-
-    def solve_device(self, b: cla.Array, target: cla.Array) -> None:
-        """See `Eliminated`."""
-        self.on_device.solve_device(b, target)
-
-    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        """See `Eliminated`."""
-        return self.on_device.prepare(b, out)
-
-    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """See `Eliminated`."""
-        return self.on_device.enqueue(steps, out, waits)
+        return self._on_device.bad
 
     def bad_pivots(self) -> BadPivots:
         """See `Eliminated`."""
         return self._bad
 
-    def transposed(self) -> ValueFactors | WholeFactors:
-        """See `Eliminated`."""
-        raise NotImplementedError
-
-    def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`."""
-        raise NotImplementedError
-
 
 class HostFactors(ValueFactors):
     """The matrix is in NumPy arrays, which the device uses in place."""
 
-    def __init__(self, engine: Whole, arrays: dict[str, np.ndarray], bad: BadPivots) -> None:
-        super().__init__(engine, bad)
-        self._arrays = arrays
-
     @property
-    def arrays(self) -> Mapping[str, Any]:
+    def arrays(self) -> Mapping[str, np.ndarray]:
         """See `ValueFactors`."""
-        return self._arrays
+        return self.values
 
-    def forget(self) -> None:
-        """See `ValueFactors`."""
-        self._arrays = {}
-
-    @property
-    def in_natural_order(self) -> bool:
-        """See `ValueFactors`."""
-        return bool(self._arrays)
-
-    def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `ValueFactors`."""
-        self.engine.solve_values({**self._arrays, "b": b}, target)
-
-    def transposed(self) -> ValueFactors | WholeFactors:
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
-        if not self._arrays:
-            return self.on_device.transposed()
-        return HostFactors(self.engine, _swapped(self._arrays), self._bad)
+        if self.values:
+            self.engine.solve_values({**self.values, "b": b}, target)
+        else:
+            super().solve_host(b, target)
+
+    def transposed(self) -> WholeFactors:
+        """See `Eliminated`."""
+        if not self.values:
+            return super().transposed()
+        return HostFactors(self.engine, _swapped(self.values), self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`."""
-        return dict(self.arrays) or self.on_device.matrix_on_host()
+        return dict(self.values) or super().matrix_on_host()
 
 
 class NaturalFactors(ValueFactors):
-    """The matrix is on the device: d, u, (l), (n,) each; solves write `status`, (num_cells,)."""
+    """The matrix is on the device, in slots; solves write `status`, (num_cells,)."""
 
     def __init__(
-        self, engine: Whole, matrix: dict[str, Slot], status: Slot, bad: BadPivots
+        self, engine: Whole, values: Mapping[str, Slot], status: Slot, bad: BadPivots
     ) -> None:
-        super().__init__(engine, bad)
-        self._slots, self._status = matrix, status
-        self.way: Hosted | None = None  # of the last solve from NumPy to NumPy
+        super().__init__(engine, values, bad)
+        self._status = status
 
     @property
     def given(self) -> dict[str, Any]:
-        """What `Hosted` is given of them."""
-        return {"natural": list(self._slots.values()), "factored": self._status}
+        """See `WholeFactors`."""
+        if not self.values:
+            return super().given
+        return {"natural": list(self.values.values()), "factored": self._status}
 
     @property
-    def arrays(self) -> Mapping[str, Any]:
+    def arrays(self) -> Mapping[str, cla.Array]:
         """See `ValueFactors`."""
         queue, dtype = self.engine.queue, self.engine.dtype
         return {
             name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
-            for name, slot in self._slots.items()
+            for name, slot in self.values.items()
         }
 
-    def forget(self) -> None:
-        """See `ValueFactors`."""
-        self._slots, self.way = {}, None
-
-    @property
-    def in_natural_order(self) -> bool:
-        """See `ValueFactors`."""
-        return bool(self._slots)
-
-    def solve_values(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `ValueFactors`."""
-        self.engine.solve_factored(self, b, target)
-
-    def transposed(self) -> ValueFactors | WholeFactors:
+    def transposed(self) -> WholeFactors:
         """See `Eliminated`."""
-        if not self._slots:
-            return self.on_device.transposed()
-        return NaturalFactors(self.engine, _swapped(self._slots), self._status, self._bad)
+        if not self.values:
+            return super().transposed()
+        return NaturalFactors(self.engine, _swapped(self.values), self._status, self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`."""
         found = {name: a.get(self.engine.queue) for name, a in self.arrays.items()}
-        return found or self.on_device.matrix_on_host()
+        return found or super().matrix_on_host()
 
 
-def _swapped(matrix: dict[str, _Value]) -> dict[str, _Value]:
+def _swapped(matrix: Mapping[str, _Value]) -> dict[str, _Value]:
     """Return the matrix with u and l in each other's place."""
     d, *couplings = matrix.values()
     return dict(zip(matrix, [d, *reversed(couplings)], strict=True))
