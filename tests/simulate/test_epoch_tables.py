@@ -138,12 +138,12 @@ BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 70) alpha = minf/mtau }
 DERIVATIVE states { rates(v) m' = (minf - m)/mtau }
 PROCEDURE rates(v) { mtau = %s + 0.01*(v + 90) minf = 1/(1 + exp(-(v + 60)/8)) }
 """
-MIXED, SIZE = 6, 40  # cells, nodes of each
+SIZE = 40  # nodes of a cell
 
 
-def gated_cells():
+def gated_cells(count):
     """Cells whose nodes have some of three mechanisms each, which set what nothing reads."""
-    rng, n = np.random.default_rng(5), MIXED * SIZE
+    rng, n = np.random.default_rng(5), count * SIZE
     parent = np.arange(-1, n - 1)
     parent[::SIZE] = -1
     area = rng.uniform(300, 900, n)
@@ -153,15 +153,19 @@ def gated_cells():
         nodes = np.flatnonzero(rng.random(n) < 0.6)
         made = Mechanism.from_nmodl(GATED % (name, tau))
         groups[name] = net.insert(made, nodes, gbar=rng.uniform(1e-5, 1e-3, len(nodes)))
-    net.add("iclamp", at=np.arange(MIXED) * SIZE, delay=0.5, dur=2.0, amp=0.1)
+    net.add("iclamp", at=np.arange(count) * SIZE, delay=0.5, dur=2.0, amp=0.1)
     net.add_detector([0], 0.0)
     return net, groups
 
 
 @pytest.mark.parametrize("more", [True, False])
 def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
-    """Voltages, gates, and states that nothing reads: recorded, and as a run leaves them."""
+    """Voltages, gates, and states that nothing reads: recorded, and as a run leaves them.
+
+    There are so many cells that a work-group has several, on GPUs too.
+    """
     needs(fast_queue, "float64")
+    count = 2 * fast_queue.device.max_compute_units + 1
     specs, with_blocks = [], arena_epochs.with_blocks
 
     def kept(*given):
@@ -171,9 +175,9 @@ def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
     monkeypatch.setattr(arena_epochs, "with_blocks", kept)
     found = {}
     for engine in ("reference", ENGINE):
-        net, groups = gated_cells()
+        net, groups = gated_cells(count)
         sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
-        asked = [sim.record("v", np.arange(MIXED * SIZE))]
+        asked = [sim.record("v", np.arange(count * SIZE))]
         if more:
             asked += [
                 sim.record(x, groups[k]) for k in ("one", "three") for x in ("m", "minf", "alpha")
@@ -182,9 +186,8 @@ def test_lists_of_several_classes(fast_queue, needs, monkeypatch, more):
         left = sim.arrays()
         states = [left[f"state{k}_{x}"] for k in range(3) for x in ("m", "minf", "mtau")]
         found[engine] = [np.concatenate([r[k] for r in result]) for k in asked] + states
-    mixed = MIXED > fast_queue.device.max_compute_units
     assert all(k.unread == ("minf", "mtau") for k in specs[0].blocks if k.name in groups)
-    assert [spec.mixed for spec in specs] == [mixed] * len(specs)
+    assert all(spec.mixed for spec in specs) and all(s.units > 1 for s in specs if s.ptx)
     assert np.ptp(found["reference"][0]) > 5
     for values, exact in zip(found[ENGINE], found["reference"], strict=True):
         np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
