@@ -41,14 +41,19 @@ def same_on(ranks: Ranks | None, steps: int, h: Hoc) -> int:
 
 def kept_by_all(ranks: Ranks | None, kept: Kept | None) -> Kept | None:
     """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
-    if ranks is not None and not ranks.gather_numbers([kept is not None]).all():
-        return None
-    if kept is None or not kept.model.memory.transfers:
-        return kept
-    same = kept.model.read_gaps() == (kept.model.gaps, [])
-    if ranks is not None:
-        same = bool(ranks.gather_numbers([same]).all())
-    return kept if same else None
+    if _by_all(ranks, kept is not None) and kept is not None:
+        gaps = kept.model.memory.transfers
+        same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
+        if not gaps or _by_all(ranks, same):
+            return kept
+    if kept is not None:
+        kept.model.forget()
+    return None
+
+
+def _by_all(ranks: Ranks | None, holds: bool) -> bool:
+    """Whether something holds on all ranks."""
+    return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
 
 
 def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
