@@ -36,7 +36,9 @@ def platforms() -> list[Finding]:
     except DeviceError as error:
         what, _, advice = str(error).partition("; ")
         return [Finding(False, what, advice)]
-    names = Counter(platform.name.strip() for platform in {d.platform for _, d in found})
+    names = Counter(
+        platform.name.strip() for platform in dict.fromkeys(d.platform for _, d in found)
+    )
     advice = (
         "uninstall one (PoCL: the package of the system, or pip's pocl-binary-distribution), "
         "or set OCL_ICD_VENDORS to the .icd file of the other"

@@ -317,9 +317,9 @@ class Kept:
     def _set(self, name: str) -> bool:
         """Give the simulation the parameters of a mechanism; False where it cannot take them."""
         assert self.sim is not None and self.imported is not None
-        played = {p.variable.name for p in self.model.plays.players if p.variable.owner == name}
-        every = self.model.mechanisms[name].program.parameters
-        wanted = [q for q in every if split_name(q)[0] not in played]
+        if any(p.variable.owner == name for p in self.model.plays.players):
+            return False  # some of them are those of the play
+        wanted = list(self.model.mechanisms[name].program.parameters)
         self._start = None
         try:
             self.sim.set(self.imported.groups[name], **values_of(self.model, name, wanted))
@@ -355,8 +355,8 @@ class Kept:
             sim.runner.exchange()  # type: ignore[attr-defined]
         h.t = float(clock(begin, dt, steps)[-1])
         last = last_delivery(begin, dt, steps)
+        self._counters.fill(result, first)  # before numbers of the end are in NEURON's memory
         self._records.fill(result, begin, first)
-        self._counters.fill(result, first)
         self._records.fill_spikes(result, begin, self._delivered, last)
         arrays = sim.arrays()
         put_values(sim, imported, arrays)
@@ -370,7 +370,8 @@ class Kept:
         NEURON takes one itself where it has voltages to transfer, and at whose end code of
         `CVode.event` runs.
         """
-        if self.model.gaps and self.model.waits_for_transfer():
+        if self.model.memory.transfers and self.model.waits_for_transfer():
+            self.sim = None  # it would begin with the voltages of now
             return 1
         h, statements = self.model.h, self.model.pending.statements
         if not statements:

@@ -62,17 +62,17 @@ class Model:
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     def waits_for_transfer(self) -> bool:
-        """Whether what `target_var` sets is not yet the voltage that it gets.
+        """Whether what `target_var` sets is not yet the voltage that it gets; all MPI ranks call it.
 
         NEURON transfers at the end of its steps: what is changed between two acts a step later.
         """
-        tree, found = self.tree, np.zeros(self.tree.num_nodes)
-        for numbers, nodes in (tree.numbers, tree.addresses), (tree.inner_numbers, tree.inner):
-            found[numbers] = self.fields.values(tree.v, nodes)
-        own = [gap for gap in self.gaps if gap.node in self.nodes]  # not of other MPI ranks
-        names = {(gap.owner, gap.name) for gap in own}
-        now, first = {key: self.every[key[0]].values(key[1]) for key in names}, self.nodes.start
-        return any(now[g.owner, g.name][g.instance] != found[g.node - first] for g in own)
+        names = {(gap.owner, gap.name) for gap in self.gaps}
+        before = {(o, n): self.every[o].values(n).copy() for o, n in names}
+        self.memory.transfer()
+        changed = [not np.array_equal(self.every[o].values(n), v) for (o, n), v in before.items()]
+        for (owner, name), values in before.items():
+            self.every[owner].put(name, values)
+        return any(changed)
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
         """Return the tables of the FUNCTION_TABLE of a mechanism, of those that are found."""

@@ -74,6 +74,15 @@ def test_parameters_that_differ_at_a_start_are_set(engine):
     assert names == {"gnabar", "clamp", "tau2", "stimulus", "el", *several}
 
 
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_what_differs_at_a_start_acts_as_in_neuron(engine):
+    """A clamp beside one that is played, a voltage that is transferred, a spike in the first step."""
+    found = told("starts", engine)
+    assert found["worst"] < TOLERANCE
+    assert min(found["effect"]) > 1e-3
+    assert found["first"] == [0.025]
+
+
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])
 def test_times_of_a_vecstim_change_between_pieces(engine):
     found = told("train", engine)

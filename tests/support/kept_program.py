@@ -389,6 +389,30 @@ def scan(engine):
     return {"made": made, "worst": max(worst), "effect": effect}
 
 
+def starts(engine):
+    """How far a kept model is from NEURON where a start differs, as JSON.
+
+    By a clamp beside one that is played; a voltage that a gap junction gets; a spike in the first
+    step, of a counter whose count is recorded too.
+    """
+    import clhines
+
+    net, ours = fresh("gap"), partial(clhines.neuron.run, engine=engine)
+    with_vector(net)
+    other = h.IClamp(net.somas[2](0.5))
+    other.delay, other.dur = 1.0, 5.0
+    net.counts[0].thresh, numbers = -64.999, h.Vector().record(net.counts[0]._ref_n)
+    found, effect, before = [], [], []
+    for amp, change in ((0.0, "nothing"), (0.3, "nothing"), (0.3, "voltage"), (0.1, "voltage")):
+        other.amp, rows = amp, []
+        for way in (h.continuerun, ours):
+            rows.append([*in_pieces(net, way, CHANGES[change], 16.0), np.array(numbers)])
+        found.append(most(*rows))
+        effect.append(most(rows[0], before) if before else 0.0)
+        before = rows[0]
+    return {"worst": max(found), "effect": effect[1:], "first": list(net.times[0])[:1]}
+
+
 def train(engine):
     """The Vector of a VecStim, changed between pieces, beside NEURON, as JSON."""
     import clhines
@@ -457,6 +481,8 @@ if __name__ == "__main__":
         print(json.dumps(lifetimes()))
     elif what == "scan":
         print(json.dumps(scan(argument)))
+    elif what == "starts":
+        print(json.dumps(starts(argument)))
     elif what == "train":
         print(json.dumps(train(argument)))
     elif what == "coupled":

@@ -255,9 +255,7 @@ class _Builder:
                 continue
             setters = {block for block, body in self.blocks.items() if key in body.writes}
             if setters == {"initial"} and key not in turned:
-                value = self.blocks["initial"].writes[key]
-                of_parameters = value.free <= {*self.parameters}
-                if of_parameters or self.file.variables[name].sort != "local":  # NEURON shows it
+                if self.file.variables[name].sort != "local":  # NEURON shows it
                     continue
             what = f"'{name}' is one for all instances and keeps what each of them sets"
             raise Refused(what, line, "declare it in RANGE")
@@ -381,7 +379,6 @@ class _Builder:
             free |= self.blocks[f"grid_{name}"].free(())
             wrong = sorted(free - set(self.parameters) - {"_x", "dt"})
             wrong = [w for w in wrong if not w.endswith("__table")]
-            wrong = wrong or sorted(use.given_back & self.written)
             if wrong:
                 shown = self.names.public.get(wrong[0], wrong[0])
                 raise Refused(

@@ -348,8 +348,7 @@ class Run(Evaluation):
         if block.sort == "FUNCTION":
             return looked[0]
         for key, value in zip(use.columns, looked, strict=True):
-            if key not in use.given_back:
-                self.set(key, value)
+            self.set(key, value)
         return graph.zero
 
     def _table(self, block: Block, s: Statement) -> TableUse:
@@ -368,20 +367,7 @@ class Run(Evaluation):
                 keys += self.names.all_elements(name)
         if not 1 <= int(n) <= 1_000_000:  # type: ignore[call-overload]
             raise Refused(f"TABLE WITH {n}", s.line)
-        use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
-        if block.sort != "FUNCTION":
-            use.given_back = self._given_back(block, keys, s.line)
-        return use
-
-    def _given_back(self, block: Block, keys: Sequence[str], line: int) -> frozenset[str]:
-        """Return parameters of all instances that a table has and its procedure does not set."""
-        sorts = {key: self.file.variables[self.names.elements[key]].sort for key in keys}
-        parameters = {k for k in keys if sorts[k] == "parameter" and self.names.is_global(k)}
-        if not parameters:
-            return frozenset()
-        inner = Run(self.shared, f"table_{block.name}")
-        inner.executed(block, [self.graph.symbol("_x")] * len(block.arguments), line)
-        return frozenset(parameters - inner.writes.keys())
+        return TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
 
     def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
         """Execute a block with these arguments where it is called."""

@@ -58,7 +58,6 @@ class TableUse:
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
     known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
-    given_back: frozenset[str] = frozenset()  # columns that are parameters, as they were
 
 
 @dataclass

@@ -1,12 +1,10 @@
-: what published files do and NEURON takes: a block that is called, tables of more than is set,
-: numbers of a LOCAL outside of blocks, and no SUFFIX
+: what published files do and NEURON takes: a block that is called, tables of more than is needed,
+: and no SUFFIX
 NEURON { NONSPECIFIC_CURRENT i  RANGE g, width, scale, x, seen  GLOBAL ainf, aexp, tau }
 PARAMETER { g = 1e-4  width = 12  tau = 4  floor_of = 0.3 }
 ASSIGNED { v dt i ainf aexp binf btau bexp x scale seen }
 STATE { a b }
-LOCAL wide
 INITIAL {
-    wide = width*2
     rates(v)
     seen = 0
     VERBATIM
@@ -25,11 +23,11 @@ DERIVATIVE slow {
     rates(v)
     seen = seen + 1
     a' = (ainf - a)/tau
-    b' = (binf - b)/(btau + wide/100)
+    b' = (binf - b)/(btau + width/50)
 }
 PROCEDURE rates(u) {
     LOCAL y, k
-    TABLE ainf, aexp, tau, binf, bexp, btau DEPEND floor_of, dt FROM -100 TO 60 WITH 160
+    TABLE ainf, aexp, binf, bexp, btau DEPEND floor_of, dt FROM -100 TO 60 WITH 160
     VERBATIM
     /* names after DEPEND are no LOCALs */
     double least = floor_of;
