@@ -62,7 +62,7 @@ class Model:
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     def waits_for_transfer(self) -> bool:
-        """Whether what `target_var` sets is not yet the voltage that it gets; all MPI ranks call it.
+        """Whether `target_var` does not yet set the voltage of now; all MPI ranks call it.
 
         NEURON transfers at the end of its steps: what is changed between two acts a step later.
         """

@@ -76,7 +76,7 @@ def test_parameters_that_differ_at_a_start_are_set(engine):
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_what_differs_at_a_start_acts_as_in_neuron(engine):
-    """A clamp beside one that is played, a voltage that is transferred, a spike in the first step."""
+    """A clamp beside one that is played, a voltage that is transferred, an early spike."""
     found = told("starts", engine)
     assert found["worst"] < TOLERANCE
     assert min(found["effect"]) > 1e-3
