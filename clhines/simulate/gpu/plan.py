@@ -107,8 +107,8 @@ def choose_lanes(
     choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
     for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
-        group = _TOGETHER if in_arenas and spec.ptx else _LISTS_GROUP
-        most = 1 if far else units or max(1, min(group // lanes, own, MAX_UNITS))
+        few = min(_TOGETHER // lanes, own) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
+        most = 1 if far else units or max(1, min(few, MAX_UNITS))
         for count in range(most, 0, -1):
             group = lanes * count
             full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
