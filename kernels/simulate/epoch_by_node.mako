@@ -4,6 +4,7 @@
     lists = "common/arena_lists" if spec.arena else "common/node_lists"
     states = "common/arena_states" if spec.arena else "common/node_states"
     points = bool(spec.arena and spec.loop.apart)
+    together = spec.arena and spec.units > 1 and spec.ptx   # cells of a work-group
 %>\
 ## Steps of whole cells whose mechanisms are taken node by node: nodes with the same density mechanisms are in
 ## lists of a warp each (gpu/lists.py). A lane takes all mechanisms of its node: their step before, events, then
@@ -77,7 +78,7 @@ ${part(states)}\
     int step = first_step;
     // steps of the launch begin here
     do {
-% if spec.arena and spec.together:
+% if together:
         // Cells of a group go side by side, here and below: one warp then finds in the cache of instructions what
         // another has fetched. It holds few of those of a step, and would be what all wait for.
         GATHER();
@@ -87,13 +88,13 @@ ${part("common/arena_points_end")}\
 % endif
 ${part(lists)}\
         if (step == first_step + num_steps) break;
-% if spec.arena and spec.together:
+% if together:
         GATHER();
 % endif
 % if points:
 ${part("common/arena_points")}\
 % endif
-% if spec.arena and spec.together:
+% if together:
         GATHER();
 % endif
         MEET();

@@ -301,7 +301,7 @@ def writes(count):
     print_ = own._print
     assert print_.structure_is_same()
     assert print_.values_are_same()
-    chosen = [known[int(k)] for k in generator.integers(len(known), size=count)]
+    chosen = [known[int(k)] for k in generator.integers(len(known), size=int(count))]
     for name, read, write in chosen:
         before = read()
         write(
@@ -319,7 +319,7 @@ def writes(count):
     return {"unseen": unseen, "names": len({name for name, *_ in chosen})}
 
 
-def lifetimes():
+def lifetimes(_):
     """Whether what is deleted between pieces is gone, as JSON."""
     import clhines
 
@@ -473,25 +473,15 @@ def stays(engine):
             "lengths": [[len(a), len(b)] for a, b in zip(*taken)]}  # fmt: skip
 
 
+def changes(engine):
+    """How far models that are changed in a run are from NEURON, by name of the change, as JSON."""
+    unchanged = {of: in_pieces(fresh(of), h.continuerun, CHANGES[of]) for of in BASES}
+    base = {name: unchanged[BASES[name in OF_COUPLED]] for name in CHANGES}
+    return {name: both(name, engine, base[name]) for name in CHANGES}
+
+
+ASKED = (changes, writes, lifetimes, scan, starts, train, coupled, stays, pieces)
+
 if __name__ == "__main__":
     what, argument = sys.argv[1:]
-    if what == "writes":
-        print(json.dumps(writes(int(argument))))
-    elif what == "lifetimes":
-        print(json.dumps(lifetimes()))
-    elif what == "scan":
-        print(json.dumps(scan(argument)))
-    elif what == "starts":
-        print(json.dumps(starts(argument)))
-    elif what == "train":
-        print(json.dumps(train(argument)))
-    elif what == "coupled":
-        print(json.dumps(coupled(argument)))
-    elif what == "stays":
-        print(json.dumps(stays(argument)))
-    elif what == "pieces":
-        print(json.dumps(pieces(argument)))
-    else:
-        unchanged = {of: in_pieces(fresh(of), h.continuerun, CHANGES[of]) for of in BASES}
-        base = {name: unchanged[BASES[name in OF_COUPLED]] for name in CHANGES}
-        print(json.dumps({name: both(name, argument, base[name]) for name in CHANGES}))
+    print(json.dumps({f.__name__: f for f in ASKED}[what](argument)))

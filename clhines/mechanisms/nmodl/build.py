@@ -254,9 +254,9 @@ class _Builder:
             if self.file.kind == "artificial" or name not in self.file.variables:
                 continue
             setters = {block for block, body in self.blocks.items() if key in body.writes}
-            if setters == {"initial"} and key not in turned:
-                if self.file.variables[name].sort != "local":  # NEURON shows it
-                    continue
+            is_seen = self.file.variables[name].sort != "local"  # NEURON shows its value
+            if is_seen and setters == {"initial"} and key not in turned:
+                continue
             what = f"'{name}' is one for all instances and keeps what each of them sets"
             raise Refused(what, line, "declare it in RANGE")
 

@@ -164,7 +164,7 @@ class ArenaEpochs(ArenaKernels):
             "children": table.lanes.children, "homes": homes, "instances": lists.instances,
             "node_lists": rows, "node_places": lists.lanes.places,
             "node_members": lists.numbers.members,
-            "node_active": active, "node_bits": lists.lanes.own,
+            "node_active": active, **({"node_bits": lists.lanes.own} if lists.lanes.mixed else {}),
         }  # fmt: skip
         reals = {
             "all_tie": _of_lanes(table, "tie", self.model.u),

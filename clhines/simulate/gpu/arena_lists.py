@@ -218,17 +218,8 @@ def with_blocks(
             if name not in played:
                 given.append(("parameter", name, found))
         scalar += len(uniform)
-        blocks.append(
-            epoch_blocks(
-                text,
-                tuple(given),
-                k in held,
-                len(of_lane),
-                spec.kinds[k].local,
-                k in apart,
-                lists.lanes.kinds[k].unread,
-            )
-        )
+        of_states = spec.kinds[k].local, k in apart, lists.lanes.kinds[k].unread
+        blocks.append(epoch_blocks(text, tuple(given), k in held, len(of_lane), *of_states))
     kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,

@@ -166,11 +166,6 @@ class ArenaEpochSpec(EpochSpec):
         return self.joins > 1
 
     @property
-    def together(self) -> bool:
-        """Whether the cells of a work-group begin each step together."""
-        return self.units > 1 and self.ptx
-
-    @property
     def loop(self) -> ListLoop:
         """Source of the loop over the lists."""
         return ListLoop(self)

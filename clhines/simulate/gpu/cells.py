@@ -28,12 +28,16 @@ class KindInstances:
 
     def __init__(self, kind: Kind, bounds: np.ndarray, cells: np.ndarray) -> None:
         self.kind, self.density = kind, kind.mechanism.kind == "density"
-        self.num_states = len(kind.mechanism.states)  # that have lines, not those `unread`
-        self.unread: tuple[str, ...] = ()
+        self.unread: tuple[str, ...] = ()  # states that have no lines
         self.varying = {n: v for n, v in kind.parameters.items() if isinstance(v, np.ndarray)}
         self.first = np.searchsorted(kind.node, bounds[cells])
         self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
         self._base = bounds[cells]
+
+    @property
+    def num_states(self) -> int:
+        """States that have lines."""
+        return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
         """Return the same instances with the values of a kind, which is that of another model."""
@@ -87,7 +91,6 @@ class PlannedCells:
             blocks = kind.kind.mechanism.program.blocks
             if kind.density and "receive" not in blocks:
                 kind.unread = unread_states(blocks)
-                kind.num_states -= len(kind.unread)
 
     @cached_property
     def nodes(self) -> np.ndarray:
