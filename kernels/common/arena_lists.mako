@@ -195,7 +195,7 @@ ${copied(kind, ends)}\
         MEET_ALL();   // thresholds have been compared, and states have advanced
 ${by_layers()}\
 % endif
-        for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
+        for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
             const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
             __global const int *list = node_lists + q * ${spec.list_width};
@@ -353,6 +353,10 @@ ${for_each(spec.with_ions(apart), of_sums)}\
             const real factor = value[0];
             W(place) = value[${W}] + (factor * sum_g + point_g);
             A(place) = ${f"value[{3 * W}] - value[{2 * W}] * v " if spec.inflow else ""}- (factor * sum_i + point_i);
+% if spec.parts > 1:
+            shared_rows[(q - home.s2) * ${W} + in_warp] = W(place);
+            shared_rows[(${spec.most_lists} + q - home.s2) * ${W} + in_warp] = A(place);
+% endif
 % endif
         }
 % endfor

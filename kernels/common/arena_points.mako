@@ -17,8 +17,8 @@
 <%def name="to_slots(k, current)">\
 % if current:
 ${current}\
-            mem[slot_i_${k} + j] = i_i;
-            mem[slot_g_${k} + j] = g_g;
+            mem[slot_i_${k} + ${spec.loop.slot(k)}j] = i_i;
+            mem[slot_g_${k} + ${spec.loop.slot(k)}j] = g_g;
 % endif
 </%def>\
         ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
@@ -78,19 +78,6 @@ ${to_slots(k, current)}\
 % if waiting:
         if (present && lane < ${len(waiting)}) waiting[lane] = 0;
 % endif
-% if given:
-        for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
-            const int place = node_places[q * ${W} + in_warp], word = node_active[q * ${W} + in_warp];
-            if (place < 0 || word < 0) continue;
-            const int a = home.s5 + (word & ${hex(spec.special - 1)});
-            real all_i = 0, all_g = 0;
-% for k in [kind.number for kind in given]:
-            for (int j = ints[first_${k} + a]; j < ints[first_${k} + a + 1]; j++) {
-                all_i += mem[slot_i_${k} + j];
-                all_g += mem[slot_g_${k} + j];
-            }
-% endfor
-            W(place) += all_g;
-            A(place) -= all_i;
-        }
+% if given and spec.parts == 1:
+${part("common/arena_slots")}\
 % endif

@@ -16,5 +16,8 @@ ${text}\
             }
 % endfor
             MEET_ALL();
+% if spec.parts > 1:
+${part("common/epoch_meeting", 12)}\
+% endif
         }
 % endif

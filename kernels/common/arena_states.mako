@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 <% W = spec.warp %>\
-    for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
+    for (int q = home.s2 + ${spec.first_list}; q < home.s3; q += ${spec.lanes // W * spec.parts}) {
         if (node_places[q * ${W} + in_warp] < 0) continue;
         __global const int *list = node_lists + q * ${spec.list_width};
         const int bits = list[0];

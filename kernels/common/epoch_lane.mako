@@ -7,7 +7,11 @@
 % else:
     const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
 % endif
+% if spec.parts > 1:   # work-groups of a cell
+    const int number = get_group_id(0) / ${spec.parts}, part = get_group_id(0) - number * ${spec.parts};
+% else:
     const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
+% endif
     const bool present = ${"true" if spec.chip.alone else "unit < UNITS && number < num_units"};
     // start of the values, their number, first lane, ${spec.lane_counts}, rows, rounds, cell, root slots
     const int8 mine = present ? vload8(number, units) : (int8)(0);

@@ -17,7 +17,7 @@
 % endif
     const int at = ${"0" if spec.chip.alone else "min(unit, UNITS - 1)"};
 % if spec.far:   # cells too large for local memory
-    __global real *held = far_held + (long)number * ${held} * CAPACITY;
+    __global real *held = far_held + (long)${'get_group_id(0)' if spec.parts > 1 else 'number'} * ${held} * CAPACITY;
 % else:
     __local real *held = all_held + at * ${held} * CAPACITY;
 % endif

@@ -7,7 +7,10 @@
     const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)}, 0, &largest__ };
     const node_series_ quick__ = { ${", ".join(spec.series_numbers.arguments)}, 1, &largest__ };
 % else:
-    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
+% if spec.once:
+    __local real once__[${spec.num_once(spec.once)}];   // what is the same in all steps, at all nodes
+% endif
+    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)}${", once__" if spec.once else ""} };
 % endif
 % endif
 % for kind in spec.kinds:

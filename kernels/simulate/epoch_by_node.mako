@@ -17,6 +17,15 @@ ${part("common/epoch_title")}\
 // states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
 ${part("common/epoch_functions")}
 ${part("common/epoch_macros")}\
+% if spec.arena:
+// Targets see what was sent before the launches that follow.
+__kernel void publish(${signature(spec, "publish")})
+{
+    for (int k = get_global_id(0); k < num_sources; k += get_global_size(0))
+        ints[event_count + k] = ints[event_live + k];
+}
+
+% endif
 __kernel${spec.required_size}
 void advance(${signature(spec, "advance")})
 {
@@ -47,7 +56,7 @@ ${part("common/epoch_local")}\
     const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
 % endif
     const int first_record = used ? record_start[mine.s6] : 0;
-    const int end_record = used ? record_start[mine.s6 + 1] : 0;
+    const int end_record = used${" && part == 0" if spec.parts > 1 else ""} ? record_start[mine.s6 + 1] : 0;
     int fault = 0;
 % if points and spec.loop.waiting:
 <% count = len(spec.loop.waiting) %>\
@@ -56,6 +65,9 @@ ${part("common/epoch_local")}\
     __local int *waiting = all_waiting + at * ${count};
     if (lane < ${count}) waiting[lane] = 0;
 % endif
+% for k, text in enumerate(spec.once):
+    if (lid / ${spec.warp} == ${k % (spec.work_group // spec.warp)}) { ${text} }
+% endfor
 % if spec.arena and spec.ends_later and spec.arena.second_order_currents:
     // the change of v, with which the step before ends
     for (int k = lane; pending && present && k < mine.s1; k += LANES)
@@ -71,8 +83,15 @@ ${part(states)}\
 % if points:
     // instances of the cell that lanes take one by one
 % for kind in spec.loop.apart:
+% if spec.parts > 1:
+    const int first_of_${kind.number} = ints[first_${kind.number} + home.s5], last_of_${kind.number} = ints[first_${kind.number} + home.s6];
+    const int each_${kind.number} = (last_of_${kind.number} - first_of_${kind.number} + ${spec.parts - 1}) / ${spec.parts};
+    const int begin_${kind.number} = min(first_of_${kind.number} + part * each_${kind.number}, last_of_${kind.number});
+    const int end_${kind.number} = min(begin_${kind.number} + each_${kind.number}, last_of_${kind.number});
+% else:
     const int begin_${kind.number} = present ? ints[first_${kind.number} + home.s5] : 0;
     const int end_${kind.number} = present ? ints[first_${kind.number} + home.s6] : 0;
+% endif
 % endfor
 % endif
     int step = first_step;
@@ -86,6 +105,10 @@ ${part(states)}\
 % if points:
 ${part("common/arena_points_end")}\
 % endif
+% if spec.parts > 1:
+        // d and b of the lists' nodes, in turn twice: no work-group is two steps ahead
+        volatile __global real *shared_rows = shared + ((long)number * 2 + step % 2) * ${2 * spec.most_lists * spec.warp};
+% endif
 ${part(lists)}\
         if (step == first_step + num_steps) break;
 % if together:
@@ -96,6 +119,24 @@ ${part("common/arena_points")}\
 % endif
 % if together:
         GATHER();
+% endif
+% if spec.parts > 1:
+        // each work-group of a cell has done some of its lists, and takes the others' rows; then all do the same
+${part("common/epoch_meeting", 8)}\
+<% rounds = range(-(-spec.most_lists * spec.warp // spec.lanes)) %>\
+% for r in rounds:   # all reads are on their way before the first has come
+        const int row_${r} = lane + ${r} * LANES, place_${r} = home.s2 * ${spec.warp} + row_${r} < home.s3 * ${spec.warp} ? node_places[home.s2 * ${spec.warp} + row_${r}] : -1;
+        const real w_${r} = place_${r} < 0 ? (real)0 : shared_rows[row_${r}], a_${r} = place_${r} < 0 ? (real)0 : shared_rows[${spec.most_lists * spec.warp} + row_${r}];
+% endfor
+% for r in rounds:
+        if (place_${r} >= 0) {
+            W(place_${r}) = w_${r};
+            A(place_${r}) = a_${r};
+        }
+% endfor
+% if points:
+${part("common/arena_slots")}\
+% endif
 % endif
         MEET();
 % if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time
@@ -129,23 +170,15 @@ ${part("common/epoch_records")}\
 % if spec.joins == 1:
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // the only work-group has all cells
 % elif spec.joins:
-        // all work-groups meet: each is on a multiprocessor of its own
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-        if (lid == 0) {
-            const int all = arrived_before + (step - first_step + 1) * ${spec.joins};
-            __asm__ volatile("membar.gl;" ::: "memory");
-            atomic_inc(arrived);
-            while (*(volatile __global int *)arrived - all < 0) {}
-            __asm__ volatile("membar.gl;" ::: "memory");
-        }
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        // all work-groups meet
+${part("common/epoch_meeting", 8)}\
 % endif
 % endif
     } while (++step <${"" if spec.arena and spec.ends_later else "="} first_step + num_steps);
 
     // back to memory
-    for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
-    if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
+    for (int k = lane; ${"part == 0" if spec.parts > 1 else "present"} && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
+    if (${"part == 0 && " if spec.parts > 1 else ""}fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
 #define MOVE(held, kept) kept = held
 ${part(states)}\
 #undef MOVE

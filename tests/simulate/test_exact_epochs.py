@@ -4,6 +4,8 @@ The two add the same numbers in another order, so that each step differs by some
 place; the networks below do not amplify that by more than 100 times the number of steps.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import mod_files
 import numpy as np
 import pyopencl as cl
@@ -13,7 +15,7 @@ from exact_cells import CELLS, NODES, READS, RELAY, network, with_artificial, wi
 from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.network.inside import inside
-from clhines.simulate.gpu import arena_epochs
+from clhines.simulate.gpu import arena_epochs, plan
 from clhines.simulate.gpu.artificial import epoch_of
 
 ENGINE = "epochs-gpu"  # of any device
@@ -63,6 +65,35 @@ def test_as_the_reference(fast_queue, needs):
     assert np.array_equal(first.spike_cell, expected.spike_cell)
     np.testing.assert_allclose(first.spike_time, expected.spike_time, 0, 1e-12 * STOP)
     assert all(map(np.array_equal, (v, weights), again))
+
+
+def test_cells_of_several_work_groups(fast_queue, needs, monkeypatch):
+    """Where these share a cell's lists out, results stay; simulations in two threads take turns."""
+    needs(fast_queue, "float64")
+    runs, like = [], np.arange(NODES * CELLS)
+    for most in (plan.MOST_WARPS, 0):
+        monkeypatch.setattr(plan, "MOST_WARPS", most)
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=ENGINE, chunk=130)
+        parts = sim.runner.kernels._tables[0].plan.spec.parts
+        assert (parts > 1) == (not most and sim.runner.limits.ptx)
+        numbers = recorded(sim, groups)
+        runs.append(sim.run(STOP))
+    for number in numbers.values():
+        scale = np.abs(runs[0][number]).max()
+        np.testing.assert_allclose(runs[1][number], runs[0][number], 0, EPS * scale)
+    assert np.array_equal(runs[0].spike_cell, runs[1].spike_cell)
+    assert np.array_equal(runs[0].spike_time, runs[1].spike_time)
+
+    def run(_):
+        queue = cl.CommandQueue(fast_queue.context)
+        sim = Simulation(network()[0], DT, queue=queue, engine=ENGINE, chunk=7)
+        number = sim.record("v", like)
+        return sim.run(STOP)[number]
+
+    with ThreadPoolExecutor(2) as pool:
+        for found in pool.map(run, range(4)):
+            assert np.array_equal(found, runs[1][numbers["v"]])
 
 
 def test_equal_cells_and_float32(fast_queue):

@@ -2,14 +2,16 @@
 
 The state is that of `steps`, in the same arenas. A work-group has one cell or some; a lane
 does for its node what the kernels of `steps` do, and segments are eliminated in local
-memory, see ``epoch_by_node.mako``. Events of an epoch are seen by the next one: an epoch is no
-longer than the smallest delay. It is one launch, or one for each step where cells read voltages of
-others; where these are read at the end of a step, too, the next launch does what is left of it.
-Artificial cells go ahead by an epoch, see `artificial`.
+memory, see ``epoch_by_node.mako``. On NVIDIA a large cell may have several work-groups, which share
+its lists out and meet once a step; each eliminates by itself. Events of an epoch are seen by the
+next one: an epoch is no longer than the smallest delay. It is one launch, or one for each step
+where cells read voltages of others; where these are read at the end of a step, too, the next launch
+does what is left of it. Artificial cells go ahead by an epoch, see `artificial`.
 """
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +40,8 @@ from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions
 from clhines.simulate.state.spread import Storage
 
+_TURN = threading.Lock()
+_LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # launch whose work-groups meet
 # arguments of each launch
 _CHANGES = ("numbers", "first_step", "num_steps", "first_time", "record_row", "looks")
 
@@ -46,21 +50,12 @@ class _Others:
     """Voltages `v` that cells see of others, twice: of this step, and of the next one.
 
     After them `v` has room for changes of voltages, with which a launch ends the step before.
-    So many work-groups, `groups`, wait for each other after each step; `arrived` counts, on the
-    device, those that have come, `total` of them before the next launch. Where they do not wait,
+    So many work-groups, `groups`, wait for each other after each step. Where they do not wait,
     `later` says whether a launch leaves the end of its step to the next one.
     """
 
     v: cla.Array
-
-    def __init__(self, queue: cl.CommandQueue) -> None:
-        self.groups, self.total, self.arrived = 0, 0, cla.zeros(queue, 1, np.int32)
-        self.later = False
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """Arguments of each launch that kernels have for that."""
-        return ("arrived_before",) * (self.groups > 1) + ("pending",) * self.later
+    groups, later = 0, False
 
 
 @dataclass(eq=False)
@@ -131,7 +126,7 @@ class ArenaEpochs(ArenaKernels):
             self._tables.append(self._launch(plan, base))
             base += len(plan.table.gather)
         self.places = base
-        self._others = _Others(self.queue)
+        self._others = _Others()
         if model.pointers and len(plans) == 1 and plans[0].groups <= limits.compute_units:
             self._others.groups = plans[0].groups if limits.ptx or plans[0].groups == 1 else 0
         self._others.later = not self._others.groups and "pointers_in_states" in model.needs
@@ -193,8 +188,9 @@ class ArenaEpochs(ArenaKernels):
             kind = self.model.kinds[k]
             arenas["ints"].add(f"place_in_cell_{k}", self._within[kind.node])
             arenas["ints"].room(f"waits_{k}", (kind.count,))
+            turns = 2 if self._spreads else 1  # of steps
             for name in (f"slot_i_{k}", f"slot_g_{k}"):
-                arenas["mem"].room(name, (kind.count,))
+                arenas["mem"].room(name, (turns, kind.count))
         self._num_layers = 0
         if "instant_events" in self.model.needs:
             first, targets = self._layers()
@@ -238,8 +234,12 @@ class ArenaEpochs(ArenaKernels):
                 launch.spec, joins=self._others.groups, ends_later=self._others.later,
                 layers=self._num_layers,
             )  # fmt: skip
+            num_cells = max(1, len(launch.plan.cells.numbers))
+            launch.given["arrived"] = cla.zeros(self.queue, num_cells, np.uint64)
+            rows = 4 * plan.most_lists * WARP * num_cells
+            launch.given["shared"] = cla.zeros(self.queue, max(1, rows), self.dtype)
             if plan.far:
-                held = 3 * plan.capacity * max(1, len(launch.plan.cells.numbers))
+                held = 3 * plan.capacity * max(1, launch.plan.groups)
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
 
@@ -257,12 +257,12 @@ class ArenaEpochs(ArenaKernels):
             "record_list": to_device(self.queue, entries, num),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
             "regions": self._regions, "seen_v": self._others.v, "num_places": num(self.places),
-            "looks": num(1), "arrived": self._others.arrived, "arrived_before": num(0),
-            "pending": num(0),
+            "looks": num(1), "pending": num(0),
             **self.run.arguments,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
         self._arguments = given
+        self._publisher: program.BoundKernel | None = None
         for launch in self._tables:
             launch.kernel = None
         if self.artificial is not None:
@@ -274,9 +274,14 @@ class ArenaEpochs(ArenaKernels):
             spec, known = launch.spec, {**self._arguments, **launch.given}
             assert spec is not None
             built = program.build(self.queue.context, spec)
-            changes = (*_CHANGES, *self._others.changes)
+            changes = (*_CHANGES, *("pending",) * self._others.later)
             launch.kernel = program.bind(built, spec, "advance", known, changes)
         return launch.kernel
+
+    @property
+    def _spreads(self) -> bool:
+        """Whether cells have several work-groups."""
+        return any(launch.plan.spec.parts > 1 for launch in self._tables)
 
     @property
     def _steps(self) -> int:
@@ -322,24 +327,43 @@ class ArenaEpochs(ArenaKernels):
 
     def _launch_cells(self, first: int, count: int, row: int, begins: bool) -> None:
         """Enqueue steps in a launch of each plan; `begins`: an epoch does."""
-        others, begin = self._others, self.run.times.steps.start
-        own = {"arrived_before": others.total, "pending": not begins}
-        steps = first, count, begin, row, begins, *(own[name] for name in others.changes)
+        begin = self.run.times.steps.start
+        steps = first, count, begin, row, begins, *(not begins,) * self._others.later
         for launch in self._tables:
             kernel, group = self._kernel(launch), launch.plan.spec.work_group
             kernel.change(launch.given["numbers"], *map(np.int32, steps))
-            kernel.launch(self.queue, launch.plan.groups * group, group)
-        others.total = (others.total + others.groups * count + 2**31) % 2**32 - 2**31
+            assert launch.spec is not None
+            how = _launch_in_turn if launch.spec.meets else program.BoundKernel.launch
+            how(kernel, self.queue, launch.plan.groups * group, group)
 
     def _publish(self) -> None:
         """Enqueue that all targets, if there are any, see the events that were sent so far."""
-        if not self.run.wires.num_targets:
+        count = self.model.sources.count
+        if not self.run.wires.num_targets or not count:
             return
-        size, data = 4 * self.model.sources.count, self.run.ints.data
-        live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
-        cl.enqueue_copy(
-            self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at
-        )
+        if self._publisher is None:
+            spec = self._tables[0].spec
+            assert spec is not None
+            built = program.build(self.queue.context, spec)
+            given = {**self._arguments, "num_sources": np.int32(count)}
+            self._publisher = program.bind(built, spec, "publish", given)
+        self._publisher.launch_columns(self.queue, count, 1)
+
+
+def _launch_in_turn(
+    kernel: program.BoundKernel, queue: cl.CommandQueue, items: int, group: int
+) -> None:
+    """Enqueue a kernel whose work-groups wait for each other: all must be on the device.
+
+    So it begins when the last one of this sort has ended, whose queue may be another one.
+    """
+    with _TURN:
+        before, event = _LAST.get(queue.device, (queue, None))
+        elsewhere = before != queue and before.context == queue.context
+        if elsewhere:
+            before.flush()
+        done = kernel.launch(queue, items, group, [event] if elsewhere and event else None)
+        _LAST[queue.device] = queue, done
 
 
 def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:

@@ -9,17 +9,19 @@ from math import factorial, log
 
 import numpy as np
 
+from clhines.mechanisms.emit.functions import name_of
 from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Model
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu.arena_spec import (
     SPECIAL,
     ArenaEpochSpec,
+    EpochBlocks,
     epoch_blocks,
     is_quick,
 )
 from clhines.simulate.gpu.lists import NodeLists
-from clhines.simulate.gpu.rates import coefficients, side_by_side
+from clhines.simulate.gpu.rates import coefficients, side_by_side, with_once
 from clhines.simulate.gpu.spec import WARP
 from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
 from clhines.simulate.kinds.layouts import active_nodes
@@ -220,20 +222,43 @@ def with_blocks(
         scalar += len(uniform)
         of_states = spec.kinds[k].local, k in apart, lists.lanes.kinds[k].unread
         blocks.append(epoch_blocks(text, tuple(given), k in held, len(of_lane), *of_states))
-    kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
+    texts, once = list[KindBlocks](), list[str]()
+    for block, text in zip(blocks, functions.kinds, strict=True):
+        text = _quick(text, variables, spec)
+        source, more = with_once(
+            text.functions, _same_in_all(block), spec.num_once(once), spec.most_once
+        )
+        texts.append(replace(text, functions=source))
+        once += more
     spec = replace(
         spec,
-        arena=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
+        arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
+        once=tuple(once),
         classes=() if lists.lanes.mixed else _classes(lists),
         mixed=lists.lanes.mixed,
         selects=epoch >= _LONG,
-        terms=counts_of_terms(k.functions for k in kinds),
+        terms=counts_of_terms(k.functions for k in texts),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=functions.nernst,
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
     )
     return spec, numbers
+
+
+def _same_in_all(kind: EpochBlocks) -> dict[str, dict[str, str]]:
+    """Arguments of functions that are the same in all calls in lists, by name, with expressions."""
+    values = {n: text for role, n, text in kind.given if role == "parameter"}
+    same = {n: text for n, text in values.items() if text.startswith("numbers.")}
+    return {
+        function: {
+            name_of(a): same.get(a.name, "dt")
+            for a in arguments
+            if a.role == "dt" or (a.role == "parameter" and a.name in same)
+        }
+        for block, function, arguments in kind.blocks
+        if kind.quick and block in (*_ENDS, "advance", "current")
+    }
 
 
 def _quick(kind: KindBlocks, variables: Variables, spec: ArenaEpochSpec) -> KindBlocks:

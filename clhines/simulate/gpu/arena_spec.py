@@ -8,6 +8,7 @@ kernels: the end of a step, then events and currents of the next one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -126,12 +127,14 @@ class ArenaEpochSpec(EpochSpec):
             "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
             "numbers_ numbers, real *far_held if far",
             "real *restrict seen_v if points, int num_places if points",
-            "int *restrict arrived if meets, int arrived_before if meets",
+            "ulong *restrict arrived if meets, real *restrict shared if spreads",
             "int pending if ends_later",
         ),
+        "publish": ("int num_sources, int *ints, regions_ regions",),
     }
     special: ClassVar[int] = SPECIAL
     mechanisms: ClassVar[int] = MECHANISMS
+    most_once: ClassVar[int] = 64
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)  # reals that are arguments of the kernel
     classes: tuple[int, ...] = field(default=(), repr=False)  # of nodes, with own statements
@@ -146,8 +149,13 @@ class ArenaEpochSpec(EpochSpec):
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel."""
-        series = [Parameter(name, "real") for name in self.series_numbers.arguments]
-        return [*self._given(self.kernels[kernel]), *series]
+        names = self.series_numbers.arguments if kernel == "advance" else ()
+        return [*self._given(self.kernels[kernel]), *(Parameter(name, "real") for name in names)]
+
+    @staticmethod
+    def num_once(once: Iterable[str]) -> int:
+        """Numbers that statements work out."""
+        return sum(text.count("once__[") for text in once)
 
     @property
     def grid(self) -> bool:
@@ -163,7 +171,12 @@ class ArenaEpochSpec(EpochSpec):
     @property
     def meets(self) -> bool:
         """Whether several work-groups wait for each other."""
-        return self.joins > 1
+        return self.joins > 1 or self.spreads
+
+    @property
+    def spreads(self) -> bool:
+        """Whether several work-groups have a cell."""
+        return self.parts > 1
 
     @property
     def loop(self) -> ListLoop:
@@ -228,6 +241,10 @@ class ListLoop:
     def waiting(self) -> list[EpochBlocks]:
         """Kinds of these whose instances with events are taken together."""
         return [k for k in self.apart if k.has_net and not k.watches and self.spec.ptx]
+
+    def slot(self, k: int) -> str:
+        """Offset of the slots of a step; other work-groups may still read those of the last one."""
+        return f"(step % 2) * count_{k} + " if self.spec.spreads else ""
 
     def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
         """Begin of `text` for an instance; `known`: bits of the list, where it has statements."""

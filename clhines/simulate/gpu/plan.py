@@ -89,22 +89,34 @@ LISTS_FULL = 1  # cells a compute unit, above which those in flight count
 _LISTS_GROUP = 128  # lanes of a work-group of several cells
 _TOGETHER = 512  # of cells with exact times on NVIDIA, whose warps share instructions
 _LISTS_REGISTERS = 72  # of a work-item then
-_MOST_WARPS = 16  # of a cell
+MOST_WARPS = 16  # of a cell; with more lists than that it may have several work-groups
 _REGISTERS = 1 << 16  # of a multiprocessor
 
 
 def choose_lanes(
-    lists: NodeLists, spec: EpochSpec, limits: Limits, units: int | None, num_cells: int
+    lists: NodeLists,
+    spec: EpochSpec,
+    limits: Limits,
+    units: int | None,
+    num_cells: int,
+    spreads: bool = False,
 ) -> EpochSpec | None:
     """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
 
     Values of cells too large for local memory are in global memory, with exact times. `spec` has
-    the least lanes, `lists` get places of states; `num_cells`: of all that are in flight.
+    the least lanes, `lists` get places of states; `num_cells`: of all that are in flight. With
+    `spreads` a cell may have several work-groups, each on a multiprocessor of its own.
     """
     in_arenas = isinstance(spec, ArenaEpochSpec)
     each = _cells_each(num_cells, limits)
     busy, own = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
-    choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
+    choices = lists.lanes.choose_warps(spec.lanes // WARP, MOST_WARPS, busy)
+    most_lists = int(np.diff(lists.lanes.first_list).max())
+    if spreads and most_lists > MOST_WARPS:
+        parts = min(limits.compute_units // num_cells, -(-most_lists // (spec.lanes // WARP)))
+        if parts > 1:
+            spec = replace(spec, parts=parts, most_lists=most_lists)
+            choices = [spec.lanes // WARP]
     for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
         few = min(_TOGETHER // lanes, own) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
@@ -199,7 +211,7 @@ class EpochPlan:
     @property
     def groups(self) -> int:
         """Number of work-groups."""
-        return -(-len(self.cells.numbers) // self.spec.units)
+        return -(-len(self.cells.numbers) // self.spec.units) * self.spec.parts
 
     def _plan(self, lanes: int, units: int | None, by_node: bool) -> EpochSpec:
         model, limits, table = self.cells.model, self._limits, self.table
@@ -269,7 +281,11 @@ class EpochPlan:
             by_node=True,
             uniform=tuple(self.lists.numbers.uniform),
         )
-        chosen = choose_lanes(self.lists, spec, limits, units, self._decisions.num_cells)
+        network = self._decisions.network
+        spreads = limits.ptx and model.has_times and not network.pointers
+        spreads &= "instant_events" not in network.needs
+        num_cells = self._decisions.num_cells
+        chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:
             raise self._too_large(spec.lanes)
         return chosen

@@ -11,6 +11,7 @@ doubles is a product with `node_inverse_`, which has no slow path.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -28,6 +29,16 @@ _RELAXES = re.compile(
     r"\((?P<inverse>\w+) \* (?P<y>\w+) \+ (?P=rate) \* (?P=x)\)"
 )
 _QUOTIENT = re.compile(r"/(\s+)(?=[\w(])")
+_HEAD = re.compile(r"(\w+)\(const node_series_ series__")
+_LINE = re.compile(r"(?m)^    const real (\w+) = ([^;]+);\n")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_CALL = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\(")
+_PURE = frozenset(
+    {
+        *("pow", "exp", "log", "log10", "sqrt", "fabs", "fmin", "fmax", "floor", "ceil", "fma"),
+        *("sin", "cos", "tan", "tanh", "node_exp_", "node_inverse_"),
+    }
+)  # functions of their arguments alone
 _OPERAND = re.compile(r"(?:\d[\w.]*(?:(?<=e)[-+]\d+)?|\w+)?")
 
 
@@ -80,6 +91,62 @@ def with_inverses(source: str) -> str:
         done += code[at : found.start()] + f"*{found[1]}node_inverse_({operand})"
         at = end
     return done + code[at:]
+
+
+def with_once(
+    source: str, given: Mapping[str, Mapping[str, str]], first: int, most: int
+) -> tuple[str, list[str]]:
+    r"""Return functions that read what all their calls have in common, and who works it out.
+
+    `given` has of a function, by its name, the arguments that are the same in each call, with
+    their expressions in the kernel. What takes a call or a quotient and depends on these alone is
+    an element of ``series__.once`` from `first` on, of which there are `most`.
+
+    >>> source = "void f(const node_series_ series__, const real q, real *x)"
+    >>> source += "\n{\n    const real y = pow(q, 2);\n    *x = y;\n}\n"
+    >>> with_once(source, {"f": {"q": "numbers.n0"}}, 3, 8)[1]
+    ['const real q = numbers.n0; const real y = pow(q, 2); once__[3] = y;']
+    """
+    functions, blocks = re.split(r"(?<=\n}\n)\n", source), list[str]()
+    for number, function in enumerate(functions):
+        name = _HEAD.search(function)
+        text, values = _once_of(function, given.get(name[1], {}) if name else {})
+        if not values or first + len(values) > most:
+            continue
+        places = list(enumerate(values, first))
+        reads = (f"    const real {n} = series__.once[{k}];\n" for k, n in places)
+        functions[number] = text.replace("\n{\n", "\n{\n" + "".join(reads), 1)
+        ends = (f"once__[{k}] = {n};" for k, n in places)
+        blocks.append(" ".join((*next(iter(values.values())), *ends)))
+        first += len(values)
+    return "\n".join(functions), blocks
+
+
+def _once_of(function: str, given: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
+    """Return a function less what is worked out once, and by name the statements of all that."""
+    known = {n: f"const real {n} = {x};" if n != x else "" for n, x in given.items()}
+    costly = set[str]()
+    for found in _LINE.finditer(function):
+        calls = set(_CALL.findall(found[2]))
+        names = set(_NAME.findall(found[2])) - calls - {"series__"}
+        if names <= known.keys() and calls <= _PURE:
+            known[found[1]] = found[0].strip()
+            if calls or "/" in found[2] or names & costly:
+                costly.add(found[1])
+    rest = _LINE.sub(lambda found: "" if found[1] in costly else found[0], function)
+    for found in dict.fromkeys(re.findall(r"node_inverse_\((\w+)\)", rest)):
+        if found in known:
+            inverse = f"{found}__inverse"
+            known[inverse] = f"const real {inverse} = node_inverse_({found});"
+            costly.add(inverse)
+            rest = rest.replace(f"node_inverse_({found})", inverse)
+    read = [name for name in known if name in costly and name in _NAME.findall(rest)]
+    needed = set(read)
+    for name in reversed(known):
+        if name in needed:
+            needed |= set(_NAME.findall(known[name])) & known.keys()
+    statements = [text for name, text in known.items() if name in needed and text]
+    return rest, dict.fromkeys(read, statements)
 
 
 def _end_of_operand(code: str, begin: int) -> int:

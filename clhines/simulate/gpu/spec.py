@@ -116,7 +116,7 @@ class OnChip:
             reals += spec.units * (spec.dense * (spec.dense + 1) + 1)
         if spec.constant and not factor:
             reals += spec.units
-        reals += spec.units * spec.local_lines * WARP
+        reals += spec.units * spec.local_lines * WARP + spec.most_once
         if spec.has_slots:
             reals += 2 * (spec.slots + 1)
             reals += sum(len(k.states) * k.most for k in spec.kinds if k.local)
@@ -277,6 +277,7 @@ class EpochSpec(TemplateSpec):
     slot_run: ClassVar[Word] = SLOT_RUN
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
+    most_once: ClassVar[int] = 0  # numbers that are worked out once in a launch
     real: str
     phase: str  # "factor": the constant factors, once; "advance": steps
     constant: bool  # only the roots' conductances change
@@ -297,6 +298,9 @@ class EpochSpec(TemplateSpec):
     normal: str = field(default="", repr=False)  # source of the generator, where a kind uses noise
     registers: int = 0  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it
     by_node: bool = field(default=False, repr=False)  # lanes take nodes, see `lists`
+    parts: int = field(default=1, repr=False)  # work-groups of a cell, which share its lists
+    most_lists: int = field(default=0, repr=False)  # of a cell, where there are several
+    once: tuple[str, ...] = field(default=(), repr=False)  # statements, see `rates.with_once`
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number in each list
     local_lines: int = field(default=0, repr=False)  # of states of a cell, in local memory
     side_by_side: bool = field(default=False, repr=False)  # rates of ``common/rates.mako``
@@ -402,6 +406,11 @@ class EpochSpec(TemplateSpec):
     def by_place(self) -> bool:
         """Whether all numbers of nodes are in the order of the places."""
         return not self.by_node
+
+    @property
+    def first_list(self) -> str:
+        """Expression of the first list of a warp, less that of the cell."""
+        return f"part + {self.parts} * warp" if self.parts > 1 else "warp"
 
     @property
     def list_width(self) -> int:

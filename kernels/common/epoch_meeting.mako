@@ -1,0 +1,16 @@
+<%page args="spec"/>\
+## Work-groups wait for each other, each on a multiprocessor of its own: those of a cell, or all. They are counted
+## for good; what is more than a multiple of their number has come to the next meeting.
+<% n = spec.parts if spec.parts > 1 else spec.joins %>\
+barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+if (lid == 0) {
+    __global ulong *here = arrived${" + number" if spec.parts > 1 else ""};
+    ulong before, now;
+    __asm__ volatile("membar.gl;" ::: "memory");
+    __asm__ volatile("atom.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(here) : "memory");
+    do {
+        __asm__ volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(now) : "l"(here) : "memory");
+    } while (now < (before / ${n} + 1) * ${n});
+    __asm__ volatile("membar.gl;" ::: "memory");
+}
+barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
