@@ -10,7 +10,7 @@
 % if spec.once:
     __local real once__[${spec.num_once(spec.once)}];   // what is the same in all steps, at all nodes
 % endif
-    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)}${", once__" if spec.once else ""} };
+    const node_series_ series__ = { ${", ".join(spec.series_numbers.arguments)} };
 % endif
 % endif
 % for kind in spec.kinds:

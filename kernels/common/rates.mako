@@ -17,7 +17,7 @@ typedef struct { real ${", ".join(numbers.arguments)}; int is_quick; uint *large
 #define FIRST_BITS(x) ${"as_uint2(x).y" if double else "as_uint(x)"}
 #define TOO_FAR(largest) ((largest) >= FIRST_BITS(${-numbers.weights_from}${end}))
 % else:
-typedef struct { real ${", ".join(numbers.arguments)};${" __local const real *once;" if spec.once else ""} } node_series_;
+typedef struct { real ${", ".join(numbers.arguments)}; } node_series_;
 % endif
 
 % if quick and double:

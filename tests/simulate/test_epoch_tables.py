@@ -128,6 +128,49 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
         np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)
 
 
+WARM = """
+NEURON { SUFFIX warm NONSPECIFIC_CURRENT i RANGE gbar, tau, inf GLOBAL q10, slope }
+PARAMETER { gbar = 1e-4 (S/cm2) q10 = 3 slope = 9 (mV) celsius (degC) v (mV) }
+STATE { m }
+ASSIGNED { i (mA/cm2) tau (ms) inf }
+INITIAL { rates() m = inf }
+BREAKPOINT { SOLVE states METHOD cnexp i = gbar*m*(v + 50) }
+DERIVATIVE states { rates() m' = (inf - m)/tau }
+PROCEDURE rates() { LOCAL qt
+    qt = q10^((celsius - 24)/10)
+    inf = 1/(1 + exp(-(v + 60)/slope))
+    tau = 5*exp((v + 60)/40)/qt
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_is_the_same_at_all_nodes(fast_queue, needs, monkeypatch, dtype):
+    """Is worked out once a launch, and anew after a change of what it is from."""
+    needs(fast_queue, dtype)
+    found, specs, with_blocks = [], [], arena_epochs.with_blocks
+
+    def kept(*given):
+        specs.append(with_blocks(*given)[0])
+        return with_blocks(*given)
+
+    monkeypatch.setattr(arena_epochs, "with_blocks", kept)
+    for engine in ("reference", ENGINE):
+        net, _ = cells(())
+        group = net.insert(Mechanism.from_nmodl(WARM))
+        sim = Simulation(net, 0.05, dtype, queue=fast_queue, engine=engine)
+        number = sim.record("v", np.arange(8))
+        first = sim.run(3.0)[number]
+        sim.set(group, q10=2.0, slope=5.0)
+        found.append((first, sim.run(3.0)[number]))
+    assert any("pow(q10" in text for text in specs[0].once)
+    assert "pow(q10" not in specs[0].arena.kinds[-1].functions.split("warm_advance(")[1]
+    eps = {"float64": 1e-11, "float32": 2e-4}[dtype]  # relative to the largest voltage
+    for values, exact in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(values, exact, 0, eps * np.abs(exact).max())
+    assert np.abs(found[1][1][-1] - found[1][0][-1]).max() > 1e-3
+
+
 GATED = """
 NEURON { SUFFIX %s NONSPECIFIC_CURRENT i RANGE gbar, minf, mtau, i, alpha }
 PARAMETER { gbar = 1e-4 (S/cm2) }

@@ -223,12 +223,11 @@ def with_blocks(
         of_states = spec.kinds[k].local, k in apart, lists.lanes.kinds[k].unread
         blocks.append(epoch_blocks(text, tuple(given), k in held, len(of_lane), *of_states))
     texts, once = list[KindBlocks](), list[str]()
-    for block, text in zip(blocks, functions.kinds, strict=True):
-        text = _quick(text, variables, spec)
-        source, more = with_once(
-            text.functions, _same_in_all(block), spec.num_once(once), spec.most_once
-        )
+    for k, text in enumerate(functions.kinds):
+        text, known = _quick(text, variables, spec), _same_in_all(blocks[k])
+        source, more = with_once(text.functions, known, spec.num_once(once), spec.most_once)
         texts.append(replace(text, functions=source))
+        blocks[k] = replace(blocks[k], once=bool(more))
         once += more
     spec = replace(
         spec,

@@ -37,6 +37,7 @@ class EpochBlocks(KindBlocks):
     local: bool = False  # these lines are in local memory
     sums: tuple[str, ...] = ()  # ions whose currents are added up
     apart: bool = False  # lanes take instances, not the nodes that these are at
+    once: bool = False  # functions read what is worked out once in a launch
     unread: tuple[str, ...] = ()  # states without line, which nothing but outputs reads
 
     @property
@@ -53,7 +54,7 @@ class EpochBlocks(KindBlocks):
     @property
     def leading(self) -> tuple[str, ...]:
         """Arguments of functions before those of the block."""
-        return ("series__",) if self.quick else ()
+        return ("series__",) * self.quick + ("once__",) * self.once
 
     def in_memory(self, name: str) -> str:
         """Return the expression of a state of instance j in its arena."""

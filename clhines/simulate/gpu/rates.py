@@ -100,7 +100,8 @@ def with_once(
 
     `given` has of a function, by its name, the arguments that are the same in each call, with
     their expressions in the kernel. What takes a call or a quotient and depends on these alone is
-    an element of ``series__.once`` from `first` on, of which there are `most`.
+    an element of ``once__`` from `first` on, of which there are `most`; all of `given` then have
+    that argument, behind ``series__``.
 
     >>> source = "void f(const node_series_ series__, const real q, real *x)"
     >>> source += "\n{\n    const real y = pow(q, 2);\n    *x = y;\n}\n"
@@ -108,17 +109,24 @@ def with_once(
     ['const real q = numbers.n0; const real y = pow(q, 2); once__[3] = y;']
     """
     functions, blocks = re.split(r"(?<=\n}\n)\n", source), list[str]()
-    for number, function in enumerate(functions):
-        name = _HEAD.search(function)
-        text, values = _once_of(function, given.get(name[1], {}) if name else {})
+    names = [found[1] if (found := _HEAD.search(f)) else "" for f in functions]
+    for number, (name, function) in enumerate(zip(names, functions, strict=True)):
+        text, values = _once_of(function, given.get(name, {}))
         if not values or first + len(values) > most:
             continue
         places = list(enumerate(values, first))
-        reads = (f"    const real {n} = series__.once[{k}];\n" for k, n in places)
+        reads = (f"    const real {n} = once__[{k}];\n" for k, n in places)
         functions[number] = text.replace("\n{\n", "\n{\n" + "".join(reads), 1)
         ends = (f"once__[{k}] = {n};" for k, n in places)
         blocks.append(" ".join((*next(iter(values.values())), *ends)))
         first += len(values)
+    if not blocks:
+        return source, []
+    for number, name in enumerate(names):
+        if name in given:
+            functions[number] = _HEAD.sub(
+                r"\g<0>, __local const real *once__", functions[number], 1
+            )
     return "\n".join(functions), blocks
 
 
