@@ -31,16 +31,14 @@ from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
 from clhines.simulate.events.host_grid import settled
-from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
-from clhines.simulate.records.columns import Recording
 from clhines.simulate.records.recording import Recordings
-from clhines.simulate.records.records import Record, digest_of
+from clhines.simulate.records.records import Record, Recording, digest_of
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runner import CurrentModel, Progress, Runner
 from clhines.simulate.state import saved as saved_states
-from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.chunk import Chunk, UnderWay
 from clhines.simulate.state.copies import copies_of, network_of_copies
 
 if TYPE_CHECKING:
@@ -362,7 +360,7 @@ class Simulation(Holder):
             Keep k linear combinations, ``matrix @ values``, instead of r values.
         to : str or path-like, optional
             Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead of
-            keeping them, see `clhines.simulate.records.streams`. Of several ranks the first one
+            keeping them, see `clhines.simulate.records.records`. Of several ranks the first one
             writes.
         name : str, optional
             Of the record: ``result[name]``; default: `what`.

@@ -28,22 +28,33 @@ from clhines.plan.methods import check_width
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.cpu.groups import (
     Blocks,
+    ConstantPivots,
     Groups,
     SlotNodes,
     choose_count,
     choose_lanes,
     in_groups,
     make_blocks,
+    node_classes,
+    nodes_in_part,
     takes_twice,
+    variable_nodes,
 )
-from clhines.simulate.cpu.pivots import ConstantPivots, node_classes, nodes_in_part, variable_nodes
 from clhines.simulate.cpu.plan import LAUNCH, work_of
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
-from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
-from clhines.simulate.records.sampling import REST, TABLES, Sample, arguments
+from clhines.simulate.kinds.spec import (
+    REST,
+    TABLES,
+    MechanismSpec,
+    Sample,
+    grouped_kind_spec,
+    of_each_kind,
+    place_of,
+    sample_arguments,
+)
+from clhines.simulate.state.changes import Storage
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.spread import Storage
 
 _RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
 _CHANGES = ("first_step", "steps", "row", *_RECORDS)  # arguments of each launch
@@ -89,7 +100,7 @@ class CellEpochSpec(TemplateSpec):
     secondorder: bool
     noise: str
     window: int  # slots whose changes of v are kept, a power of two; a parent is nearer
-    samples: bool = False  # states or currents are recorded, see `sampling`
+    samples: bool = False  # states or currents are recorded
     detects: bool = False  # there are detectors besides those of the somas
     alone: bool = False  # one work-item has all cells, and delivers their spikes
     flat: int = 0  # numbers of a vector at the end of a step, where cells share none
@@ -104,7 +115,7 @@ class CellEpochSpec(TemplateSpec):
 
     @property
     def of_samples(self) -> list[Parameter]:
-        """Parameters for states and currents that are recorded, in the order of `sampling`."""
+        """Parameters for states and currents that are recorded, in order."""
         if not self.samples:
             return []
         return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
@@ -326,7 +337,7 @@ class CellEpochs(Cells):
         if samples or self._spec.samples:
             sizes = [len(groups.member) for groups in self.plan.groups]
             given = (self._run.queue, samples, sizes, self._by_group, rows)
-            self._kernel = self._bound(arguments(*given) if samples else [])
+            self._kernel = self._bound(sample_arguments(*given) if samples else [])
 
     def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Group and lane of instances of a kind."""

@@ -16,12 +16,11 @@ from clhines.device.arrays import part_of, set_zero, to_device, values_of
 from clhines.errors import InputError
 from clhines.model.model import Model
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.device_run import DeviceRun
 from clhines.simulate.engines.reference import Clock, Reference, Wanted, wanted_outputs
+from clhines.simulate.engines.run import DeviceRun
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events.grid_run import Grid
+from clhines.simulate.events.grid_run import Grid, Rings, SpikeList
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     Layout,
     at_parameter,
@@ -31,14 +30,14 @@ from clhines.simulate.kinds.layouts import (
     read_back,
     spec_of,
 )
-from clhines.simulate.ranks.exchange import Rings, SpikeList
+from clhines.simulate.kinds.spec import ArenaSpec
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
+from clhines.simulate.state.changes import Storage
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 from clhines.simulate.state.copies import chunk_of_all, of_all, whole, with_wires
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.spread import Storage
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given

@@ -16,18 +16,15 @@ import pyopencl.array as cla
 from clhines.device.arrays import values_of
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Kind, Model
-from clhines.simulate.engines.device_run import DeviceRun, room_for_spikes
-from clhines.simulate.engines.run import Job
-from clhines.simulate.events.grid_run import Grid
+from clhines.simulate.engines.run import DeviceRun, Job, room_for_spikes
+from clhines.simulate.events.grid_run import Grid, SpikeList
 from clhines.simulate.events.host_grid import HostGrid
-from clhines.simulate.ranks.exchange import SpikeList
+from clhines.simulate.kinds.spec import Sample
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import View
-from clhines.simulate.records.sampling import Sample
-from clhines.simulate.state.changes import DeviceChanges
+from clhines.simulate.state.changes import DeviceChanges, Storage
 from clhines.simulate.state.chunk import Chunk, check_room
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.spread import Storage
 
 
 class Cells(ABC):

@@ -21,10 +21,9 @@ from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
-from clhines.simulate.ranks.joined import JoinedRun, Joints
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, check_pointers, split
-from clhines.simulate.ranks.split import SplitRun
+from clhines.simulate.ranks.split import JoinedRun, Joints, SplitRun
 from clhines.simulate.state.decisions import Decisions, epoch_steps
 from clhines.solve.solver import Solver
 

@@ -20,9 +20,8 @@ from clhines.model.model import Model
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
-from clhines.simulate.engines.axial import neighbours, placed_neighbours
+from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     Layout,
     add_vectors,
@@ -31,13 +30,13 @@ from clhines.simulate.kinds.layouts import (
     node_numbers,
     num_active,
 )
-from clhines.simulate.state.arena import Arena
+from clhines.simulate.kinds.spec import ArenaSpec
+from clhines.simulate.state.arena import Arena, Tiler
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.tiled import Tiler
 from clhines.solve.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
-NEIGHBOURS = ("above", "below", "beside")  # of `axial.neighbours`
+NEIGHBOURS = ("above", "below", "beside")  # of `neighbours`
 
 
 class Bound(NamedTuple):

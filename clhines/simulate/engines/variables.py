@@ -23,8 +23,7 @@ from clhines.model.schema import Field
 from clhines.simulate.events.host_grid import HostGrid
 from clhines.simulate.events.sources import Wires
 from clhines.simulate.records.records import CURRENT
-from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.shapes import length
+from clhines.simulate.state.decisions import Decisions, length
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15

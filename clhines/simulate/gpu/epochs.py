@@ -25,9 +25,8 @@ from clhines.simulate.engines.run import Job
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP, varying
-from clhines.simulate.kinds.spec import place_of
-from clhines.simulate.records.sampling import Sample, arguments
-from clhines.simulate.state.spread import Spread, Storage, each_instance
+from clhines.simulate.kinds.spec import Sample, place_of, sample_arguments
+from clhines.simulate.state.changes import Spread, Storage, each_instance
 
 _DETECTORS = ("detector_held", "detector_hold", "detector_threshold", "detector_source")
 _RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_records")
@@ -74,7 +73,7 @@ class BlockEpochs(Cells):
         given: list[cla.Array | np.int32] = []
         if samples:
             sizes = [kind.count for kind in self.model.kinds]
-            given = arguments(self.queue, samples, sizes, _by_instance, rows)
+            given = sample_arguments(self.queue, samples, sizes, _by_instance, rows)
         for launch in self.launches:
             launch.bind(given)
 
@@ -130,7 +129,7 @@ class BlockEpochs(Cells):
 
 
 def _by_instance(_: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each instance owns its samples; see `sampling.arguments`."""
+    """Each instance owns its samples; see `sample_arguments`."""
     return instance, np.zeros_like(instance)
 
 

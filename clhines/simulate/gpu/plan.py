@@ -22,12 +22,9 @@ from clhines.model.model import Kind, Model
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.gpu.arena_lists import node_words, takes_apart
-from clhines.simulate.gpu.arena_spec import ArenaEpochSpec
-from clhines.simulate.gpu.cells import CellTable, PlannedCells
-from clhines.simulate.gpu.lists import NodeLists
-from clhines.simulate.gpu.rates import side_by_side
-from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec
+from clhines.simulate.gpu.arena_spec import ArenaEpochSpec, node_words, takes_apart
+from clhines.simulate.gpu.lists import CellTable, NodeLists, PlannedCells
+from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec, side_by_side
 from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec, kind_spec
 from clhines.simulate.state.decisions import Decisions
 

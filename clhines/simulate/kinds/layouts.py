@@ -20,13 +20,17 @@ from clhines.model.model import Kind, Model
 from clhines.model.sources import Sources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
-from clhines.simulate.events import bins
-from clhines.simulate.events.sources import Wires, moved_rings
-from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
-from clhines.simulate.kinds.spec import check_parameters
+from clhines.simulate.events.sources import (
+    SENDING,
+    Wires,
+    connection_ranks,
+    detected,
+    has_second_round,
+    moved_rings,
+)
+from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, check_parameters
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.arena import NONE, Arena
-from clhines.simulate.state.tiled import Tiler
+from clhines.simulate.state.arena import NONE, Arena, Tiler
 
 _DOUBLE = np.dtype(np.float64)
 _ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
@@ -291,9 +295,9 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
     ints.add("connection_source", netcons.source[order])
     short = model.sources.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
     if model.bins:
-        ints.add("connection_rank", bins.connection_ranks(model)[order])
+        ints.add("connection_rank", connection_ranks(model)[order])
         clock.add("bin_dt", np.array([variables.model.dt]))
-        short = bins.SENDING.pack(short=short, crossed=bins.detected(model), apart=0)
+        short = SENDING.pack(short=short, crossed=detected(model), apart=0)
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.exact.cursor[order])
     target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
@@ -450,7 +454,7 @@ def spec_of(
         layered=len(variables.wires.layers) > 1,
         nernst=tuple(ion.name for ion in model.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()),
         grid=model.on_grid,
-        bins=(1 + bins.has_second_round(model)) * model.bins,
+        bins=(1 + has_second_round(model)) * model.bins,
         calls=vector_bytes > 0,
         width=width,
         played=bool(model.played),

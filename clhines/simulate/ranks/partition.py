@@ -21,8 +21,7 @@ from clhines.simulate.events.sources import ring_sizes, steps_of_cells
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.decisions import MAX_EPOCH
-from clhines.simulate.state.shapes import length
+from clhines.simulate.state.decisions import MAX_EPOCH, length
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -12,11 +12,13 @@ from clhines.errors import InputError, shown
 from clhines.files import PathLike
 from clhines.network.groups import Group
 from clhines.simulate.ranks.mpi import agreed
-from clhines.simulate.records.columns import Recording, columns_of
 from clhines.simulate.records.records import (
     CROSSED,
     Record,
+    Recording,
+    RecordWriter,
     chunk_of,
+    columns_of,
     find_record,
     for_run,
     is_computed,
@@ -24,7 +26,6 @@ from clhines.simulate.records.records import (
     kept_of,
     kept_unit,
 )
-from clhines.simulate.records.streams import RecordWriter
 from clhines.simulate.runner import Runner
 from clhines.simulate.state.chunk import Chunk
 

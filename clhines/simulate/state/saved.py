@@ -16,8 +16,7 @@ from clhines.model.model import Model
 from clhines.model.schema import Field, split_name
 from clhines.network.times import LAST_STEP
 from clhines.simulate.events.sources import ring_sizes
-from clhines.simulate.state.decisions import external_sums, incoming_scale
-from clhines.simulate.state.shapes import length, shape_of
+from clhines.simulate.state.decisions import external_sums, incoming_scale, length, shape_of
 
 _WHAT = "a file that Simulation.save() has written"
 _SCALAR = np.dtype(np.int64)
