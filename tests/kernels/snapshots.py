@@ -33,6 +33,7 @@ from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
 from clhines.simulate.cpu.plan import blocks_of, work_of
+from clhines.simulate.engines.arena_run import TakenSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run, plasticity
@@ -192,7 +193,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), ChainsSpec(real), passive.PassiveSpec(real))
     yield SpreadSpec(real)
-    yield grid_run.TakenSpec()
+    yield TakenSpec()
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()

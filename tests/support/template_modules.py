@@ -7,7 +7,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/reduced": "simulate.records.reduced",
     "simulate/plasticity": "simulate.events.plasticity",
     "simulate/spread": "simulate.state.changes",
-    "simulate/taken": "simulate.events.grid_run",
+    "simulate/taken": "simulate.engines.arena_run",
     "simulate/tiled": "simulate.state.arena",
     "simulate/epoch_by_instance": "simulate.gpu.spec",
     "simulate/artificial": "simulate.gpu.arena_epochs",

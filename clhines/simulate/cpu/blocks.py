@@ -466,10 +466,7 @@ def make(job: Job) -> ArenaRun:
     job.check("blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
     kernels = partial(CellBlocks, blocks=blocks)
-    return ArenaRun(
-        model, job.queue, job.dtype, kernels, job.max_spikes, job.decisions,
-        family=CellBlocks.family, alike=job.model,
-    )  # fmt: skip
+    return ArenaRun(job, kernels, CellBlocks.family, apart=True)
 
 
 class CellBlocks(ArenaKernels):

@@ -124,7 +124,7 @@ class CellEpochSpec(TemplateSpec):
 def make(job: Job, lanes: int | None = None) -> CellsRun:
     """Make a run of epochs, with `lanes` as of `plan_vectors`; see `Job`."""
     job.check("epochs")
-    return CellsRun.of(job, partial(CellEpochs, lanes=lanes), is_faster_alone)
+    return CellsRun(job, partial(CellEpochs, lanes=lanes), is_faster_alone)
 
 
 def is_faster_alone(run: CellsRun) -> bool:

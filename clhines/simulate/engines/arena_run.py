@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device import devices
+from clhines.device import devices, program
 from clhines.device.arrays import part_of, set_zero, to_device, values_of
 from clhines.errors import InputError
 from clhines.model.model import Model
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.reference import Clock, Reference, Wanted, wanted_outputs
-from clhines.simulate.engines.run import DeviceRun
+from clhines.simulate.engines.run import DeviceRun, Job
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events.grid_run import Grid, Rings, SpikeList
+from clhines.simulate.events.grid_run import Grid, SpikeList
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.layouts import (
     Layout,
@@ -37,7 +39,6 @@ from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.changes import Storage
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
 from clhines.simulate.state.copies import chunk_of_all, of_all, whole, with_wires
-from clhines.simulate.state.decisions import Decisions
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
@@ -178,6 +179,23 @@ class EventList:
         return self.to(end, begin)
 
 
+@dataclass(frozen=True)
+class TakenSpec(TemplateSpec):
+    """``taken.mako``: the regions of arenas that it needs are `regions`."""
+
+    template: ClassVar[str] = "simulate/taken"
+    regions: ClassVar[tuple[str, ...]] = (
+        *("ring", "ring_first", "ring_size", "event_count", "event_live"),
+        *("fan", "first_fan", "stale"),
+    )
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "take_events": (
+            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            ", ".join(f"int {name}" for name in regions),
+        )
+    }
+
+
 class ArenaKernels(ABC):
     """The kernels of an `ArenaRun`, and the places that nodes have for them.
 
@@ -242,40 +260,36 @@ class ArenaRun(DeviceRun):
 
     The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
     alike are put on the device when they are needed: until then they are of one copy, and a state
-    of one may be loaded. Some kernels take each copy as cells of its own; `alike` is then the model
-    that has one. `whole` are the decisions for a network of which this is a part. Times are
-    `instant`: float64, but in networks with events in whole steps where the device has none. Else
-    see `DeviceRun`.
+    of one may be loaded. Some kernels take each copy as cells of its own, `apart`. `whole` are
+    the decisions for a network of which this is a part. Times are `instant`: float64, but in
+    networks with events in whole steps where the device has none. Else see `DeviceRun`.
     """
 
     def __init__(
         self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
+        job: Job,
         kernels: Callable[[ArenaRun], ArenaKernels],
-        max_spikes: int | None = None,
-        decisions: Decisions | None = None,
         family: str = "steps",
-        alike: Model | None = None,
+        apart: bool = False,
     ) -> None:
-        double = devices.has_fp64(queue.device)
+        model, device = job.apart if apart else job.model, job.queue.device
+        double = devices.has_fp64(device)
         if not double and model.has_times:
             raise InputError(
-                f"{devices.label(queue.device)} has no float64, in which exact times of events are "
-                "kept; expected another device"
+                f"{devices.label(device)} has no float64, in which exact times of events are kept; "
+                "expected another device"
             )
-        self.family, self._alike, self.whole = family, alike or model, decisions
-        super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
+        self.family, self._alike, self.whole = family, job.model, job.decisions
+        super().__init__(job, model, _SPIKES)
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
-        self.wires, self.times = wires_of(model), StepTimes(queue, model.dt, self.instant)
+        self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)
         count = self.ending.reads.zeros("events", (1,), np.int32)
-        self.events = EventList(queue, self.max_spikes, self.instant, count)
+        self.events = EventList(self.queue, self.max_spikes, self.instant, count)
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
         self.kernels.put_matrix()
-        self._start(model, Reference(model.once, decisions=decisions))
+        self._start(model, Reference(model.once, decisions=job.decisions))
 
     @property
     def in_place(self) -> bool:
@@ -479,13 +493,18 @@ class ArenaRun(DeviceRun):
         return self.events.new()
 
     @cached_property
-    def _rings(self) -> Rings:
-        return Rings(self.queue)
+    def _take(self) -> program.Kernel:
+        return program.kernel_of(self.queue.context, TakenSpec(), "take_events")
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
-        if len(source):
-            self._rings.put(self.arenas, (self.clock, self.ints), source, time)
+        if not len(source):
+            return
+        offset = {**self.arenas["clock"].offset, **self.arenas["ints"].offset}
+        given = [cla.to_device(self.queue, a) for a in (source.astype(np.int32), time)]
+        arrays = (a.data for a in (*given, self.clock, self.ints))
+        regions = (np.int32(offset[name]) for name in TakenSpec.regions)
+        self._take(self.queue, (1,), (1,), np.int32(len(source)), *arrays, *regions)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from inspect import signature
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
@@ -178,10 +177,7 @@ def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
 
 def make_steps(job: Job) -> ArenaRun:
     """Make a run by steps; see `Job`."""
-    request, model = job.request, job.model
-    options = cast("dict[str, Any]", {**request.options, "method": request.method})
-    kernels = partial(Steps, decisions=job.decisions, **options)
-    return ArenaRun(model, job.queue, job.dtype, kernels, job.max_spikes, job.decisions)
+    return ArenaRun(job, Steps)
 
 
 def make_reference(job: Job) -> Reference:

@@ -20,7 +20,7 @@ from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import Wires, wires_of
 from clhines.simulate.records.records import CURRENT, Record, is_current
-from clhines.simulate.records.reduced import HostReducer, HostReducers
+from clhines.simulate.records.reduced import HostReducer, Reducers
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.copies import of_all
 from clhines.simulate.state.decisions import Decisions
@@ -280,7 +280,7 @@ class Reference:
         self.taken, self._clock = False, Clock(model.dt)
         self.variables, self.events = self._started(wanted)
         self.records: list[Record] = []
-        self._reducers = HostReducers(lambda record: HostReducer(record, model))
+        self._reducers = Reducers(lambda record: HostReducer(record, model))
         self._first = 0
         self._rows: list[list[np.ndarray]] = []
 
@@ -338,7 +338,12 @@ class Reference:
     def end(self) -> Chunk:
         """Return what was found since `begin`."""
         source, t = self.new_events()
-        values = self._reducers.chunk(self._rows, self._first)
+        sampled = [
+            np.array(rows, np.float64).reshape(len(rows), len(record.index))
+            for rows, record in zip(self._rows, self.records, strict=True)
+        ]
+        own = self._reducers.with_own(sampled)
+        values = [reducer.chunk(samples, self._first) for reducer, samples in own]
         return Chunk.of(t, source, self.model.dt, self.variables.failed.copy(), values)
 
     def deliver(self, first: int, count: int) -> None:

@@ -155,11 +155,6 @@ class Job:
         return self.request.dtype
 
     @property
-    def max_spikes(self) -> int | None:
-        """Spikes that one chunk may have; None: as many as is usual."""
-        return self.request.max_spikes
-
-    @property
     def apart(self) -> Model:
         """The model, in which copies that are alike are cells as any others.
 
@@ -261,19 +256,12 @@ class DeviceRun(ABC):
     failed: cla.Array
     changes: ClassVar[type[ParameterChanges]] = ParameterChanges
 
-    def __init__(
-        self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
-        max_spikes: int,
-        decisions: Decisions | None,
-    ) -> None:
-        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
-        self.limits = trust.limits(queue.device, self.family, dtype)
-        self.max_spikes = max_spikes
-        self._decisions = decisions
-        self.ending = Ending(queue)
+    def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
+        self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.dtype)
+        self.limits = trust.limits(self.queue.device, self.family, self.dtype)
+        self.max_spikes = job.request.max_spikes or usual_spikes
+        self.request, self._decisions = job.request, job.decisions
+        self.ending = Ending(self.queue)
         self._forget_records()
 
     @property

@@ -48,16 +48,6 @@ class Queue:
     armed: np.ndarray
     above: np.ndarray
 
-    @classmethod
-    def empty(cls, capacity: int, watches: int, count: int) -> Queue:
-        """Return queues without events."""
-        a, b = (capacity, count), (watches, count)
-        return cls(
-            time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
-            connection=np.full(a, -1), size=np.zeros(count, np.int64),
-            last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
-        )  # fmt: skip
-
 
 @dataclass(eq=False)
 class Exact:
@@ -72,15 +62,6 @@ class Exact:
     ring: np.ndarray
     count: np.ndarray
     held: np.ndarray
-
-    @classmethod
-    def begin(cls, model: Model, wires: Wires) -> Exact:
-        """Return those of the start."""
-        return cls(
-            weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
-            ring=wires.ring.copy(), count=wires.count.copy(),
-            held=np.zeros(len(model.sources.detector_node), np.int32),
-        )  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -97,11 +78,16 @@ class Call:
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
 
+def nernst_scale(celsius: float, z: float) -> float:
+    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
+    return 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z if z else 0.0
+
+
 def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
     """Nernst's potential, mV, as NEURON computes it."""
     if z == 0:
         return np.zeros(len(ci))
-    scale = 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z
+    scale = nernst_scale(celsius, z)
     with np.errstate(all="ignore"):
         value = scale * np.log(co / ci)
     return np.where(ci <= 0, 1e6, np.where(co <= 0, -1e6, value))
@@ -139,12 +125,21 @@ class Variables:
                 self.ions[name] = np.zeros(n)
                 self.ions[name][ion.node] = values
             self.ions[current], self.ions[f"d{current}"] = np.zeros(n), np.zeros(n)
-        self.exact = Exact.begin(model, wires)
+        self.exact = Exact(
+            weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
+            ring=wires.ring.copy(), count=wires.count.copy(),
+            held=np.zeros(len(model.sources.detector_node), np.int32),
+        )  # fmt: skip
         self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.has_sums else None
         self.queues = {}
         for k in wires.kinds:
-            room, watches = length(model, "event", k), length(model, "watch", k)
-            self.queues[k] = Queue.empty(room, watches, model.kinds[k].count)
+            count = model.kinds[k].count
+            a, b = (length(model, "event", k), count), (length(model, "watch", k), count)
+            self.queues[k] = Queue(
+                time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
+                connection=np.full(a, -1), size=np.zeros(count, np.int64),
+                last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
+            )  # fmt: skip
         self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in model.random_ids.items()}
         self.tables = [
             {table.name: self._filled(k, table.name, table.n) for table in

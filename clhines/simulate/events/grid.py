@@ -102,12 +102,6 @@ class Tables:
         self.row = to_device(queue, connections.row, np.int32)
         self._chunks: dict[int, np.ndarray] = {}
 
-    @property
-    def of_spikes(self) -> dict[str, cla.Array]:
-        """By source its first connection, by connection the place of its sum and its weight."""
-        assert self.place is None  # kernels that deliver themselves read weights by rows
-        return {"first_of": self.row, "offset": self.offset, "weight_of": self.weight}
-
     def laid(self, rows: np.ndarray) -> np.ndarray:
         """Return what is in the order of the rows in that of the weights in memory."""
         if self.place is None:

@@ -19,52 +19,12 @@ from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery
 from clhines.simulate.events.plasticity import Plasticity
-from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.decisions import Decisions, external_sums
 
 _COMPLETE = cl.command_execution_status.COMPLETE
 _READ, _LIST = 256, 1024  # spikes that a CPU's look reads, that a list to deliver holds, at first
 
 Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
-
-
-@dataclass(frozen=True)
-class TakenSpec(TemplateSpec):
-    """``taken.mako``: the regions of arenas that it needs are `regions`."""
-
-    template: ClassVar[str] = "simulate/taken"
-    regions: ClassVar[tuple[str, ...]] = (
-        *("ring", "ring_first", "ring_size", "event_count", "event_live"),
-        *("fan", "first_fan", "stale"),
-    )
-    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
-        "take_events": (
-            "int num_taken, const int *source, const double *time, double *clock, int *ints",
-            ", ".join(f"int {name}" for name in regions),
-        )
-    }
-
-
-class Rings:
-    """Appends events of other ranks to the rings of their sources on a device."""
-
-    def __init__(self, queue: cl.CommandQueue) -> None:
-        self._queue = queue
-        self._kernel = program.kernel_of(queue.context, TakenSpec(), "take_events")
-
-    def put(
-        self,
-        arenas: dict[str, Arena],
-        put: tuple[cla.Array, cla.Array],
-        source: np.ndarray,
-        time: np.ndarray,
-    ) -> None:
-        """Enqueue that events, by source and time, ms, are appended, in this order."""
-        offset = {**arenas["clock"].offset, **arenas["ints"].offset}
-        given = [cla.to_device(self._queue, a) for a in (source.astype(np.int32), time)]
-        arrays = (a.data for a in (*given, *put))
-        regions = (np.int32(offset[name]) for name in TakenSpec.regions)
-        self._kernel(self._queue, (1,), (1,), np.int32(len(source)), *arrays, *regions)
 
 
 @dataclass
@@ -296,9 +256,10 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """Where the connections of each source begin, and their places and weights."""
-        assert self.delivery is not None
-        return self.delivery.tables.of_spikes
+        """By source its first connection, by connection the place of its sum and its weight."""
+        assert self.delivery is not None and self.delivery.tables.place is None  # they go by rows
+        tables = self.delivery.tables
+        return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}
 
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
         """Yield begin and number of steps of launches, with `add_events` before each."""

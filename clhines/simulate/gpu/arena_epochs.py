@@ -36,7 +36,7 @@ from clhines.simulate.gpu.arena_spec import (
     takes_apart,
     with_blocks,
 )
-from clhines.simulate.gpu.lists import CellTable, NodeLists
+from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP, SeriesNumbers
 from clhines.simulate.kinds.layouts import (
@@ -213,10 +213,7 @@ class _Launch:
 def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
-    return ArenaRun(
-        job.apart, job.queue, job.dtype, ArenaEpochs, job.max_spikes, job.decisions,
-        family=ArenaEpochs.family, alike=job.model,
-    )  # fmt: skip
+    return ArenaRun(job, ArenaEpochs, ArenaEpochs.family, apart=True)
 
 
 class ArenaEpochs(ArenaKernels):
@@ -285,8 +282,8 @@ class ArenaEpochs(ArenaKernels):
             "node_active": active, **({"node_bits": lists.lanes.own} if lists.lanes.mixed else {}),
         }  # fmt: skip
         reals = {
-            "all_tie": _of_lanes(table, "tie", self.model.u),
-            "all_up": _of_lanes(table, "up", self.model.u),
+            "all_tie": table.values("tie", self.model.u.__getitem__),
+            "all_up": table.values("up", self.model.u.__getitem__),
             "node_scalars": lists.numbers.scalars, "node_values": lists.numbers.values,
             "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
@@ -458,11 +455,3 @@ class ArenaEpochs(ArenaKernels):
         cl.enqueue_copy(
             self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at
         )
-
-
-def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:
-    """Values at the nodes of `CellTable.spread`, 0 where there is none."""
-    found = np.zeros(table.num_lanes if name == "up" else table.rows.size)
-    for here, index in table.spread(name):
-        found[here] = np.where(index < 0, 0.0, values[index])
-    return found

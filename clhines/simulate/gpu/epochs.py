@@ -36,7 +36,7 @@ _CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 def make(job: Job, **options: Any) -> CellsRun:
     """Make a run of epochs, with options of `BlockEpochs`; see `Job`."""
     job.check("epochs")
-    return CellsRun.of(job, partial(BlockEpochs, **options))
+    return CellsRun(job, partial(BlockEpochs, **options))
 
 
 class BlockEpochs(Cells):
@@ -198,16 +198,7 @@ class _Launch:
     def _packed(
         self, at: Callable[[np.ndarray], np.ndarray], name: str = "gather", padding: float = 0.0
     ) -> cla.Array:
-        """Return a function of the nodes of `CellTable.spread` on the device, padded.
-
-        Nothing is as large but the reals of the device's precision.
-        """
-        table = self.plan.table
-        size = table.num_lanes if name == "up" else table.rows.size
-        out = np.full(size, padding, self._run.dtype)
-        for here, index in table.spread(name):
-            out[here] = np.where(index < 0, padding, at(index))
-        return self._shared.reals(out)
+        return self._shared.reals(self.plan.table.values(name, at, self._run.dtype, padding))
 
     def _upload(self) -> None:
         model, plan = self.model, self.plan

@@ -18,11 +18,12 @@ that are equal, in shape, mechanisms and numbers, share lists and values.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from copy import copy
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.arrays import offsets, ranges, starts, stretch_of
 from clhines.errors import InputError
@@ -232,7 +233,11 @@ class CellTable:
         return tie, self._node_at[begin[template] + top]
 
     def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield `gather`, `tie` or `up` from place to place, in arrays that stay in the cache."""
+        """Yield nodes from place to place, -1 for none, in arrays that stay in the cache.
+
+        `name` is ``gather``: of each place; ``tie``: whose `u` ties it to the next; ``up``: whose
+        `u` ties each lane to its parent.
+        """
         of_lanes, kind = name == "up", self.blocks.template
         within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]
         size = np.diff(self.lanes.template_start) if of_lanes else self.rows.template_size
@@ -248,26 +253,24 @@ class CellTable:
                 add_to_rows(base, own, out)
                 yield slice(int(place[k]), int(place[k]) + out.size), out.reshape(-1)
 
+    def values(
+        self,
+        name: str,
+        of: Callable[[np.ndarray], np.ndarray],
+        dtype: DTypeLike = np.float64,
+        padding: float = 0.0,
+    ) -> np.ndarray:
+        """Values `of` the nodes of `spread`; `padding` where there is none."""
+        found = np.full(self.num_lanes if name == "up" else self.rows.size, padding, dtype)
+        for here, index in self.spread(name):
+            found[here] = np.where(index < 0, padding, of(index))
+        return found
+
     @cached_property
     def gather(self) -> np.ndarray:
         """(size,) integer: number in the network of the node at each place, -1 for none."""
-        return self._whole("gather", self.rows.size)
-
-    @cached_property
-    def tie(self) -> np.ndarray:
-        """(size,) integer: that of the node whose `u` ties each place to the next."""
-        return self._whole("tie", self.rows.size)
-
-    @cached_property
-    def up(self) -> np.ndarray:
-        """(lanes,) integer: that of the node whose `u` ties each lane to its parent."""
-        return self._whole("up", self.num_lanes)
-
-    def _whole(self, name: str, size: int) -> np.ndarray:
-        out = np.full(size, -1, index_type(self._first, self._forest.trees.sizes))
-        for here, index in self.spread(name):
-            out[here] = index
-        return out
+        dtype = index_type(self._first, self._forest.trees.sizes)
+        return self.values("gather", lambda nodes: nodes, dtype, -1)
 
     def places_of_all(self) -> np.ndarray:
         """Place of every node, cell after cell, among those of its cell."""

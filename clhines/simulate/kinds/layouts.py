@@ -15,11 +15,11 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
-from clhines.model.ions import ADVANCE_REVERSAL, IonNodes
+from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Kind, Model
 from clhines.model.sources import Sources
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
+from clhines.simulate.engines.variables import Variables, nernst_scale
 from clhines.simulate.events.sources import (
     SENDING,
     Wires,
@@ -190,7 +190,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
     for ion in once.ions:
         for name in (*ion.variables, f"d{ion.variables[3]}"):
             mem.tile(f"ion_{name}", variables.ions[name][nodes][None])
-        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(once.celsius, ion)]))
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(once.celsius, ion.valence)]))
         advances = np.zeros(once.forest.num_nodes, bool)
         advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         ints.tile(f"advances_{ion.name}", advances[nodes][None])
@@ -199,12 +199,6 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
     """Add where those of each active node begin, of things by node, and their end."""
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
-
-
-def nernst_scale(celsius: float, ion: IonNodes) -> float:
-    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
-    kelvin = celsius + ABSOLUTE_ZERO
-    return 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
 
 
 def node_numbers(model: Model) -> np.ndarray:

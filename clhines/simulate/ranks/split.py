@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -311,21 +311,18 @@ class SplitRun:
         parts = self.ranks.comm.gather(saved)
         if parts is None:
             return {}
-        return join(self.whole, [share.part for share in self._shares], parts)
+        return join(self._shares, parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave on rank 0, with any number of ranks."""
         parts = None
         if self.ranks.rank == 0:
-            parts = self._own.do(lambda: [self._cut(share, saved) for share in self._shares])
+            parts = self._own.do(lambda: [share.cut(saved) for share in self._shares])
         self._own.settle()
         own = self.ranks.comm.scatter(parts)
         self._own.do(self.run.load, own)
         self._own.settle()
         self._started = True
-
-    def _cut(self, share: Share, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return share.part.cut(self.whole, saved) | {"remote_v": saved["v"][share.remote]}
 
 
 _NO_WORDS = np.zeros(0, np.uint32)
@@ -408,10 +405,8 @@ class JoinedRun:
         self._found: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk
         self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
 
-    @property
-    def device(self) -> cl.Device | None:
-        """The device of this rank."""
-        return self.run.device
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.run, name)  # what does not differ from the run of one process
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of `rows` steps."""
@@ -463,40 +458,12 @@ class JoinedRun:
         sent = np.where(self._is_late[source], time + SPIKE_LATE, time)
         self._unsent.append((self._number[source], sent))
 
-    def mark(self) -> Mark:
-        """Return a mark of this position in the queue, for `seconds`."""
-        return self.run.mark()
-
-    def seconds(self, marks: Sequence[Mark]) -> list[float]:
-        """Wait, and return the times at which the queue reached the marks."""
-        return self.run.seconds(marks)
-
     def end(self) -> Chunk:
         """Return the events, failures and records of this rank since `begin`."""
         self._collect()
         source, time = (np.concatenate(each) for each in zip(*self._found, strict=True))
         chunk = self.run.end()
         return Chunk.of(time, source, self._model.dt, chunk.failed, chunk.values)
-
-    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) each."""
-        return self.run.now(records, step)
-
-    def voltages(self) -> np.ndarray:
-        """(n,): of the cells of this rank."""
-        return self.run.voltages()
-
-    def weights(self) -> np.ndarray:
-        """(w,) float64: of the connections of this rank."""
-        return self.run.weights()
-
-    def reward(self, reward: float, step: int) -> None:
-        """Reward the plastic connections of this rank."""
-        self.run.reward(reward, step)
-
-    def save(self) -> dict[str, np.ndarray]:
-        """Return the state of this rank's network."""
-        return self.run.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from a state of this rank's network."""
