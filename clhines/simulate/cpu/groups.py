@@ -77,11 +77,7 @@ def eliminate_constant(
 
 
 class ConstantPivots:
-    """What constant mechanisms and pivots that never change give nodes, by slot and lane.
-
-    `arrays` on the device are constant conductances, constant currents, reduced diagonals of the
-    slots that are `moving` (whose pivots change), and inverse pivots.
-    """
+    """By slot and lane: constant g and b, diagonals of `moving` slots, inverse pivots."""
 
     def __init__(
         self,
@@ -132,10 +128,7 @@ _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows of cells of one shape in blocks, and nodes in the order of elimination, int64.
-
-    Nodes of several rows follow each other by turns, so that few of them wait for the one before.
-    """
+    """Rows of cells of one shape in blocks, nodes in order of elimination, rows by turns; int64."""
 
     cells: np.ndarray  # (num_rows, lanes), -1 where a lane has no cell
     first_row: np.ndarray  # (num_blocks + 1,)
@@ -241,11 +234,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 def choose_count(
     forest: Forest, units: int, lanes: int, widest: int, variable: np.ndarray
 ) -> int | None:
-    """Return the number of blocks: as many for each of the device's `units`, none too large.
-
-    None, a block for each row, where rows fill vectors, or several cells have mostly constant
-    pivots: there is then no division to wait for.
-    """
+    """Choose as many blocks for each of `units`; None: one per row, as few divisions wait."""
     if lanes == widest or (lanes > 1 and variable.mean() < 0.5):
         return None
     return units * max(1, round(forest.num_nodes / TOGETHER / units))
@@ -394,11 +383,7 @@ def make_groups(
     twice: bool = False,
     several: bool | None = None,
 ) -> Groups:
-    """Group the instances of a kind by their places, in blocks from `block_place` on.
-
-    `instance` may have ``~instance``, see `Groups`, and ascends at equal places. `most` and `twice`
-    are those of `choose_width`; `several` is whether a group is of several instances, if decided.
-    """
+    """Group a kind's instances, also ``~instance``, by place; `several`: if that is decided."""
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = choose_width(counts, most, twice)

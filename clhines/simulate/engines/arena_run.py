@@ -127,10 +127,7 @@ class StepTimes:
 
 
 class EventList:
-    """Events that kernels find, in a list on a device, `capacity` a chunk, and those of the start.
-
-    The latter are `early` until they are told of. Times are `instant`.
-    """
+    """Events that kernels find, `capacity` a chunk, and those of the start, `early` until told."""
 
     def __init__(
         self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array

@@ -35,10 +35,7 @@ class Cells(ABC):
 
     @abstractmethod
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
-        """Record states and currents from now on.
-
-        Row k of a chunk gets states at the end of its step k, and currents in it.
-        """
+        """Record states at the end of a chunk's step k, and currents in it, in row k."""
 
     @abstractmethod
     def launch(self, first: int, count: int, row: int) -> None:

@@ -54,11 +54,7 @@ class Made:
 
 
 def engines_for(needs: frozenset[str], asked: str, device: str) -> list[Engine]:
-    """Return the engines to try, in turn, on a ``gpu``, ``cpu`` or ``host``.
-
-    `asked` is ``auto``, ``epochs`` or a name. An InputError says what no such engine takes, or that
-    none runs on the device.
-    """
+    """Engines to try, in turn, on a ``gpu``, ``cpu`` or ``host``; an InputError says what lacks."""
     some = [e for e in ENGINES if e.name == asked]
     if asked in ("auto", FAMILY):
         some = [e for e in ENGINES if e.on == device or (not e.on and asked == "auto")]
@@ -89,10 +85,7 @@ def described() -> list[tuple[str, str, str, str, str]]:
 
 
 def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> Made:
-    """Make the run that advances the cells of this rank and exchanges their events.
-
-    `model` is the whole network; with `overlap` spikes are exchanged during the next epoch.
-    """
+    """Make the run of this rank's cells; with `overlap` exchanges are during the next epoch."""
     with agreed(ranks):
         asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
         if ranks is not None:
@@ -123,10 +116,7 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
 def _engines(
     shares: Sequence[Share], model: Model, request: Request
 ) -> tuple[list[Engine], frozenset[str]]:
-    """Return the engines to try, none where the user has given one, and what they must take.
-
-    `shares` are those of several ranks; empty for one process.
-    """
+    """Engines to try, none where the user has given one, and what they must take."""
     needs, device = model.needs, "host"
     if request.method != "auto" or request.options:
         needs |= {"solver"}

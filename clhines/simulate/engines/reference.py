@@ -180,10 +180,7 @@ def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def neighbours(forest: Forest) -> np.ndarray:
-    """(3, n) int64: of each node the parent, the first child, and the parent's next child.
-
-    They are -1 where there is none; children come in ascending order.
-    """
+    """(3, n) int64: parent, first child, parent's next child (they ascend) of each node, or -1."""
     found = np.full((3, forest.num_nodes), -1)
     found[0] = forest.parent
     child = np.flatnonzero(forest.parent >= 0)
@@ -197,10 +194,7 @@ def neighbours(forest: Forest) -> np.ndarray:
 
 
 def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """(3, places) int32: `neighbours` of the node at each place of an order, as places.
-
-    `gather` is the node at each place, -1 for none, and `place` that of each node.
-    """
+    """(3, places) int32: places of `neighbours` of the node at each place; -1 for none."""
     found = neighbours(forest)
     placed = np.where(found < 0, -1, place[found])
     return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
@@ -257,12 +251,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
 
 
 class Reference:
-    """Advance a model on the host.
-
-    `wires` are those of a model with the same connections, `wanted` the outputs that are worked
-    out, as `wanted_outputs` gives them, and `decisions` those of the whole network, where `model`
-    is a rank's share of it. `taken` is whether it is not at the start any more.
-    """
+    """Advance a model on the host; `decisions` are of the whole, where it is a rank's share."""
 
     def __init__(
         self,
@@ -277,7 +266,7 @@ class Reference:
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
-        self.taken, self._clock = False, Clock(model.dt)
+        self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
         self.variables, self.events = self._started(wanted)
         self.records: list[Record] = []
         self._reducers = Reducers(lambda record: HostReducer(record, model))

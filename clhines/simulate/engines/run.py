@@ -53,11 +53,7 @@ class Request:
 
 
 class Run(Protocol):
-    """A model in time: what a `Simulation` calls, on a device, on the host or on several ranks.
-
-    In a chunk, `begin` comes first, then `advance`, of `max_steps` at most, and `deliver` in turn,
-    then `end`.
-    """
+    """A model in time; a chunk is `begin`, `advance` (`max_steps` at most) and `deliver`, `end`."""
 
     max_steps: int
 
@@ -109,11 +105,7 @@ class PartRun(Run, Protocol):
         """Return sources of the share that are above their thresholds at the start, (k,); once."""
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Note which spikes have been found once all that was enqueued is done.
-
-        What is returned waits for that, and returns cells of the part and steps of the spikes noted
-        there and not before.
-        """
+        """Note the spikes found once all enqueued is done; returns a wait for cells and steps."""
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
@@ -156,10 +148,7 @@ class Job:
 
     @property
     def apart(self) -> Model:
-        """The model, in which copies that are alike are cells as any others.
-
-        Where they are many, ``auto`` is left to engines that repeat one of them on the device.
-        """
+        """The model with copies as cells; ``auto`` leaves many to engines that repeat one."""
         if self.model.copies > 1 and self.model.forest.num_nodes > MOST_APART and not self.asked:
             raise InputError("steps keep one of so many copies in the host's memory")
         return self.model.apart

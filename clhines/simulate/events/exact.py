@@ -42,10 +42,7 @@ class HostEvents:
     # -- sources -------------------------------------------------------------------------------
 
     def detect(self, t: float, step: int) -> None:
-        """Send an event from each detector whose voltage has come to be above, after a step.
-
-        `held` counts steps down: to 0 below the threshold, to 1 above it. At 0 a detector sends.
-        """
+        """Send events of detectors that are above: `held` counts steps down, and at 0 they send."""
         variables, model = self.variables, self.variables.model
         above = variables.v[model.sources.detector_node] > model.sources.detector_threshold
         held = variables.exact.held

@@ -394,11 +394,7 @@ class Delivery:
     # -- choosing
 
     def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
-        """Measure the algorithms on random spikes and take the fastest.
-
-        One `enqueue` covers `steps` and finds `expected` spikes, by default of one source in a
-        hundred. Unless `always`, few and very many connections get ``vpo`` without a measurement.
-        """
+        """Take what is fastest on random spikes, or a good guess where measuring would not pay."""
         if not self.atomics:
             self.use("pull")
             return
@@ -413,12 +409,7 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure the candidates on lists of (source, step), (k,) each, and take the fastest.
-
-        The lists take turns and cover steps from 0 to `steps` - 1. Returns the median time a list
-        of each candidate, in turn with the others, s; also in `seconds`. It is wall time on a CPU,
-        elsewhere that of the kernels alone where the queue has timestamps.
-        """
+        """Measure candidates in turn on lists of (source, step), take the fastest; medians, s."""
         launchers = [
             _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()
         ]

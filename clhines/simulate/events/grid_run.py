@@ -152,11 +152,7 @@ class EventsSpec(TemplateSpec):
 
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum the events from outside that reach the same target in the same step.
-
-    Returns step and target, by step, then target, of which no pair comes twice, and the weight,
-    int64 in units of `scale`.
-    """
+    """Step, target and weight, int64 in units of `scale`, of events from outside, summed."""
     given, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(given.step * targets + given.target, return_inverse=True)
     weight = np.zeros(len(key), np.int64)

@@ -219,10 +219,7 @@ def connection_ranks(model: Model) -> np.ndarray:
 
 
 def bin_end(then: np.ndarray, begin: float, dt: float) -> np.ndarray:
-    """Return when the bin of a step ends, ms, for events sent at some times.
-
-    NEURON counts bins from the step of the sending; its clock has been rounded in each step since.
-    """
+    """When a step's bin ends, ms, for events sent `then`: NEURON's clock is rounded since."""
     middle = begin + 0.5 * dt
     drift = ((middle + 0.5 * dt) - begin) - dt
     return (middle - TOLERANCE * dt) - drift * np.rint((middle - then) / dt)

@@ -32,10 +32,7 @@ MECHANISMS = ~HAS_SPECIAL  # the others
 
 @dataclass(frozen=True)
 class EpochBlocks(KindBlocks):
-    """A kind in the lists of an epoch.
-
-    Between launches, and for what is recorded, `lined` states are in their arena, too.
-    """
+    """A kind in the lists of an epoch; between launches `lined` states are in their arena, too."""
 
     given: tuple[tuple[str, str, str], ...] = ()  # role, name, source: not read from their arena
     held: bool = False  # currents come right after the states' step, with states in variables
@@ -396,10 +393,7 @@ def _width(columns: int) -> int:
 def with_few_terms(
     source: str, prefix: str, tables: Mapping[str, np.ndarray], dt: float, real: str
 ) -> str:
-    """Return functions of `side_by_side` whose exponentials have the terms that tables ask for.
-
-    The `tables` of a mechanism are (rows, columns) float64; `dt` is that of all steps, ms.
-    """
+    """Functions of `side_by_side` whose exponentials have the terms that tables ask for."""
     lookup = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+\w+,\s+(\w+)__table,\s+(\d+),")
 
     def of_function(function: str) -> str:
@@ -504,11 +498,7 @@ def with_blocks(
     network: Model,
     epoch: int,
 ) -> tuple[ArenaEpochSpec, list[float]]:
-    """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
-
-    Variables of ions that nothing changes are arguments where they are one number; `network` is the
-    whole, of which others may have a part, `epoch` the most steps of a launch.
-    """
+    """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
     model, numbers = variables.model, list[float]()
     ions = _constant_ions(functions.kinds, variables, numbers)
     held, apart = held_kinds(functions.kinds, network), takes_apart(network)
@@ -562,11 +552,7 @@ def _quick(kind: KindBlocks, variables: Variables, spec: ArenaEpochSpec) -> Kind
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Return the sets of density mechanisms, as bits, that most lists have; none of many sets.
-
-    Lists of different classes would run different code then, all of which a multiprocessor's cache
-    of instructions cannot hold at once.
-    """
+    """Return sets of density mechanisms, as bits, that most lists have; none where many."""
     bits, count = np.unique(lists.rows[:, 0], return_counts=True)
     order = np.argsort(-count, kind="stable")
     several = [int(b) for b in bits[order] if b]

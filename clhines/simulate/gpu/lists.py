@@ -94,11 +94,7 @@ class KindInstances:
 
 
 class PlannedCells:
-    """Cells of a model that one kernel advances.
-
-    `numbers`, which ascend, and `first`, the first natural node of each, are in the model; `forest`
-    is of these cells alone.
-    """
+    """Cells that one kernel advances, by ascending `numbers`; `forest` is of these alone."""
 
     def __init__(self, model: Model, numbers: np.ndarray) -> None:
         self.model, self.numbers = model, numbers
@@ -116,11 +112,7 @@ class PlannedCells:
         return ranges(self.first, self.forest.sizes)
 
     def first_equal(self, alike: Sequence[np.ndarray], apart: Container[int] = ()) -> np.ndarray:
-        """(m,) int64: of each cell the first one that is equal, of `_SORTS` in a shape, or itself.
-
-        Equal in shape, instances but those of kinds `apart`, and numbers of nodes, `alike` among
-        them, (n,) natural.
-        """
+        """(m,) int64: first cell equal in shape, instances not `apart`, and numbers; or itself."""
         kinds = [kind for k, kind in enumerate(self.kinds) if k not in apart]
         model, forest = self.model, self.forest
         own = model.capacitance, model.constant_d, model.constant_b, model.u
@@ -156,10 +148,7 @@ class PlannedCells:
 
 
 class CellTable:
-    """Planned cells as units: lanes, places of the nodes, ties between them.
-
-    `cut` is of the trees of `forest`, with `most` nodes in a segment; `first` as of `PlannedCells`.
-    """
+    """Planned cells as units: lanes, places of nodes, ties; `most` nodes are in a segment."""
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
         self._forest, self._first = forest, first
@@ -203,10 +192,7 @@ class CellTable:
         return node_at, place_of
 
     def _ties(self) -> tuple[np.ndarray, np.ndarray]:
-        """Find whose `u` ties each place to the next of its segment, and each lane to its parent.
-
-        Nodes of the cell, for each place and each lane of each template, -1 for none.
-        """
+        """Nodes whose `u` ties each place to the next, and each lane to its parent; -1 for none."""
         lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
@@ -409,10 +395,7 @@ def _rows_and_lanes(order: np.ndarray, bits: np.ndarray, cell: np.ndarray) -> np
 def _joined(
     order: np.ndarray, bits: np.ndarray, cell: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """(2, k) int64: as `_rows_and_lanes`, but nodes fill lists in their order where that is less.
-
-    A warp does what any of its nodes has, of which the mechanisms have a `weight` each.
-    """
+    """As `_rows_and_lanes`, but lists fill up in order where a warp then has less to do."""
     split = _rows_and_lanes(order, bits, cell)
     filled = _rows_and_lanes(order, np.zeros_like(bits), cell)
     cost = [_weight_of(row, bits, cell, weight) for row, _ in (split, filled)]
@@ -555,10 +538,7 @@ class NodeLists:
         return same
 
     def place_states(self, local: Sequence[bool]) -> None:
-        """Give lines to the states, in local memory those of the kinds that `local` says.
-
-        Sets `rows`, `homes`, `state_lines`, and `local_lines` of a cell.
-        """
+        """Give lines to states, those of `local` kinds in local memory; sets `rows` and `homes`."""
         lanes, numbers = self.lanes, self.numbers
         line, of_cell = [], []
         for where in (False, True):

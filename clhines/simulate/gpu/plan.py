@@ -30,10 +30,7 @@ from clhines.simulate.state.decisions import Decisions
 
 
 class InstanceSites:
-    """Instances of groups of `units` cells: their nodes, and the slots where they leave sums.
-
-    A group has at most `most` instances of each kind, and `num_slots` slots.
-    """
+    """Instances of groups of `units` cells, at `most` of each kind: nodes, and slots of sums."""
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
         kinds, none = cells.kinds, np.zeros(0, np.int64)
@@ -342,10 +339,7 @@ class EpochPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the entries of each cell begin, and (r, 2) `RECORDED` and column of each.
-
-    `nodes`, (r,) natural, are recorded; `plans` are of all cells.
-    """
+    """Begin of each cell's entries, and (r, 2) `RECORDED` and column, of natural nodes."""
     cells = stretch_of(cell_offsets, nodes)
     order = np.argsort(cells, kind="stable")
     starts = np.searchsorted(cells[order], np.arange(len(cell_offsets)))
@@ -405,10 +399,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether one cell, as large as any of the whole network that is planned alike, is too large.
-
-    Too large, that is, for a work-group whose lanes take instances.
-    """
+    """Whether the largest cell that is planned alike is too large for lanes of instances."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)

@@ -414,11 +414,7 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the spec of the kernels, and what ``at`` holds.
-
-    On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0. The functions for
-    vectors of `grouped` kinds are left out.
-    """
+    """Return the kernels' spec and what ``at`` holds; `grouped` kinds have no vector functions."""
     model = variables.model
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):

@@ -82,11 +82,7 @@ class MechanismSpec:
 
 
 def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
-    """Parameters that a kernel takes of each kind, one kind after another.
-
-    `texts` are as in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the
-    number and attributes of a kind.
-    """
+    """Parameters that a kernel takes of each kind: texts with ``{k}``, ``{name}``, ``{width}``."""
     return [
         parameter(text.format(k=k, name=kind.name, width=kind.width))
         for k, kind in enumerate(kinds)
@@ -223,11 +219,7 @@ REST = "const int *restrict sample_list, real *restrict sampled, int sampled_wid
 
 
 def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
-    """Source for ``epoch_by_instance.mako`` that writes values of an instance which are recorded.
-
-    `k` is the number of the kind; `condition`, on `what`, is that of one of `values`, variables by
-    `what` but for the last; `row` is the step whose row it is.
-    """
+    """Source that writes that of `values` which ``what`` says, under a `condition`, into a row."""
     chosen = "".join(f"what == {n} ? {value} : " for n, value in enumerate(values[:-1]))
     at = f"(long)(record_row + {row} - first_step) * sampled_width + sample_list[4 * e + 2]"
     return (
@@ -279,10 +271,7 @@ def sample_arguments(
     owners: Owners,
     sampled: cla.Array,
 ) -> list[cla.Array | np.int32]:
-    """Return the arguments that kernels take last, see `TABLES` and `REST`.
-
-    `sizes` are the owners of each kind; `owners` returns owner and lane of instances of a kind.
-    """
+    """Arguments that kernels take last; `owners` returns owner and lane of a kind's instances."""
     firsts, entries, number = list[np.ndarray](), [np.zeros((0, 4), np.int64)], 0
     for k, size in enumerate(sizes):
         own = [s for s in samples if s.kind == k]

@@ -697,10 +697,7 @@ class Population:
     def here(
         self, values: np.ndarray, begin: int, end: int, first_set: int = 0
     ) -> Iterator[list[Found]]:
-        """Simulate sets `begin` to `end`, a batch at a time on each device of this process.
-
-        `values` are those from `first_set` on.
-        """
+        """Simulate sets, `values` from `first_set` on, in batches on each device of the process."""
         if not self._batches:
             self._make(end - begin)
         assert self.batch is not None

@@ -242,11 +242,7 @@ def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.
 
 
 def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
-    """Return a queue on this rank's device: the ranks of a machine take its devices in turn.
-
-    `spec` and `dtype` are of `clhines.device.devices.choose`; a device or an index pair is taken by
-    all. A CPU that several ranks share is divided among them, as far as it has cores.
-    """
+    """Return a queue on this rank's device: a machine's in turn, parts of a shared CPU."""
     alike = devices_to_share(spec, dtype)
     device = alike[ranks.local_rank % len(alike)]
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))

@@ -74,11 +74,7 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """Split cells into runs of neighbours of about equal cost, none of them empty.
-
-    Run r is the cells ``bounds[r]:bounds[r + 1]`` of the (size + 1,) int64 bounds returned. Fewer
-    cells than runs are an InputError.
-    """
+    """(size + 1,) int64: bounds of runs of neighbouring cells of about equal cost, none empty."""
     cells = len(costs)
     if cells < size:
         raise InputError(
@@ -392,10 +388,7 @@ def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
 
 
 def steps_together(shares: Sequence[Share]) -> int:
-    """Count the steps that ranks take before they exchange events at exact times.
-
-    It is an InputError if something on one rank acts within a step on another one.
-    """
+    """Count steps between exchanges at exact times; an InputError where ranks act within one."""
     whole = shares[0].whole
     if any(len(share.remote) for share in shares):
         check_pointers(whole, whole.pointers)

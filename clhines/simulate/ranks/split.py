@@ -344,10 +344,7 @@ class Joints:
         self.point(range(0), np.zeros(0, np.int64))
 
     def join(self, *columns: np.ndarray) -> None:
-        """Take `sources`, and the numbers `sent` that they have; then `trains`, and `heard`.
-
-        The latter are filled by what sources of other ranks with these numbers send; int64.
-        """
+        """Take `sources`, their numbers `sent`, and `trains` that sources `heard` fill."""
         self.sources, self.sent, self.trains, self.heard = columns
 
     def point(self, nodes: range, pointed: np.ndarray) -> None:

@@ -348,11 +348,7 @@ def is_computed(record: Record, model: Model) -> bool:
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
-    """Check the host's memory for what a run of `steps` keeps, and return the steps of a chunk.
-
-    These are fewer than `chunk` where the rows of so many take more than `ROOM` bytes; `epoch`
-    steps are taken at once.
-    """
+    """Check the host's memory for a run; return steps of a chunk, whole epochs within `ROOM`."""
     if not records:
         return chunk
     of_host = [r for r in records if r.stream is None]

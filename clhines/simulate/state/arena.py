@@ -53,11 +53,7 @@ class TiledSpec(TemplateSpec):
 
 
 class Tiler:
-    """Repeats on a device what is of one copy for `copies` copies.
-
-    `dtype` is that of values that are no whole numbers; `gather` is the node of all copies at each
-    place of the solver's order, -1 for none.
-    """
+    """Repeats one copy on a device; `gather`: node of all copies at each place of the solver."""
 
     def __init__(
         self, queue: cl.CommandQueue, dtype: np.dtype, copies: int, gather: np.ndarray

@@ -45,11 +45,7 @@ def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> 
 
 
 class Copies:
-    """Where the things of one copy, `once`, are among those of all, `whole`.
-
-    `sources` and `connections` are (copies, n): numbers of each copy's sources of events, and of
-    its connections.
-    """
+    """Where one copy's sources, connections, (copies, n) both, and other things are among all."""
 
     def __init__(
         self, once: Model, whole: Model, sources: np.ndarray, connections: np.ndarray

@@ -55,11 +55,7 @@ class Decisions:
 
 
 def epoch_steps(model: Model, overlap: bool = False) -> int:
-    """Count the steps whose events are known before the first: the smallest delay, or less.
-
-    Half of that where the spikes of an epoch are exchanged during the next one (`overlap`): they
-    act in the one after it at the earliest.
-    """
+    """Count steps whose events are known before: the smallest delay, or half with `overlap`."""
     delay = model.connections.min_delay
     return min((delay + 1) // 2 if overlap else delay, MAX_EPOCH)
 

@@ -190,11 +190,7 @@ def _incoming(model: Model) -> Bounds:
 
 
 def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
-    """Raise InputError for events that no run can have under way at the begin of a step.
-
-    One that was due long before would be delivered late, and a self event that sends the next one
-    would go on for ever. Messages begin with `where`.
-    """
+    """Raise InputError for events due long before a step, which no run has under way."""
     if not model.has_times:
         return
     least = (step - 1) * model.dt  # those due before the middle of the last step were delivered
