@@ -30,6 +30,7 @@ from clhines.simulate.changing import Changing
 from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
+from clhines.simulate.engines.variables import copies_of, network_of_copies
 from clhines.simulate.events.host_grid import settled
 from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
@@ -39,7 +40,6 @@ from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runner import CurrentModel, Progress, Runner
 from clhines.simulate.state import saved as saved_states
 from clhines.simulate.state.chunk import Chunk, UnderWay
-from clhines.simulate.state.copies import copies_of, network_of_copies
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -505,7 +505,7 @@ class CellBlocks(ArenaKernels):
         self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
         base_d = self.model.capacitance_over_dt + self.model.constant_d
         arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
-        BlockTables(self.blocks, self.layout, variables, self.network).add(arenas)
+        self._add_tables(variables, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
@@ -520,8 +520,7 @@ class CellBlocks(ArenaKernels):
         self.run.times.forget()
         recorded, sources = self.run.recorded_at, self.run.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
-        tables = BlockTables(self.blocks, self.layout, self.run.variables, self.network)
-        lists = tables.of_records(at[: int(recorded["num_v"])], sources)
+        lists = self._of_records(at[: int(recorded["num_v"])], sources)
         given = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
             **{name: cla.to_device(self.queue, values) for name, values in lists.items()},
@@ -543,21 +542,13 @@ class CellBlocks(ArenaKernels):
                 publish.launch(self.queue, 1, 1)
             advance.launch(self.queue, self.blocks.count, 1)
 
+    # -- tables --------------------------------------------------------------------------------
 
-@dataclass(frozen=True, eq=False)
-class BlockTables:
-    """What blocks of cells look up, of a network with some variables, or of a part of one."""
-
-    blocks: Blocks
-    layout: BlockLayout
-    variables: Variables
-    network: Model
-
-    def add(self, arenas: dict[str, Arena]) -> None:
-        """Add all to arenas that have what steps need."""
-        model, wires, blocks = self.variables.model, self.variables.wires, self.blocks
+    def _add_tables(self, variables: Variables, arenas: dict[str, Arena]) -> None:
+        """Add what blocks look up to arenas that have what steps need."""
+        model, wires, blocks = self.model, self.run.wires, self.blocks
         clock, ints = arenas["clock"], arenas["ints"]
-        ints.add("event_shown", self.variables.exact.count)
+        ints.add("event_shown", variables.exact.count)
         netcons, crossing = model.netcons, blocks.crossing
         longest = np.full(model.sources.count, -np.inf)
         np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
@@ -565,7 +556,7 @@ class BlockTables:
         clock.add("launch_begin", np.zeros(1))
         self._add_tiles(ints)
         self._add_groups(arenas["mem"], ints)
-        for name, value in level_ions(self.variables, self.network).items():
+        for name, value in level_ions(variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
         add_cells(model, self.layout, ints, numbers=True)
         targets = self._targets()
@@ -593,11 +584,11 @@ class BlockTables:
         for width in tiles.widths:
             some = tiles.width == width
             ints.add(f"tiles_{width}", columns[some])
-            self._add_first(ints, f"tile_{width}", tiles.block[some])
+            ints.add(f"tile_{width}", self._first(tiles.block[some]))
 
     def _add_groups(self, mem: Arena, ints: Arena) -> None:
         """Add where the groups of kinds are, and what they multiply densities by."""
-        model = self.variables.model
+        model = self.model
         for k, groups in self.layout.groups.items():
             kept = groups.member >= 0
             ints.add(f"group_{k}", groups.first)
@@ -611,24 +602,21 @@ class BlockTables:
 
     def _targets(self) -> np.ndarray:
         """(t,) int64: targets that blocks look after one by one."""
-        layers = self.variables.wires.layers
+        layers = self.run.wires.layers
         if len(layers) < 2:
-            return loose_targets(self.variables.model, self.variables.wires)
+            return loose_targets(self.model, self.run.wires)
         return np.concatenate(layers)
 
     def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
         """Add values block by block, in the order given, and where those of each block begin."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
-        self._add_first(ints, f"block_{name}", block)
-
-    def _add_first(self, ints: Arena, name: str, block: np.ndarray) -> None:
-        """Add where those of each block begin, of things that are block after block."""
-        ints.add(name, self._first(block))
+        ints.add(f"block_{name}", self._first(block))
 
     def _first(self, block: np.ndarray) -> np.ndarray:
+        """Return where those of each block begin, of things that are block after block."""
         return offsets(np.bincount(block, minlength=self.blocks.count))
 
-    def of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
+    def _of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
         """Return int32 lists of what is recorded, by block: of voltages at places, and the rest."""
         block = stretch_of(self.layout.tiles.block_place, place)
         given = {
@@ -640,10 +628,10 @@ class BlockTables:
 
     def _blocks_of_loose(self, records: Sequence[Record]) -> np.ndarray:
         """Block of each variable that is recorded and at no node, in the order of records."""
-        found, kinds = [np.zeros(0, np.int64)], self.variables.model.kinds
+        found, kinds = [np.zeros(0, np.int64)], self.model.kinds
         for record in records:
             if record.kind >= 0 and is_artificial(kinds[record.kind]):
-                first = self.variables.wires.first_target.get(record.kind)
+                first = self.run.wires.first_target.get(record.kind)
                 of = np.zeros(len(record.index), np.int64)
                 found.append(of if first is None else self.blocks.target[first + record.index])
         return np.concatenate(found)

@@ -23,7 +23,7 @@ from clhines.device.arrays import to_device, within_reach
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
-from clhines.plan.kernel_spec import Parameter, TemplateSpec
+from clhines.plan.kernel_spec import Parameter
 from clhines.plan.methods import check_width
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.cpu.groups import (
@@ -44,10 +44,9 @@ from clhines.simulate.cpu.plan import LAUNCH, work_of
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.kinds.spec import (
-    REST,
-    TABLES,
     MechanismSpec,
     Sample,
+    SampledSpec,
     grouped_kind_spec,
     of_each_kind,
     place_of,
@@ -63,7 +62,7 @@ _LANES_BYTES = 64  # of the cells of a block, at most
 
 
 @dataclass(frozen=True)
-class CellEpochSpec(TemplateSpec):
+class CellEpochSpec(SampledSpec):
     """``epoch_vector.mako``: blocks of `lanes` cells; `noise` is source, where a kind uses it."""
 
     template: ClassVar[str] = "simulate/epoch_vector"
@@ -100,7 +99,7 @@ class CellEpochSpec(TemplateSpec):
     secondorder: bool
     noise: str
     window: int  # slots whose changes of v are kept, a power of two; a parent is nearer
-    samples: bool = False  # states or currents are recorded
+    samples: bool = False
     detects: bool = False  # there are detectors besides those of the somas
     alone: bool = False  # one work-item has all cells, and delivers their spikes
     flat: int = 0  # numbers of a vector at the end of a step, where cells share none
@@ -112,13 +111,6 @@ class CellEpochSpec(TemplateSpec):
         """Parameters of the kernel, last those of each kind and of samples."""
         own = super().parameters(kernel)
         return [*own, *of_each_kind(self.of_kind, self.kinds), *self.of_samples]
-
-    @property
-    def of_samples(self) -> list[Parameter]:
-        """Parameters for states and currents that are recorded, in order."""
-        if not self.samples:
-            return []
-        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
 
 
 def make(job: Job, lanes: int | None = None) -> CellsRun:

@@ -20,7 +20,7 @@ from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.reference import Clock, Reference, Wanted, wanted_outputs
 from clhines.simulate.engines.run import DeviceRun, Job
-from clhines.simulate.engines.variables import Variables
+from clhines.simulate.engines.variables import Variables, chunk_of_all, of_all, whole, with_wires
 from clhines.simulate.events.grid_run import Grid, SpikeList
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.kinds.layouts import (
@@ -38,7 +38,6 @@ from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
 from clhines.simulate.state.changes import Storage
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
-from clhines.simulate.state.copies import chunk_of_all, of_all, whole, with_wires
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given

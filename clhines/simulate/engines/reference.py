@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -15,14 +14,14 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
 from clhines.model.model import DENSITY, Model
 from clhines.model.sources import Played
-from clhines.simulate.engines.variables import Call, Variables
+from clhines.simulate.engines.run import PartRun
+from clhines.simulate.engines.variables import Call, Variables, of_all
 from clhines.simulate.events.exact import HostEvents
 from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import Wires, wires_of
 from clhines.simulate.records.records import CURRENT, Record, is_current
 from clhines.simulate.records.reduced import HostReducer, Reducers
 from clhines.simulate.state.chunk import Chunk
-from clhines.simulate.state.copies import of_all
 from clhines.simulate.state.decisions import Decisions
 
 
@@ -250,7 +249,7 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
     )
 
 
-class Reference:
+class Reference(PartRun):
     """Advance a model on the host; `decisions` are of the whole, where it is a rank's share."""
 
     def __init__(
@@ -288,10 +287,6 @@ class Reference:
         self.variables.want(wanted)
         if not self.taken:
             self.variables, self.events = self._started(wanted)
-
-    @property
-    def device(self) -> None:
-        """None: it is the host."""
 
     # -- a chunk -------------------------------------------------------------------------------
 
@@ -334,17 +329,6 @@ class Reference:
         own = self._reducers.with_own(sampled)
         values = [reducer.chunk(samples, self._first) for reducer, samples in own]
         return Chunk.of(t, source, self.model.dt, self.variables.failed.copy(), values)
-
-    def deliver(self, first: int, count: int) -> None:
-        """Do nothing: targets look for their events themselves."""
-
-    def mark(self) -> float:
-        """Return what `seconds` takes as this moment."""
-        return time.perf_counter()
-
-    def seconds(self, marks: Sequence[float]) -> list[float]:
-        """Return the moments, s."""
-        return list(marks)
 
     # -- a step --------------------------------------------------------------------------------
 

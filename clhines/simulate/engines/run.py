@@ -60,6 +60,7 @@ class Run(Protocol):
     @property
     def device(self) -> cl.Device | None:
         """The device of this process; None: the host, with NumPy."""
+        return None
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
@@ -69,12 +70,15 @@ class Run(Protocol):
 
     def deliver(self, first: int, count: int) -> None:
         """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
+        return
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""
+        return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and return when each mark of `mark` was reached, s; only differences count."""
+        return [float(mark) for mark in marks]
 
     def end(self) -> Chunk:
         """Wait, and return the spikes, failures and records since `begin`."""

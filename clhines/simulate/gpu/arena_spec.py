@@ -314,23 +314,6 @@ class ListLoop:
         return alike.index(kind.number)
 
 
-def epoch_blocks(
-    kind: KindBlocks,
-    given: tuple[tuple[str, str, str], ...],
-    held: bool,
-    num_values: int,
-    local: bool,
-    apart: bool,
-    unread: tuple[str, ...],
-) -> EpochBlocks:
-    """Return a kind as the lists of an epoch take it."""
-    quick = is_quick(kind)
-    return EpochBlocks(
-        **fields_of(kind), given=given, held=held, num_values=num_values, quick=quick, local=local,
-        apart=apart, lined=quick and bool(kind.states), unread=unread,
-    )  # fmt: skip
-
-
 def is_quick(kind: KindBlocks) -> bool:
     """Whether the functions of a kind are called in lists of nodes alone."""
     return kind.kind == "density" and not kind.has_net and bool(kind.functions)
@@ -523,8 +506,14 @@ def with_blocks(
             if name not in played:
                 given.append(("parameter", name, found))
         scalar += len(uniform)
-        of_states = spec.kinds[k].local, k in apart, lists.lanes.kinds[k].unread
-        blocks.append(epoch_blocks(text, tuple(given), k in held, len(of_lane), *of_states))
+        quick = is_quick(text)
+        blocks.append(
+            EpochBlocks(
+                **fields_of(text), given=tuple(given), held=k in held, num_values=len(of_lane),
+                quick=quick, lined=quick and bool(text.states), local=spec.kinds[k].local,
+                apart=k in apart, unread=lists.lanes.kinds[k].unread,
+            )
+        )  # fmt: skip
     kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,

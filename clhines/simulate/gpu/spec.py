@@ -12,13 +12,12 @@ import numpy as np
 from clhines.mechanisms.emit.exponentials import LOG2, series
 from clhines.mechanisms.emit.helpers import bernoulli_coefficients
 from clhines.plan.by_segment import schedule
-from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
+from clhines.plan.kernel_spec import Parameter, Word
 from clhines.plan.plan import Limits
 from clhines.simulate.kinds.spec import (
-    REST,
-    TABLES,
     ArenaSpec,
     MechanismSpec,
+    SampledSpec,
     of_each_kind,
     sampled_source,
 )
@@ -378,7 +377,7 @@ class InstanceCalls:
 
 
 @dataclass(frozen=True)
-class EpochSpec(TemplateSpec):
+class EpochSpec(SampledSpec):
     """Numbers and switches of the kernels of epochs: one work-item a segment of a branch."""
 
     templates: ClassVar[tuple[str, ...]] = (
@@ -463,7 +462,7 @@ class EpochSpec(TemplateSpec):
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)  # one number in each list
     local_lines: int = field(default=0, repr=False)  # of states of a cell, in local memory
     side_by_side: bool = field(default=False, repr=False)  # rates of ``common/rates.mako``
-    samples: bool = field(default=False, repr=False)  # states or currents are recorded
+    samples: bool = field(default=False, repr=False)
     detects: bool = field(default=False, repr=False)  # there are detectors besides the somas'
     far: bool = field(
         default=False, repr=False
@@ -492,13 +491,6 @@ class EpochSpec(TemplateSpec):
             found += of_each_kind(self.of_kind, (kind,))
             found += [Parameter(name, "const real *restrict") for name in varying(kind)]
         return [*found, *super().parameters("rest"), *self.of_samples]
-
-    @property
-    def of_samples(self) -> list[Parameter]:
-        """Parameters for states and currents that are recorded, in order."""
-        if not self.samples:
-            return []
-        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
 
     def sampled_states(self, kind: MechanismSpec, row: str) -> str:
         """Source that writes the states of an instance that are recorded."""

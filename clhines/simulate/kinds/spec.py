@@ -70,7 +70,44 @@ class MechanismSpec:
 
     def wrappers(self, k: int) -> str:
         """Return functions of one group of kind `k`, with its numbers in global memory."""
-        return _of_groups(self, k)
+        vector, n = f"real{self.width}", self.num_states
+        prefix = self.name if self.width == 1 else f"{self.name}__v{self.width}"
+        values = [*self.values("given[{}]"), *(f"c[{i}]" for i in range(self.num_constants))]
+        states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if self.uses_noise else []
+        where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
+        text = ""
+        if self.num_constants:
+            single = [v for v in values if v.startswith("p[")]
+            results = [f"c + {i}" for i in range(self.num_constants)]
+            text += (
+                f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
+                f"{{\n    {self.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
+            )
+        given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
+        text += (
+            f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
+            f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
+            f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
+        )
+        if n:
+            pointers = [f"&s{i}" for i in range(n)]
+            given = ", ".join(["v", "t", "dt", *values, *pointers])
+            text += (
+                f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
+                f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
+                f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
+            )
+        if self.takes_events:
+            text += _event_of_lane(self, k)
+        if self.takes_events_at_once:
+            given = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
+            where = f"const {vector} weight, {where} {vector} *s"
+            chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
+            text += (
+                f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
+                f"{folded(f'    {prefix}_event({given});')}\n{chosen}}}\n"
+            )
+        return text
 
     def values(self, given: str) -> list[str]:
         """Values of the parameters, in order; `given` shows those that are not single."""
@@ -89,48 +126,6 @@ def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[P
         for several in texts
         for text in several.split(",")
     ]
-
-
-def _of_groups(kind: MechanismSpec, k: int) -> str:
-    """Functions of one group of kind `k`."""
-    vector, n = f"real{kind.width}", kind.num_states
-    prefix = kind.name if kind.width == 1 else f"{kind.name}__v{kind.width}"
-    values = [*kind.values("given[{}]"), *(f"c[{i}]" for i in range(kind.num_constants))]
-    states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if kind.uses_noise else []
-    where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
-    text = ""
-    if kind.num_constants:
-        single = [v for v in values if v.startswith("p[")]
-        results = [f"c + {i}" for i in range(kind.num_constants)]
-        text += (
-            f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
-            f"{{\n    {kind.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
-        )
-    given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
-    text += (
-        f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
-        f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
-        f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
-    )
-    if n:
-        pointers = [f"&s{i}" for i in range(n)]
-        given = ", ".join(["v", "t", "dt", *values, *pointers])
-        text += (
-            f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
-            f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
-            f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
-        )
-    if kind.takes_events:
-        text += _event_of_lane(kind, k)
-    if kind.takes_events_at_once:
-        given = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
-        where = f"const {vector} weight, {where} {vector} *s"
-        chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
-        text += (
-            f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
-            f"{folded(f'    {prefix}_event({given});')}\n{chosen}}}\n"
-        )
-    return text
 
 
 def _event_of_lane(kind: MechanismSpec, k: int) -> str:
@@ -216,6 +211,20 @@ def place_of(kind: Kind, name: str) -> tuple[bool, int]:
 
 TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: none
 REST = "const int *restrict sample_list, real *restrict sampled, int sampled_width"
+
+
+class SampledSpec(TemplateSpec):
+    """A spec of epochs; with `samples` states or currents of `kinds` are recorded."""
+
+    kinds: tuple[MechanismSpec, ...]
+    samples: bool
+
+    @property
+    def of_samples(self) -> list[Parameter]:
+        """Parameters for states and currents that are recorded, in order."""
+        if not self.samples:
+            return []
+        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
 
 
 def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:

@@ -2,6 +2,5 @@
 
 `arena` names parts of one array on the device. `chunk`: what a run has found in some steps.
 `decisions`: what no partition of a network may change, made once. `saved`: files, checked against
-`Model.schema`. `changes`: values set on the device. `copies` has the state of all copies from that
-of one; arenas repeat arrays on the device.
+`Model.schema`. `changes`: values set on the device.
 """

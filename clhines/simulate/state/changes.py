@@ -54,12 +54,6 @@ class Storage:
     places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
 
-def _few_in_a_row(at: np.ndarray) -> tuple[int, int]:
-    """Return first place and number of a few places that follow each other; else zeros."""
-    good = 0 < len(at) <= _FEW and bool((np.diff(at) == 1).all())
-    return (int(at[0]), len(at)) if good else (0, 0)
-
-
 def each_instance(kind: Kind) -> tuple[np.ndarray, np.ndarray]:
     """Places of instances that lie one after another."""
     every = np.arange(kind.count)
@@ -89,7 +83,9 @@ class Spread:
             return
         key = storage.key, group
         if key not in self._rows:
-            self._rows[key] = _few_in_a_row(self._entries(storage, group)[0])
+            places = self._entries(storage, group)[0]
+            few = 0 < len(places) <= _FEW and bool((np.diff(places) == 1).all())
+            self._rows[key] = (int(places[0]), len(places)) if few else (0, 0)
         first, count = self._rows[key]
         if count and value.by == "all":
             self._set(storage, first, np.repeat(numbers[:1], count))
