@@ -169,22 +169,17 @@ class Blocks:
 
 
 class SlotNodes:
-    """Nodes in the slots and lanes of blocks.
-
-    `block_place`, (num_blocks + 1,), is the first place of each block. `node`, (num_slots, lanes),
-    has in a lane without a cell those of the first lane, which computes the same and keeps nothing.
-    `place`, (n,), is ``slot * lanes + lane`` of each node.
-    """
+    """Nodes in slots and lanes of blocks; lanes without a cell have those of the first lane."""
 
     def __init__(self, blocks: Blocks, forest: Forest) -> None:
         sizes = blocks.sizes[blocks.pattern]
-        self.block_place = offsets(sizes) * blocks.lanes
+        self.block_place = offsets(sizes) * blocks.lanes  # (num_blocks + 1,), first of each
         self.block = np.repeat(np.arange(len(sizes)), sizes)
         at = ranges(blocks.first[blocks.pattern], sizes)
         row = blocks.first_row[self.block] + blocks.row[at]
         self.node = forest.cell_offsets[blocks.own][row] + blocks.order[at][:, None]
         kept = (blocks.cells >= 0)[row]
-        self.place = np.empty(forest.num_nodes, np.int64)
+        self.place = np.empty(forest.num_nodes, np.int64)  # slot * lanes + lane
         self.place[self.node[kept]] = np.flatnonzero(kept)
 
     def groups(
@@ -247,12 +242,7 @@ def make_blocks(
     classes: np.ndarray | None = None,
     count: int | None = None,
 ) -> Blocks:
-    """Put cells in rows by shape, and order their nodes: children first, classes side by side.
-
-    `variable` and `classes` are by node of all shapes, `forest.trees`: whether its pivot changes,
-    and its class of `node_classes`, by default one of all. The `count` blocks are of about the same
-    size; by default each row is one.
-    """
+    """Put cells in rows by shape, and order their nodes: children first, classes side by side."""
     trees = forest.trees
     by_class = () if classes is None else (classes, -class_changes(trees, classes))
     root = trees.parent < 0
@@ -302,11 +292,7 @@ def _first_rows(sizes: np.ndarray, count: int) -> np.ndarray:
 def eliminated(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Order of elimination of the nodes of several trees, which follow each other by turns.
-
-    `shapes` are the tree of each row; nodes are sorted by `keys`, the last first, of which children
-    come before their parents. By slot: node in `trees`, row, and the parent's slot, -1 of roots.
-    """
+    """By slot: node, row, parent's slot or -1, of trees by turns, sorted by `keys`, last first."""
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((row, *(key[at] for key in keys)))
@@ -421,12 +407,7 @@ def groups_of_rows(
 def in_groups(
     model: Model, variable: np.ndarray, lanes: int, most: int, count: int | None = None
 ) -> dict[Mechanism, bool]:
-    """For each kind, whether several instances are advanced at a time; see `choose_width`.
-
-    Scalar code calls the device's exp, vector code that of `mechanisms.emit.exponentials`. Parts
-    of a network must choose as the whole network would, or results differ in the last bits.
-    `variable` are its `variable_nodes`.
-    """
+    """Whether kinds advance several instances at a time, as in the whole network: bits depend."""
     forest = model.forest
     blocks = make_blocks(forest, variable, lanes, count=count)
     counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets)) for k in model.kinds]

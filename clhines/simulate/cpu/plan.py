@@ -114,12 +114,7 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> Blocks | None:
-    """Return `count` blocks of about equal work; None where cells would have to be in the same.
-
-    `work` is in ns, one a cell. A block has cells that follow each other in `order`, in which
-    `lanes` cells of one shape that do so are kept together. Instances and those that they send to
-    with a delay shorter than `tied` steps are in one block.
-    """
+    """Return `count` blocks of about equal work, ns; None where `tied` cells would be apart."""
     num_cells = len(work)
     order = np.arange(num_cells) if order is None else order
     work = work[order]

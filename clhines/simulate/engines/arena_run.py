@@ -54,12 +54,7 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
 def _recorded(
     run: ArenaRun, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray
 ) -> tuple[list[View], dict[str, np.integer | cla.Array]]:
-    """Make room for rows of records; return where they are, and arguments of the kernels.
-
-    `locations` are of each record which array it is in, ``v`` or ``mem``, and where there, and
-    `owner`, of each place in ``mem``, in order, is the active node whose work-item writes it, or
-    the number of active nodes for those of no node.
-    """
+    """Make room for rows, which the work-item of `owner` writes; return views and arguments."""
     index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
     columns = []
     for source, at in locations:
@@ -193,12 +188,7 @@ class TakenSpec(TemplateSpec):
 
 
 class ArenaKernels(ABC):
-    """The kernels of an `ArenaRun`, and the places that nodes have for them.
-
-    Some take other values of parameters where they lie (`in_place`). `place`, (n,) int64, is that
-    of each node among the voltages `v` on the device, after which nodes of other ranks follow;
-    those at the begin of the next step come first.
-    """
+    """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
 
     in_vectors, in_place = False, True
     layout: Layout

@@ -132,11 +132,7 @@ class CellStates:
 
 
 class CellsRun(DeviceRun):
-    """Advance whole cells with the `Cells` that `cells` returns, a chunk at most at a time.
-
-    Where its work-item is `alone`, it delivers spikes itself, and a launch may be a chunk. Else see
-    `DeviceRun`; `max_spikes` is as many as there can be by default, at most 2**24.
-    """
+    """Advance whole cells with `Cells`; where `alone`, their work-item delivers spikes itself."""
 
     family, in_place = "epochs", True
     changes = DeviceChanges

@@ -236,12 +236,7 @@ class Ending:
 
 
 class DeviceRun(ABC):
-    """Advance a model, a network or a rank's share of it, on a device; see `engines.run.Run`.
-
-    A chunk may have `max_spikes` events; `decisions` are those of the whole network, and `ending`
-    is that of a chunk. `family` is of the kernels, see `clhines.device.trust`; `grid` has events in
-    whole steps, where there can be any, and `failed` is that of `Chunk`.
-    """
+    """Advance a model on a device, see `Run`; `decisions` are those of the whole network."""
 
     family: str
     max_steps: int

@@ -90,15 +90,12 @@ _REGISTERS = 1 << 16  # of a multiprocessor
 def choose_lanes(
     lists: NodeLists, spec: EpochSpec, limits: Limits, units: int | None, num_cells: int
 ) -> EpochSpec | None:
-    """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
-
-    Values of cells too large for local memory are in global memory, with exact times. `spec` has
-    the least lanes, `lists` get places of states; `num_cells`: of all that are in flight.
-    """
+    """Return the spec with lanes, cells and registers of a work-group; None where nothing fits."""
     in_arenas = isinstance(spec, ArenaEpochSpec)
     each = _cells_each(num_cells, limits)
     busy, own = each > LISTS_FULL, _cells_each(len(lists.homes), limits)  # of this plan
     choices = lists.lanes.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
+    # far: values of cells too large for local memory are in global memory
     for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
         few = min(_TOGETHER // lanes, own) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
@@ -159,12 +156,7 @@ _CELL = 6  # column of a unit
 
 
 class EpochPlan:
-    """Cells that one kernel advances, some of them in a work-group.
-
-    `like` are the cells of the whole network that are planned alike, these among them; `most` nodes
-    are in a segment. Lanes take nodes (`lists`) or instances (`sites`). `units`, (m, 8) int64: of
-    each cell what the kernels take. Raises InputError where a cell is too large.
-    """
+    """Cells that one kernel advances, planned as all `like` them; an InputError if too large."""
 
     def __init__(
         self,
@@ -202,18 +194,15 @@ class EpochPlan:
         make = EpochSpec if not model.has_times else ArenaEpochSpec
         spec = make(
             real=real_name(self._dtype),
-            phase="advance",
             constant=constant,
             inflow=self._decisions.inflow,
             lanes=lanes,
-            units=1,
             extra=WARP if constant and model.kinds else 0,
             segment=self._most,
             capacity=int(table.rows.template_size.max()) + 1,
             rounds=max(1, int(table.lanes.rounds.max())),
             before=before,
             dense=dense,
-            slots=0,
             secondorder=model.secondorder,
             ptx=limits.ptx,
             fused=not limits.is_cpu,
@@ -419,21 +408,13 @@ def _needs_lists(
     size = CellTable(forest, cut, most, forest.cell_offsets[:-1]).rows.template_size.max()
     spec = EpochSpec(
         real=real,
-        phase="advance",
-        constant=False,
         inflow=decisions.inflow,
         lanes=lanes,
-        units=1,
         extra=-lanes % (4 * WARP),
         segment=most,
         capacity=int(size) + 1,
-        rounds=1,
-        before=0,
-        dense=0,
         slots=int(np.sum(largest, axis=0).max()),
-        secondorder=False,
         ptx=limits.ptx,
-        fused=False,
         kinds=kinds,
     )
     return not spec.fits(limits)

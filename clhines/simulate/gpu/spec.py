@@ -440,21 +440,21 @@ class EpochSpec(SampledSpec):
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
     real: str
-    phase: str  # "factor": the constant factors, once; "advance": steps
-    constant: bool  # only the roots' conductances change
     inflow: bool  # there are constant currents
     lanes: int  # of a cell
-    units: int  # cells of a work-group
-    extra: int  # work-items for the mechanisms alone; with constant factors these have no others
     segment: int  # most nodes of a segment
     capacity: int  # values of the largest cell, and one more
-    rounds: int  # of a cell at most, 1 or more
-    before: int  # with constant factors: after so many rounds at most `dense` nodes are left, which
-    dense: int  # are solved by the inverse of their matrix; 0 for rounds alone
-    slots: int  # instances of a work-group
-    secondorder: bool
     ptx: bool
-    fused: bool
+    phase: str = "advance"  # "factor": the constant factors, once; "advance": steps
+    constant: bool = False  # only the roots' conductances change
+    units: int = 1  # cells of a work-group
+    extra: int = 0  # work-items for mechanisms alone; with constant factors these have no others
+    rounds: int = 1  # of a cell at most
+    before: int = 0  # with constant factors: after so many rounds at most `dense` nodes are left,
+    dense: int = 0  # which are solved by the inverse of their matrix; 0 for rounds alone
+    slots: int = 0  # instances of a work-group
+    secondorder: bool = False
+    fused: bool = False
     kinds: tuple[MechanismSpec, ...] = ()
     normal: str = field(default="", repr=False)  # source of the generator, where a kind uses noise
     registers: int = 0  # of a work-item at most (NVIDIA's compiler); 0 leaves them to it

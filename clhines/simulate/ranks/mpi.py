@@ -208,11 +208,7 @@ def _stop_all_on_errors(comm: MPI.Comm) -> None:
 
 
 def finish(comm: MPI.Comm, message: str, code: int) -> int:
-    """End a program on all ranks: wait for the others, and say once what went wrong.
-
-    `comm` is used for nothing else; `message` is why this rank ends, empty where all went well.
-    Returns the largest code of all ranks. Where others do not end in time, all are stopped.
-    """
+    """End a program on all ranks: say once what went wrong; return the largest code of all."""
     known = message.encode()[:500]
     mine, found = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
     mine[0], mine[1 : 1 + len(known)] = code, np.frombuffer(known, np.uint8)

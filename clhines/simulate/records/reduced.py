@@ -75,12 +75,7 @@ class View:
 
 
 class Reducer:
-    """What is kept of the rows of a record; see `DeviceReducer` and `HostReducer`.
-
-    `model` is that of the rank's part of the network. `sources` are what is sampled: voltages for
-    `i_membrane`, then the outputs of electrodes. With `plain` rows are kept as they are sampled;
-    `width` is the number of columns of what is kept.
-    """
+    """What is kept of a record's rows; `sources` are sampled, and kept as they are if `plain`."""
 
     def __init__(self, record: Record, model: Model) -> None:
         self.record, self.membrane = record, None

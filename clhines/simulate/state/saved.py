@@ -82,12 +82,7 @@ def write(path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str)
 def read(
     path: PathLike, model: Model, dtype: np.dtype, digest: str
 ) -> tuple[int, dict[str, np.ndarray]]:
-    """Read a state: its step, and all arrays that `members` names.
-
-    Every number is one that a simulation of this model may have; `model` is that of the whole
-    network, `dtype` of the simulation that goes on, `digest` of `signature`. A file that cannot be
-    read, is of another network or of the other precision, or is damaged, is an InputError.
-    """
+    """Read a state, its step and all `members`; an InputError where it is none of this network."""
     with Npz(path, _WHAT) as file:
         if file.header("network")[1] == np.uint8:  # its text
             raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
