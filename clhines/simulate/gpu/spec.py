@@ -376,7 +376,7 @@ class InstanceCalls:
         return f"{kind.name}_current({self.spec.series}{', '.join(given)});"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EpochSpec(SampledSpec):
     """Numbers and switches of the kernels of epochs: one work-item a segment of a branch."""
 
@@ -440,20 +440,20 @@ class EpochSpec(SampledSpec):
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
     real: str
-    inflow: bool  # there are constant currents
-    lanes: int  # of a cell
-    segment: int  # most nodes of a segment
-    capacity: int  # values of the largest cell, and one more
-    ptx: bool
     phase: str = "advance"  # "factor": the constant factors, once; "advance": steps
     constant: bool = False  # only the roots' conductances change
+    inflow: bool  # there are constant currents
+    lanes: int  # of a cell
     units: int = 1  # cells of a work-group
     extra: int = 0  # work-items for mechanisms alone; with constant factors these have no others
+    segment: int  # most nodes of a segment
+    capacity: int  # values of the largest cell, and one more
     rounds: int = 1  # of a cell at most
     before: int = 0  # with constant factors: after so many rounds at most `dense` nodes are left,
     dense: int = 0  # which are solved by the inverse of their matrix; 0 for rounds alone
     slots: int = 0  # instances of a work-group
     secondorder: bool = False
+    ptx: bool
     fused: bool = False
     kinds: tuple[MechanismSpec, ...] = ()
     normal: str = field(default="", repr=False)  # source of the generator, where a kind uses noise
