@@ -107,7 +107,6 @@ class ConstantPivots:
     def _values(
         self, constant_d: np.ndarray, constant_b: np.ndarray, constant_g: np.ndarray
     ) -> list[np.ndarray]:
-        """Values of `arrays`."""
         model, constant, node = self._model, self._constant, self._node
         total = model.capacitance_over_dt + constant_d
         left = total

@@ -201,11 +201,9 @@ class Grid:
         self.weight = model.connections.weight
         self._received = Received(queue, spikes) if decisions.split else None
         largest = model.connections.largest
-        if largest.any() or inside:  # kernels that deliver take the tables, whatever the weights
-            self._begin_delivery(largest)
-
-    def _begin_delivery(self, largest: np.ndarray) -> None:
-        model, given, received = self.model, self.model.connections, self._received
+        if not largest.any() and not inside:  # kernels that deliver take the tables in any case
+            return
+        given, received = model.connections, self._received
         self.delivery = Delivery(
             self.queue,
             given,

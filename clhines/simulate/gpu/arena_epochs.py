@@ -193,7 +193,6 @@ class _Launch:
 
     @property
     def lists(self) -> NodeLists:
-        """The lists of its nodes."""
         assert self.plan.lists is not None
         return self.plan.lists
 

@@ -299,7 +299,6 @@ class _Launch:
         record_row: int,
         wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue steps on a queue; see `BlockEpochs.advance`."""
         kernel, group = self._kernel, self.spec.work_group
         records = self._epochs.record_arguments(record_row)
         kernel.change(np.int32(first_step), np.int32(count), *records)
@@ -308,7 +307,6 @@ class _Launch:
     # -- changes -------------------------------------------------------------------------------
 
     def storage(self, k: int, index: int) -> Storage:
-        """Where the values of a parameter of kind `k` are in the lists; see `BlockEpochs`."""
         lists = self.plan.lists
         assert lists is not None
         kind = self.model.kinds[k]

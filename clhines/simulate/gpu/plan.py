@@ -25,7 +25,7 @@ from clhines.plan.plan import Limits, real_name
 from clhines.simulate.gpu.arena_spec import ArenaEpochSpec, node_words, takes_apart
 from clhines.simulate.gpu.lists import CellTable, NodeLists, PlannedCells
 from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec, side_by_side
-from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec, kind_spec
+from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec
 from clhines.simulate.state.decisions import Decisions
 
 
@@ -397,7 +397,11 @@ def _needs_lists(
         return False
     real = real_name(np.dtype(dtype))
     kinds = tuple(
-        replace(kind_spec(kind, real), most=max(1, int(each.max())), local=False)
+        replace(
+            described(kind, kind.mechanism.functions(real)),
+            most=max(1, int(each.max())),
+            local=False,
+        )
         for kind, each in zip(network.kinds, largest, strict=True)
     )
     forest = _one_of_each(network.forest, like)

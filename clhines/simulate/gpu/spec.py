@@ -344,14 +344,12 @@ class InstanceCalls:
 
     @property
     def _values(self) -> list[str]:
-        """Parameters."""
         kind = self.kind
         pairs = zip(kind.parameters, kind.literals, strict=True)
         return [literal or f"{kind.name}__p_{name}[instance]" for name, literal in pairs]
 
     @property
     def _by_address(self) -> list[str]:
-        """States, to be changed."""
         return [f"&s_{name}" for name in self.kind.states]
 
     def advance(self, series: str) -> str:

@@ -159,17 +159,12 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
     return replace(plain, source=functions, width=width, num_constants=len(constants))
 
 
-def kind_spec(kind: Kind, real: str) -> MechanismSpec:
-    """Return what a template needs to know of a kind."""
-    return replace(described(kind), source=kind.mechanism.functions(real))
-
-
-def described(kind: Kind) -> MechanismSpec:
-    """Everything about a kind but its source."""
+def described(kind: Kind, source: str = "") -> MechanismSpec:
+    """Everything about a kind, with a source or without."""
     mechanism = kind.mechanism
     return MechanismSpec(
         name=mechanism.name,
-        source="",
+        source=source,
         parameters=tuple(mechanism.parameters),
         states=tuple(mechanism.states),
         single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),
@@ -182,12 +177,17 @@ def described(kind: Kind) -> MechanismSpec:
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
     """Check that a precision has the parameters of a kind: none would be infinite."""
     for name, value in kind.parameters.items():
-        largest = float(np.abs(value).max(initial=0.0))
-        if largest > float(np.finfo(dtype).max):
-            raise InputError(
-                f"{kind.mechanism.name}: {name} is {largest:g}; expected at most "
-                f"{np.finfo(dtype).max:.3g}, the largest number of {np.dtype(dtype).name}"
-            )
+        check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
+
+
+def check_range(what: str, values: np.ndarray, dtype: np.dtype) -> None:
+    """Raise InputError for a value that is infinite in a precision."""
+    most, largest = float(np.finfo(dtype).max), float(np.abs(values).max(initial=0.0))
+    if largest > most:
+        raise InputError(
+            f"{what} is {largest:g}; expected at most {most:.3g}, the largest number of "
+            f"{np.dtype(dtype).name}"
+        )
 
 
 def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
@@ -582,11 +583,11 @@ class Population:
         if options.get("queue") is not None or self._ranks is not None:
             raise TypeError("a Population with queue or comm cannot be pickled; expected device")
         recipe = self._recipe
-        more = {
+        more: dict[str, Any] = {
             "dt": recipe.dt, "record": recipe.node, "features": recipe.features or None,
             "stop_early": len(self._columns) > 1, **options,
         }  # fmt: skip
-        return _made, (recipe.model, dict(parameters), dict(protocols), more)
+        return partial(Population, **more), (recipe.model, dict(parameters), dict(protocols))
 
     def _joined(self, found: list[Found], begin: int, number: int) -> PopulationResult:
         several, t = len(self.protocols), max((one.t for one in found), key=len)
@@ -605,7 +606,9 @@ class Population:
         )
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
-        sets = _by_name(sets)
+        if not isinstance(sets, Mapping) and hasattr(sets, "keys"):  # as a DataFrame of pandas
+            table = cast("Mapping[str, ArrayLike]", sets)
+            sets = {name: table[name] for name in table}
         if isinstance(sets, Mapping):
             for name in sets:
                 if name not in self.names:
@@ -632,7 +635,11 @@ class Population:
 
     def _make(self, number: int) -> None:
         """Make the simulations of a batch: on each device one for each group of protocols."""
-        options = [self._own_options(where) for where in self._where]
+        options = [dict(where) for where in self._where]
+        for one in options if self._ranks is not None else ():
+            if one.get("engine") != "reference" and one.get("queue") is None:
+                device, dtype = one.pop("device", None), one.get("dtype", "float64")
+                one["queue"] = own_queue(self._ranks, device, dtype)  # type: ignore[arg-type]
         each = -(-number // len(options))
         most = self.batch or min(self._most(one) for one in options)
         self.batch = min(each, most)
@@ -642,15 +649,6 @@ class Population:
         ]
         message = "a population of %d sets x %d protocols at once on each of %d devices"
         _log.info(message, self.batch, len(self.protocols), len(options))
-
-    def _own_options(self, where: Mapping[str, object]) -> dict[str, object]:
-        """Options of the simulations in one place."""
-        options = dict(where)
-        if self._ranks is not None and options.get("engine") != "reference":
-            device, dtype = options.pop("device", None), options.get("dtype", "float64")
-            if options.get("queue") is None:
-                options["queue"] = own_queue(self._ranks, device, dtype)  # type: ignore[arg-type]
-        return options
 
     def _most(self, options: Mapping[str, object]) -> int:
         """Return how many sets fit into the memory of the device, or the host, by an estimate."""
@@ -723,23 +721,6 @@ class Population:
                 yield done.result()
         finally:
             threads.shutdown(cancel_futures=True)
-
-
-def _made(
-    model: Network,
-    parameters: Mapping[str, Parameter],
-    protocols: Mapping[str, Protocol],
-    options: Mapping[str, object],
-) -> Population:
-    return Population(model, parameters, protocols, **options)  # type: ignore[arg-type]
-
-
-def _by_name(sets: ArrayLike | Mapping[str, ArrayLike]) -> ArrayLike | Mapping[str, ArrayLike]:
-    """Return a table with names, as a DataFrame of pandas, as a mapping."""
-    if isinstance(sets, Mapping) or not hasattr(sets, "keys"):
-        return sets
-    table = cast("Mapping[str, ArrayLike]", sets)
-    return {name: table[name] for name in table}
 
 
 def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) -> tuple[str, ...]:

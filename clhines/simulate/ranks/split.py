@@ -92,15 +92,16 @@ class _StepExchange:
     def taken(self, first: int, count: int) -> None:
         """Note the spikes of steps that are under way, and exchange those before if they wait."""
         if self._waiting is not None:
-            self._finish()
+            self.end()
         self._waiting = self._own.do(self._own.run.note_spikes), first, count
 
     def deliver(self) -> None:
         """Exchange the spikes of the last steps, unless that can wait for the next ones."""
         if not self._overlap:
-            self._finish()
+            self.end()
 
-    def _finish(self) -> None:
+    def end(self) -> None:
+        """Exchange what has waited."""
         if self._waiting is None:
             return
         (noted, first, count), self._waiting = self._waiting, None
@@ -121,10 +122,6 @@ class _StepExchange:
         """Return the spikes of all ranks since `begin`, and these results."""
         source, step = (np.concatenate([_NOTHING, *(s[k] for s in self._spikes)]) for k in (0, 1))
         return Chunk.of_steps(step, source, dt, failed, values)
-
-    def end(self) -> None:
-        """Exchange what has waited."""
-        self._finish()
 
 
 class _TimeExchange:

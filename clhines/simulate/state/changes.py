@@ -14,11 +14,11 @@ import pyopencl.array as cla
 from clhines.arrays import stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, set_zero
-from clhines.errors import InputError
 from clhines.model.model import Kind, Model
 from clhines.network.changes import Value
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
+from clhines.simulate.kinds.spec import check_range
 from clhines.simulate.state.decisions import external_sums, shape_of
 
 _MOST = 2**31  # elements of an array that the kernel takes
@@ -167,7 +167,7 @@ class ParameterChanges:
         if not len(own):
             return True
         kind, dtype = self.model.kinds[k], self.run.dtype
-        check_range(kind.mechanism.name, name, value, dtype)
+        check_range(f"{kind.mechanism.name}: {name}", value.numbers, dtype)
         if self._spread is None:
             self._spread = Spread(self.queue, dtype, self.model)
         found = self.run.storage(k, name)
@@ -233,17 +233,6 @@ class DeviceChanges(ParameterChanges):
         set_zero(self.run.failed, self.queue)
         self.run.tell_early(self._first)
         return True
-
-
-def check_range(mechanism: str, name: str, value: Value, dtype: np.dtype) -> None:
-    """Raise InputError for a value that is infinite in a precision."""
-    most = float(np.finfo(dtype).max)
-    largest = float(np.abs(value.numbers).max(initial=0.0))
-    if largest > most:
-        raise InputError(
-            f"{mechanism}: {name} is {largest:g}; expected at most {most:.3g}, the largest number "
-            f"of {np.dtype(dtype).name}"
-        )
 
 
 def from_start(model: Model, dtype: np.dtype) -> dict[str, np.ndarray]:

@@ -155,7 +155,9 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
     if field.what == "plastic_step":
         return -1, step
     if field.what == "plastic_trace":
-        return _traces(model, field, step)
+        rule, (side, number) = model.connections.rule, split_name(field.name)
+        assert rule is not None  # a count has one spike in a step at most
+        return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
     if field.dtype != "int64":
         return None, None
     if field.refers:
@@ -164,13 +166,6 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
         most = length(model, "event", field.kind)
         return (0, most) if field.name == "size" else (-1, most - 1)
     return 0, _MOST
-
-
-def _traces(model: Model, field: Field, step: int) -> Bounds:
-    """Return the bounds of a trace: those of a count of spikes, one in a step at most."""
-    rule, (side, number) = model.connections.rule, split_name(field.name)
-    assert rule is not None
-    return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
 
 
 def _incoming(model: Model) -> Bounds:
