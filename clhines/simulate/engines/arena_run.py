@@ -190,7 +190,7 @@ class TakenSpec(TemplateSpec):
 class ArenaKernels(ABC):
     """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
 
-    in_vectors, in_place = False, True
+    in_vectors = False
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
@@ -280,7 +280,7 @@ class ArenaRun(DeviceRun):
     @property
     def in_place(self) -> bool:
         """Whether parameters change where they lie; those of copies do not."""
-        return self.kernels.in_place and self.model.copies == 1
+        return self.model.copies == 1
 
     # -- the start -----------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from clhines.model.model import Model
 from clhines.simulate.events.grid_run import Grid, Spikes
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import DeviceReducer, Reducers, View
-from clhines.simulate.state.changes import ParameterChanges, Storage
+from clhines.simulate.state.changes import ParameterChanges
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import Decisions
 
@@ -146,11 +146,6 @@ class Job:
         return self.request.queue
 
     @property
-    def dtype(self) -> np.dtype:
-        """Of all values on the device."""
-        return self.request.dtype
-
-    @property
     def apart(self) -> Model:
         """The model with copies as cells; ``auto`` leaves many to engines that repeat one."""
         if self.model.copies > 1 and self.model.forest.num_nodes > MOST_APART and not self.asked:
@@ -159,7 +154,7 @@ class Job:
 
     def check(self, family: str) -> None:
         """Reject an engine that ``auto`` tries where the device's known answers are wrong."""
-        if not self.asked and not trust.is_right(self.queue.device, family, self.dtype):
+        if not self.asked and not trust.is_right(self.queue.device, family, self.request.dtype):
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
     def of_user(self) -> Run:
@@ -245,27 +240,18 @@ class DeviceRun(ABC):
     changes: ClassVar[type[ParameterChanges]] = ParameterChanges
 
     def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
-        self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.dtype)
-        self.limits = trust.limits(self.queue.device, self.family, self.dtype)
+        self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
+        self.device = self.queue.device
+        self.limits = trust.limits(self.device, self.family, self.dtype)
         self.max_spikes = job.request.max_spikes or usual_spikes
         self.request, self._decisions = job.request, job.decisions
         self.ending = Ending(self.queue)
         self._forget_records()
 
-    @property
-    def device(self) -> cl.Device:
-        """The device."""
-        return self.queue.device
-
     @cached_property
     def decisions(self) -> Decisions:
         """Decisions for the whole network."""
         return self._decisions or Decisions.of(self.model)
-
-    @property
-    def in_place(self) -> bool:
-        """Whether parameters change where they lie; see `ParameterChanges`."""
-        return False
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
         """Note that instances of kind `k` have other values of a parameter where they lie."""
@@ -289,14 +275,6 @@ class DeviceRun(ABC):
     @abstractmethod
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
         """Wait, and return a chunk of the events since `begin`."""
-
-    def restart(self, model: Model) -> bool:
-        """Go to the start of the model with other values, where that is faster than another run."""
-        return False
-
-    def storage(self, k: int, name: str) -> list[Storage]:
-        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
-        return []
 
     # -- a chunk -------------------------------------------------------------------------------
 

@@ -236,12 +236,13 @@ class EpochPlan:
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
         """Plan lists of nodes instead of instances."""
         model, limits = self.cells.model, self._limits
+        num_cells = self._decisions.network.forest.num_cells
         self.lists = NodeLists(
             self.cells, self.table, self._decisions.inflow,
             (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
             natural=model.has_times,
             apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
-            joins=model.has_times and _cells_each(self._decisions.num_cells, limits) > LISTS_FULL,
+            joins=model.has_times and _cells_each(num_cells, limits) > LISTS_FULL,
         )  # fmt: skip
         plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
@@ -252,7 +253,9 @@ class EpochPlan:
             by_node=True,
             uniform=tuple(self.lists.numbers.uniform),
         )
-        chosen = choose_lanes(self.lists, spec, limits, units, self._decisions.num_cells)
+        chosen = choose_lanes(
+            self.lists, spec, limits, units, self._decisions.network.forest.num_cells
+        )
         if chosen is None:
             raise self._too_large(spec.lanes)
         return chosen
@@ -430,7 +433,7 @@ def _cells_each(num_cells: int, limits: Limits) -> int:
 
 
 def _is_busy(decisions: Decisions, limits: Limits) -> bool:
-    return decisions.num_cells >= _FULL * limits.compute_units
+    return decisions.network.forest.num_cells >= _FULL * limits.compute_units
 
 
 def _choose_segments(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -375,6 +375,10 @@ class JoinedRun:
 
     def __init__(self, joints: Joints, model: Model, run: PartRun) -> None:
         self.run, self.max_steps, self._joints, self._model = run, run.max_steps, joints, model
+        # as of one process
+        self.device, self.mark, self.seconds, self.now = run.device, run.mark, run.seconds, run.now
+        self.voltages, self.weights, self.reward = run.voltages, run.weights, run.reward
+        self.save = run.save
         number = np.full(model.sources.count, -1)
         number[joints.sources] = joints.sent
         wanted = np.concatenate(joints.ranks.comm.allgather(joints.heard))
@@ -398,9 +402,6 @@ class JoinedRun:
         self._started = False
         self._found: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk
         self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.run, name)  # what does not differ from the run of one process
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of `rows` steps."""

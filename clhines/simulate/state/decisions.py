@@ -48,11 +48,6 @@ class Decisions:
             or network.of_nodes.any("constant_g"),
         )
 
-    @property
-    def num_cells(self) -> int:
-        """Cells of the whole network."""
-        return self.network.forest.num_cells
-
 
 def epoch_steps(model: Model, overlap: bool = False) -> int:
     """Count steps whose events are known before: the smallest delay, or half with `overlap`."""
