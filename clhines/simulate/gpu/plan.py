@@ -253,9 +253,7 @@ class EpochPlan:
             by_node=True,
             uniform=tuple(self.lists.numbers.uniform),
         )
-        chosen = choose_lanes(
-            self.lists, spec, limits, units, self._decisions.network.forest.num_cells
-        )
+        chosen = choose_lanes(self.lists, spec, limits, units, num_cells)
         if chosen is None:
             raise self._too_large(spec.lanes)
         return chosen

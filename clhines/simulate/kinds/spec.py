@@ -539,7 +539,7 @@ class ArenaSpec(TemplateSpec):
     in launches of their own. CPUs advance `width` instances at once, and work-items there have many
     nodes. Where functions are `calls`, and not copied to where they are called, a kernel of many
     mechanisms is built several times faster, and is as fast on CPUs. `bins` are rounds of events in
-    bins of a step, see `events.bins`. With `by_cell` functions are for `ArenaEpochSpec`: where
+    bins of a step, see `events.sources`. With `by_cell` functions are for `ArenaEpochSpec`: where
     regions begin is a struct, and voltages are in local memory, or as there `far`.
     """
 

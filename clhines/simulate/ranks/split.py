@@ -91,8 +91,7 @@ class _StepExchange:
 
     def taken(self, first: int, count: int) -> None:
         """Note the spikes of steps that are under way, and exchange those before if they wait."""
-        if self._waiting is not None:
-            self.end()
+        self.end()
         self._waiting = self._own.do(self._own.run.note_spikes), first, count
 
     def deliver(self) -> None:
