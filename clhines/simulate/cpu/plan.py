@@ -24,7 +24,7 @@ LAUNCHES, STEPS = 3, 2.0  # of a step by `Steps`, and how much longer its work t
 LOOPS = 4  # times that statements of functions with loops are counted
 NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
 FAR = 1.2  # time of more, in these
-TIED = (np.inf, 16.0, 1.0)
+TIED = (np.inf, 16.0, 1.0)  # steps: what sends sooner is in one block; the first that can be
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,7 @@ class Blocks:
 
 
 def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> Blocks | None:
-    """Return the blocks for as many compute units; None where `Steps` is faster.
-
-    Cells that point to voltages of each other are in one block, and so are instances and those that
-    they send events to within `TIED` steps: the first of these numbers with which it can be.
-    """
+    """Return the blocks for as many compute units; None where `Steps` is faster."""
     work = work_of(model)
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
     least, best = STEPS * work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None

@@ -433,12 +433,7 @@ Given = tuple[tuple[str, str, str], ...]
 
 
 def takes_apart(model: Model) -> frozenset[int]:
-    """Return the kinds of point processes whose instances lanes take one by one.
-
-    They stand alone: what an instance does depends on v, time, events and its own values, and it
-    gives a current and a conductance. A node has several, maybe hundreds, or cells are alike but
-    for the parameters of theirs.
-    """
+    """Return kinds of point processes that stand alone, whose instances lanes take one by one."""
     found, played = set(), {p.kind for p in model.played}
     if "instant_events" in model.needs:  # which have an order of their own, for all
         return frozenset()
@@ -588,12 +583,7 @@ def _constant_ions(
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:
-    """Return the kinds whose currents may come before what other kinds do at the end of a step.
-
-    Those are currents that depend on v, the kind's own states, and variables of ions that nothing
-    changes at the end of a step; they leave nothing that is recorded or read there. None where
-    events of all instances come between.
-    """
+    """Return kinds whose currents the end of a step does not change, so they may come first."""
     names = [ion.name for ion in network.ions]
     needs = network.needs & {"read_currents", "instant_events"}
     if needs or any(kind.has(x) for kind in kinds for x in _ENDS):

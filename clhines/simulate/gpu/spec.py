@@ -128,11 +128,8 @@ def coefficients(real: str) -> dict[str, float]:
 
 
 def arguments(real: str) -> dict[str, float]:
-    """Those of the `coefficients` that are no part of an instruction of a GPU.
-
-    Such a part is a number of 32 bits, or a double whose last 32 bits are 0. Weights' polynomials
-    stay literals: three are computed side by side, which share them.
-    """
+    """Those of the `coefficients` that need more than the 32 bits of a GPU's instruction."""
+    # weights stay literals, which three that are computed side by side share
     every = {k: v for k, v in coefficients(real).items() if k[:7] != "weight_"}
     if real == "float":
         return {"nearly_zero": every["nearly_zero"]}

@@ -116,12 +116,7 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
 
 
 def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
-    """Whether ranks exchange the spikes of an epoch during the next one; `asked`, where given.
-
-    Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
-    where the cores that advance cells also do the exchange (`on_host`), they would only cost.
-    `model` is that of the whole network.
-    """
+    """Whether an epoch's spikes are exchanged during the next one: not where cores do both."""
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
     if asked is not None:
