@@ -559,7 +559,8 @@ class CellBlocks(ArenaKernels):
         for name, value in level_ions(variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
         add_cells(model, self.layout, ints, numbers=True)
-        targets = self._targets()
+        several = len(wires.layers) > 1  # targets that blocks look after one by one
+        targets = np.concatenate(wires.layers) if several else loose_targets(model, wires)
         self._add_lists(ints, "target", targets, blocks.target[targets])
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():
@@ -599,13 +600,6 @@ class CellBlocks(ArenaKernels):
             ints.add(f"member_{k}", np.where(kept, groups.member, -1))
             area = model.area[model.kinds[k].node][groups.source].astype(mem.dtype)
             mem.add(f"share_{k}", area * mem.dtype.type(0.01))
-
-    def _targets(self) -> np.ndarray:
-        """(t,) int64: targets that blocks look after one by one."""
-        layers = self.run.wires.layers
-        if len(layers) < 2:
-            return loose_targets(self.model, self.run.wires)
-        return np.concatenate(layers)
 
     def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
         """Add values block by block, in the order given, and where those of each block begin."""

@@ -299,7 +299,12 @@ class ArenaRun(DeviceRun):
         self.model, self.host = model, host
         self.taken = False
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
-        self.grid = self._grid_of(model) if model.has_sums else None
+        self.grid = None
+        if model.has_sums:  # delivered after as many steps as come at once
+            self.max_steps = min(MOST_STEPS, self.decisions.epoch)
+            count = self.ending.reads.zeros("spikes", (1,), np.int32)
+            spikes = SpikeList.on(self.queue, self.max_spikes, count)
+            self.grid = Grid(model, self.queue, self.decisions, spikes)
         self.failed = self.ending.reads.zeros("failed", (model.forest.num_cells,), np.int32)
         self._forget_records()
         _, self.recorded_at = _recorded(self, 0, [], np.zeros(0, np.int64))
@@ -308,7 +313,7 @@ class ArenaRun(DeviceRun):
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are; empty where the start depends on it."""
-        kind, known = self.model.kinds[k], self.variables.singles(k)
+        kind, known = self.model.kinds[k], self.variables.singles[k]
         program, names = kind.mechanism.program, [n for n, single in known if single]
         if not self.taken or program.tables or name in program.begins:
             return []
@@ -330,13 +335,6 @@ class ArenaRun(DeviceRun):
         known[name][own] = values
         self._changed[k, name] = known[name]
         self.kernels.take(k, name, values)
-
-    def _grid_of(self, model: Model) -> Grid:
-        """Return the events in whole steps, which are delivered after as many as come at once."""
-        self.max_steps = min(MOST_STEPS, self.decisions.epoch)
-        count = self.ending.reads.zeros("spikes", (1,), np.int32)
-        spikes = SpikeList.on(self.queue, self.max_spikes, count)
-        return Grid(model, self.queue, self.decisions, spikes)
 
     def build(self, variables: Variables) -> None:
         """Go on from variables, of one copy or of all."""

@@ -188,17 +188,13 @@ class Variables:
         return np.stack([np.broadcast_to(row, n + 1) for row in rows], axis=1)
 
     @cached_property
-    def _singles(self) -> dict[int, list[tuple[str, bool]]]:
-        return {}
-
-    def singles(self, k: int) -> list[tuple[str, bool]]:
-        """Names of a kind's parameters, and whether each is one number for all instances."""
-        if k not in self._singles:
-            kind = self.model.kinds[k]
-            played = {p.parameter for p in self.model.played if p.kind == k}
-            names = kind.mechanism.parameters
-            self._singles[k] = [(n, kind.is_single(n) and n not in played) for n in names]
-        return self._singles[k]
+    def singles(self) -> list[list[tuple[str, bool]]]:
+        """Names of each kind's parameters, and whether each is one number for all instances."""
+        played = {(p.kind, p.parameter) for p in self.model.played}
+        return [
+            [(n, kind.is_single(n) and (k, n) not in played) for n in kind.mechanism.parameters]
+            for k, kind in enumerate(self.model.kinds)
+        ]
 
     def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
         """Work out other outputs of each kind from now on."""

@@ -213,8 +213,8 @@ def _add_kind(
 ) -> None:
     (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
-    given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
-    alone = [n for n, single in variables.singles(k) if single]
+    given = [variables.parameters[k][n] for n, single in variables.singles[k] if not single]
+    alone = [n for n, single in variables.singles[k] if single]
     # a number even where a rank has no instances
     single = [np.append(variables.parameters[k][n], kind.parameters[n])[:1] for n in alone]
     columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
@@ -358,7 +358,7 @@ def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
     """Where a parameter that is not single is among the parameters of a kind."""
-    known = variables.singles(k)
+    known = variables.singles[k]
     given = [n for n, single in known if not single]
     columns = layout.columns(k, variables.model.kinds[k])
     return len(known) - len(given) + columns.at(instance, given.index(name), len(given))
@@ -472,7 +472,7 @@ def _blocks_of(
     program = mechanism.program
     net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
-    single = [n for n, alone in variables.singles(k) if alone]
+    single = [n for n, alone in variables.singles[k] if alone]
     wide = [b for b in names if width > 1 and in_vectors(mechanism, b, outputs)]
     scalar = [b for b in names if b not in wide]
     if isinstance(mechanism.language, Text):
@@ -489,7 +489,7 @@ def _blocks_of(
         blocks=tuple(
             (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names
         ),
-        parameters=tuple(variables.singles(k)),
+        parameters=tuple(variables.singles[k]),
         states=tuple(q.name for q in program.states),
         outputs=tuple(variables.wanted[k]),
         weights=net.weights if net is not None else (),
