@@ -1,4 +1,4 @@
-"""Blocks and groups of epochs on CPUs: cells by shape in lanes, instances by place in these."""
+"""Blocks and groups of epochs on CPUs: cells by shape in lanes, instances by place, pivots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network advanced with NumPy in float64: the truth for the engines on devices."""
+"""A network started and advanced with NumPy in float64: the truth for engines on devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol `Run`, and the job of making one."""
+"""The protocol `Run`, the job of making one, and what runs on a device share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Variables: all that changes in a network, in NumPy, and calls of mechanisms' blocks.
 
-The reference works on them; runs in arenas begin with the values that `start` has given them.
+The reference works on them; runs in arenas begin with the values that `started` gives them.
 """
 
 from __future__ import annotations

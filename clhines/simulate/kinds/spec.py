@@ -1,4 +1,4 @@
-"""Kinds of instances in kernels of whole cells: their functions, and how their numbers lie."""
+"""Kinds of instances in kernels: facts, source, the calls that templates print, and samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded: looked up in the network and its model."""
+"""What is recorded: looked up in network and model; its columns, and files of its rows."""
 
 from __future__ import annotations
 

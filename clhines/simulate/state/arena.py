@@ -1,4 +1,4 @@
-"""Arenas: named regions of one array on a device, so that a kernel takes few arguments."""
+"""Arenas: named regions of one array on a device, so that a kernel takes few arguments; copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions that no partition of a network may change, made once for the whole network."""
+"""Decisions that no partition of a network may change, and shapes of the arrays of its state."""
 
 from __future__ import annotations
 
