@@ -241,12 +241,16 @@ class DeviceRun(ABC):
 
     def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
         self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
-        self.device = self.queue.device
         self.limits = trust.limits(self.device, self.family, self.dtype)
         self.max_spikes = job.request.max_spikes or usual_spikes
         self.request, self._decisions = job.request, job.decisions
         self.ending = Ending(self.queue)
         self._forget_records()
+
+    @property
+    def device(self) -> cl.Device:
+        """The device."""
+        return self.queue.device
 
     @cached_property
     def decisions(self) -> Decisions:
