@@ -31,7 +31,7 @@ from clhines.model import compile
 from clhines.network.inside import inside
 from clhines.neuron.entry import num_steps
 from clhines.quantities import as_numbers, has_unit
-from clhines.simulate.population.protocols import by_step
+from clhines.simulate.population.population import by_step
 
 U = pint.UnitRegistry()
 CELL = sample_cells()[0]

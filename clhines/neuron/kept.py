@@ -33,7 +33,7 @@ from clhines.neuron.model import Model, settings_of
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.hooks import acting, stepping_of
 from clhines.simulate.events.sources import SPIKE_LATE
-from clhines.simulate.ranks.joined import Joints
+from clhines.simulate.ranks.split import Joints
 from clhines.simulate.simulation import Simulation
 
 _COUNTERS = (  # of NEURON's library: what they count is changes of sections and mechanisms

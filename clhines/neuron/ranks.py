@@ -15,8 +15,8 @@ from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
 from clhines.simulate.engines.choose import make_joined
 from clhines.simulate.engines.table import CHOICES
-from clhines.simulate.ranks.joined import Joints
 from clhines.simulate.ranks.mpi import Ranks, own_queue, world
+from clhines.simulate.ranks.split import Joints
 
 
 def ranks_of(h: Hoc) -> Ranks | None:

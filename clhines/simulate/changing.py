@@ -10,7 +10,6 @@ import numpy as np
 
 from clhines.checks import as_array, as_real, shown
 from clhines.errors import InputError, meant
-from clhines.model.model import Model
 from clhines.network.changes import Value, as_events, as_value, check_not_past
 from clhines.network.groups import Group
 from clhines.network.inside import inside
@@ -225,8 +224,10 @@ class Changing:
                 saved = in_unit(saved, unit, runner.unit)
             else:
                 saved = self._with_weights(saved, weight)
-            for number, name in unsettled.begun:
-                _put_state(saved, model, number, name)
+            for number, name in unsettled.begun if saved else ():  # the first rank has it
+                k, place = model.instances[number]
+                kind, states = model.kinds[k], model.schema.named(saved, "state", k)
+                states[name][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
             if weight is not None:
                 saved = settled(model, saved, self._progress.step - 1)
                 both = {"weight": model.netcons.weight, "plastic_weight": model.connections.weight}
@@ -282,12 +283,3 @@ def _own_group(network: Network, group: object) -> Group:
             raise InputError(f"group {group.mechanism.name} belongs to another network")
         known = known.branched_from
     return network.groups[group.number]
-
-
-def _put_state(saved: dict[str, np.ndarray], model: Model, group: int, name: str) -> None:
-    """Give a state of a group the values that its kind has before INITIAL."""
-    if not saved:  # of another rank than the first
-        return
-    k, place = model.instances[group]
-    kind, states = model.kinds[k], model.schema.named(saved, "state", k)
-    states[name][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]

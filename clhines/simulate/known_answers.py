@@ -108,10 +108,7 @@ def _compared(what: str, found: np.ndarray, expected: np.ndarray, roundings: flo
 
 
 def _network(queue: cl.CommandQueue, dtype: np.dtype, engine: str, text: str) -> str:
-    """Advance cells that excite each other, and compare all voltages with the host's.
-
-    Errors of a step are damped by the next ones: cells are passive but for a slow, weak channel.
-    """
+    """Compare voltages of cells that excite each other with the host's; errors are damped."""
     from clhines.mechanisms.mechanism import Mechanism
     from clhines.simulate.simulation import Simulation
 

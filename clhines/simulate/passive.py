@@ -47,18 +47,15 @@ class _OnHost:
         self.v, self.before, self.b = v, np.empty_like(v), np.empty_like(v)
 
     def step(self) -> None:
-        """Take one step."""
         values = self.values
         self.v, self.before = self.before, self.v
         self.b[:] = values["capacitance_over_dt"] * self.before + values["constant"]
         self.solve()
 
     def solve(self) -> None:
-        """Solve again."""
         self.solver.solve(self.values["d"], self.values["u"], self.b, out=self.v, check=False)
 
     def voltages(self, before: bool) -> np.ndarray:
-        """Values in natural order."""
         return self.before if before else self.v
 
 
@@ -76,7 +73,6 @@ class _OnDevice:
         self.right_hand_side = program.kernel_of(solver.queue.context, spec, "right_hand_side")
 
     def step(self) -> None:
-        """Enqueue one step."""
         self.v, self.before = self.before, self.v
         queue, n = self.solver.queue, self.v.size
         arrays = self.values["capacitance_over_dt"], self.values["constant"], self.before, self.b
@@ -91,7 +87,6 @@ class _OnDevice:
         self.solver.queue.flush()
 
     def voltages(self, before: bool) -> np.ndarray:
-        """Values in natural order."""
         return self.solver.from_device_order(self.before if before else self.v, packed=True).get()
 
 

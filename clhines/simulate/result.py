@@ -11,9 +11,8 @@ import numpy as np
 from clhines.analysis.results import timed_record_of
 from clhines.errors import InputError, shown
 from clhines.files import PathLike
-from clhines.simulate.records.columns import Columns, Recording
 from clhines.simulate.records.features import FeatureValues
-from clhines.simulate.records.records import Record
+from clhines.simulate.records.records import Columns, Record, Recording
 from clhines.simulate.records.reduced import packed_columns
 from clhines.simulate.state.chunk import Chunk
 from clhines.summary import as_html, counted

@@ -22,12 +22,11 @@ from clhines.plan.plan import real_name
 from clhines.simulate.engines.choose import Made, by_steps, make_run
 from clhines.simulate.engines.run import Request, Run, take_chunk
 from clhines.simulate.engines.table import FAMILY
-from clhines.simulate.events.under_way import UnderWay
 from clhines.simulate.kinds.spec import check_constants
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import Record
 from clhines.simulate.state import saved as saved_states
-from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.chunk import Chunk, UnderWay
 from clhines.simulate.state.decisions import incoming_scale
 
 

@@ -30,18 +30,16 @@ from clhines.simulate.changing import Changing
 from clhines.simulate.engines.choose import check_options
 from clhines.simulate.engines.run import MakeRun, Request, Run, naming_memory
 from clhines.simulate.engines.table import CHOICES
+from clhines.simulate.engines.variables import copies_of, network_of_copies
 from clhines.simulate.events.host_grid import settled
-from clhines.simulate.events.under_way import UnderWay
-from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue
+from clhines.simulate.ranks.mpi import agreed, own_queue
 from clhines.simulate.ranks.partition import check_same, exchanged_during, ranks_of
-from clhines.simulate.records.columns import Recording
 from clhines.simulate.records.recording import Recordings
-from clhines.simulate.records.records import Record, digest_of
+from clhines.simulate.records.records import Record, Recording, digest_of
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runner import CurrentModel, Progress, Runner
 from clhines.simulate.state import saved as saved_states
-from clhines.simulate.state.chunk import Chunk
-from clhines.simulate.state.copies import copies_of, network_of_copies
+from clhines.simulate.state.chunk import Chunk, UnderWay
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -148,7 +146,10 @@ class Simulation(Holder):
             real_name(dtype)
             on_host = engine == "reference"
             if not on_host:
-                queue = _queue(self.ranks, queue, device, dtype)
+                if queue is None and self.ranks is not None:
+                    queue = own_queue(self.ranks, device, dtype)
+                else:
+                    queue = devices.given_queue(queue, device, dtype)
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
@@ -362,7 +363,7 @@ class Simulation(Holder):
             Keep k linear combinations, ``matrix @ values``, instead of r values.
         to : str or path-like, optional
             Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead of
-            keeping them, see `clhines.simulate.records.streams`. Of several ranks the first one
+            keeping them, see `clhines.simulate.records.records`. Of several ranks the first one
             writes.
         name : str, optional
             Of the record: ``result[name]``; default: `what`.
@@ -628,17 +629,6 @@ def _whole_steps(duration: object, dt: float, most: int) -> int:
             f"at most {most}"
         )
     return steps
-
-
-def _queue(
-    ranks: Ranks | None,
-    queue: cl.CommandQueue | None,
-    device: cl.Device | str | None,
-    dtype: DTypeLike,
-) -> cl.CommandQueue:
-    if queue is None and ranks is not None:
-        return own_queue(ranks, device, dtype)
-    return devices.given_queue(queue, device, dtype)
 
 
 def bar(total: int, unit: str, show: bool, scale: float = 1.0) -> tqdm | None:

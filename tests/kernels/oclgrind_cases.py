@@ -36,7 +36,7 @@ from clhines.simulate.engines import choose, steps
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
 from clhines.simulate.passive import PassiveSpec
-from clhines.simulate.state.tiled import Tiler
+from clhines.simulate.state.arena import Tiler
 
 SPIKES = 1000  # a chunk: for each byte of a buffer Oclgrind keeps some forty
 OWN_LEVELS = "fine, own levels"  # the others of `fine` are for any number of levels

@@ -31,23 +31,22 @@ from clhines.network.plasticity import RULES, Rule
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import passive
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.blocks import CellBlocksSpec, level_ions
+from clhines.simulate.cpu.blocks import BlockLayout, CellBlocksSpec, level_ions, make_tiles
 from clhines.simulate.cpu.plan import blocks_of, work_of
-from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
+from clhines.simulate.engines.arena_run import TakenSpec
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events import grid as delivery
 from clhines.simulate.events import grid_run, plasticity
 from clhines.simulate.events.sources import wires_of
 from clhines.simulate.gpu import plan as epoch_plan
-from clhines.simulate.gpu.arena_lists import with_blocks
-from clhines.simulate.gpu.artificial import ArtificialSpec
+from clhines.simulate.gpu.arena_epochs import ArtificialSpec
+from clhines.simulate.gpu.arena_spec import with_blocks
 from clhines.simulate.kinds import spec as kinds
 from clhines.simulate.kinds.layouts import filled_arenas, spec_of
-from clhines.simulate.ranks import exchange
 from clhines.simulate.records.features import FeaturesSpec
 from clhines.simulate.records.reduced import ReducedSpec
-from clhines.simulate.state import spread
-from clhines.simulate.state.tiled import TiledSpec
+from clhines.simulate.state.arena import TiledSpec
+from clhines.simulate.state.changes import SpreadSpec
 from clhines.solve.chains import ChainsSpec
 from clhines.solve.engines.loaded import PermuteSpec
 
@@ -193,8 +192,8 @@ def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
     yield from (PermuteSpec(real), ChainsSpec(real), passive.PassiveSpec(real))
-    yield spread.SpreadSpec(real)
-    yield exchange.TakenSpec()
+    yield SpreadSpec(real)
+    yield TakenSpec()
     yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield grid_run.EventsSpec()

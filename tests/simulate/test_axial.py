@@ -9,7 +9,7 @@ import pytest
 from bench.made import random_binary_tree
 from clhines import Forest, Network, Simulation
 from clhines.device import devices
-from clhines.simulate.engines.axial import axial_currents, neighbours, placed_neighbours
+from clhines.simulate.engines.reference import axial_currents, neighbours, placed_neighbours
 from clhines.simulate.gpu import epochs
 
 DT, STOP, V_INIT, AMP = 0.025, 2.0, -61.3, 1e-3  # ms, ms, mV, nA

@@ -12,7 +12,7 @@ from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.model import compile
 from clhines.network.ring import ring_cables
-from clhines.simulate.cpu import blocks, tiles
+from clhines.simulate.cpu import blocks
 from clhines.simulate.cpu.blocks import CellBlocks
 from clhines.simulate.cpu.plan import blocks_of, plan_blocks, work_of
 from clhines.simulate.engines import steps
@@ -174,7 +174,7 @@ def test_cells_of_one_shape_side_by_side_and_of_several_by_turns(
     cpu, monkeypatch, together, secondorder
 ):
     """Tiles of all widths, of one row or of several; events, ions and what is recorded."""
-    monkeypatch.setattr(tiles, "TOGETHER", together)
+    monkeypatch.setattr(blocks, "TOGETHER", together)
     monkeypatch.setattr(
         blocks, "plan_blocks", lambda m, w, *_, **__: blocks_of(m, w, work_of(m), 2, 1.0)
     )

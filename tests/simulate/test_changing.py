@@ -12,7 +12,7 @@ from clhines import STDP, InputError, Network, Simulation
 from clhines.device import copies, devices, program
 from clhines.model import compile
 from clhines.network.inside import inside
-from clhines.simulate.engines import device_run
+from clhines.simulate.engines import run as device_run
 from clhines.simulate.engines.arena_run import ArenaRun
 
 CELLS = 5

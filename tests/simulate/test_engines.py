@@ -224,7 +224,7 @@ def test_engines_of_a_users_own(fast_queue, needs):
     needs(fast_queue, "float64")
 
     def steps(job):
-        return ArenaRun(job.model, job.queue, job.dtype, Steps, job.max_spikes)
+        return ArenaRun(job, Steps)
 
     def host(job):
         return Reference(job.model)

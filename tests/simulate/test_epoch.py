@@ -18,7 +18,7 @@ from clhines.model import compile
 from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.plan import Limits
 from clhines.simulate.gpu.plan import plan_epochs
-from clhines.simulate.gpu.rates import WEIGHTS
+from clhines.simulate.gpu.spec import WEIGHTS
 from clhines.simulate.ranks.partition import Share
 from clhines.simulate.state.decisions import Decisions
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from clhines.mechanisms.emit.helpers import bernoulli_coefficients
-from clhines.simulate.gpu.rates import NEAR, WEIGHTS, arguments, coefficients, with_inverses
+from clhines.simulate.gpu.spec import NEAR, WEIGHTS, arguments, coefficients, with_inverses
 
 EPS = {"double": 2.0**-52, "float": 2.0**-23}
 

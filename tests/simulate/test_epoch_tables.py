@@ -9,10 +9,9 @@ import pytest
 
 from clhines import Mechanism, Network, Simulation
 from clhines.simulate.gpu import arena_epochs
-from clhines.simulate.gpu.arena_lists import terms, with_few_terms, with_rows
+from clhines.simulate.gpu.arena_spec import terms, with_few_terms, with_rows
 from clhines.simulate.gpu.lists import _joined, _rows_and_lanes, _weight_of
-from clhines.simulate.gpu.rates import coefficients
-from clhines.simulate.gpu.spec import WARP
+from clhines.simulate.gpu.spec import WARP, coefficients
 
 MODS = Path(__file__).parents[2] / "bench" / "mods"
 EPS = {"double": 2.0**-52, "float": 2.0**-23}

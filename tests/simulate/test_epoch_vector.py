@@ -12,8 +12,7 @@ from clhines.device.devices import is_cpu, limits
 from clhines.model import compile
 from clhines.simulate.cpu import groups
 from clhines.simulate.cpu import vectors as epoch_vector
-from clhines.simulate.cpu.groups import SlotNodes, choose_width, make_blocks
-from clhines.simulate.cpu.pivots import variable_nodes
+from clhines.simulate.cpu.groups import SlotNodes, choose_width, make_blocks, variable_nodes
 
 
 @pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])

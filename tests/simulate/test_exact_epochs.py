@@ -16,7 +16,7 @@ from clhines import BuildError, DeviceError, InputError, Mechanism, Network, Sim
 from clhines.device import devices
 from clhines.network.inside import inside
 from clhines.simulate.gpu import arena_epochs, plan
-from clhines.simulate.gpu.artificial import epoch_of
+from clhines.simulate.gpu.arena_epochs import epoch_of
 
 ENGINE = "epochs-gpu"  # of any device
 OWN = """

@@ -118,9 +118,9 @@ def test_a_state_cut_and_joined_is_the_same():
         saved = sim.runner.save()
         for size in (1, 2, 5):
             bounds = partition.split(partition.cell_costs(sim.model), size).tolist()
-            parts = [partition.Share(sim.model, *b).part for b in pairwise(bounds)]
-            cut = [part.cut(sim.model, saved) for part in parts]
-            joined = partition.join(sim.model, parts, cut)
+            parts = [partition.Share(sim.model, *b) for b in pairwise(bounds)]
+            cut = [part.cut(saved) for part in parts]
+            joined = partition.join(parts, cut)
             assert set(joined) == set(saved)
             for name, values in saved.items():
                 np.testing.assert_array_equal(joined[name], values, err_msg=name)
@@ -199,24 +199,22 @@ def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor
 
 
 def voltages(model: Model, queue, dtype, executor, decisions=None):
-    given, more = (model, queue, np.dtype(dtype)), (60, None, decisions)
+    request = Request(None, queue, np.dtype(dtype), executor, 60, None, "auto", {})
+    job = Job(model, request, decisions, True)
     if executor in ("blocks", "sizes", "lists"):
         room = limits(queue.device)
         apart, lists = executor == "sizes", True if executor == "lists" else None
         room = replace(room, compute_units=1) if apart else room
         make = partial(BlockEpochs, limits=room, by_node=lists)
-        run = CellsRun(*given, make, *more)
+        run = CellsRun(job, make)
         assert not lists or run.cells.launches[0].spec.by_node
         assert not apart or len(run.cells.launches) > 1
     elif "." in executor:
-        request = Request(None, queue, np.dtype(dtype), executor, 60, None, "auto", {})
-        run = import_module(f"clhines.simulate.{executor}").make(
-            Job(model, request, decisions, True)
-        )
+        run = import_module(f"clhines.simulate.{executor}").make(job)
     elif executor == "cells":
-        run = CellsRun(*given, CellEpochs, *more)
+        run = CellsRun(job, CellEpochs)
     else:
-        run = ArenaRun(*given, partial(Steps, decisions=decisions), decisions=decisions)
+        run = ArenaRun(job, Steps)
     run.begin(60, [])
     for first in range(0, 60, 20):
         run.advance(first, 20, first)

@@ -315,7 +315,7 @@ FULL = """
 import resource, sys
 import numpy as np
 from clhines import InputError
-from clhines.simulate.records.streams import RecordWriter
+from clhines.simulate.records.records import RecordWriter
 
 most = 200_000  # bytes of a file: as a full disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))

@@ -18,7 +18,7 @@ from clhines.analysis import Features
 from clhines.errors import InputError, RankError, SpikeOverflowError
 from clhines.network.plasticity import STDP, Rule
 from clhines.simulate import simulation as simulation_module
-from clhines.simulate.ranks import exchange as received
+from clhines.simulate.events import grid_run as received
 from clhines.simulate.ranks import mpi
 
 

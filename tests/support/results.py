@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clhines.simulate.records.columns import Columns
+from clhines.simulate.records.records import Columns
 from clhines.simulate.result import Result
 
 

@@ -200,8 +200,8 @@ def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
 class Bins:
     """NEURON's bins, found by its time now and its step, ms; OSError if not as expected.
 
-    A bin has the events of connections that are due in a step; see `simulate.events.bins`. NEURON
-    counts bins from a time of its own, which each of its steps moves on.
+    A bin has the events of connections that are due in a step; see `simulate.events.sources`.
+    NEURON counts bins from a time of its own, which each of its steps moves on.
     """
 
     def __init__(self, memory: Memory, queue: EventQueue, t: float, dt: float) -> None:

@@ -15,9 +15,9 @@ from clhines.neuron.memory.raw import put_numbers
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.model import Model
 from clhines.neuron.read.contents import Hidden, Instances
+from clhines.simulate.engines.reference import check_unless, started
 from clhines.simulate.events.sources import SPIKE_LATE, ring_sizes, wires_of
 from clhines.simulate.simulation import Simulation, take_state
-from clhines.simulate.state.start import check_unless, started
 
 Arrays = dict[str, np.ndarray]
 

@@ -15,8 +15,7 @@ from clhines.neuron.memory.session import Hoc
 from clhines.neuron.read.contents import Instances
 from clhines.neuron.read.played import Recorder
 from clhines.neuron.read.trains import held_vector
-from clhines.simulate.events.bins import connection_ranks
-from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.events.sources import SPIKE_LATE, connection_ranks
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 

@@ -8,7 +8,7 @@ blocks are seen by the next launch, as a launch is no longer than their smallest
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -16,29 +16,335 @@ from typing import ClassVar
 import numpy as np
 import pyopencl.array as cla
 
-from clhines.arrays import offsets, stretch_of
+from clhines.arrays import offsets, starts, stretch_of
 from clhines.device import devices, program
 from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.mechanisms.emit.functions import Functions
+from clhines.mechanisms.ir.program import Argument
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
-from clhines.model.model import Model
-from clhines.simulate.cpu.groups import takes_twice
-from clhines.simulate.cpu.kinds import GroupedKind
+from clhines.model.model import Kind, Model
+from clhines.simulate.cpu.groups import (
+    TOGETHER,
+    Groups,
+    class_changes,
+    eliminated,
+    make_groups,
+    node_classes,
+    nodes_in_part,
+    takes_twice,
+)
 from clhines.simulate.cpu.plan import Blocks, plan_blocks
-from clhines.simulate.cpu.tiles import BlockLayout, make_tiles
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events.bins import SENDING
-from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks, fields_of
+from clhines.simulate.events.sources import SENDING, wires_of
 from clhines.simulate.kinds.layouts import (
+    Columns,
+    Layout,
     add_cells,
     filled_arenas,
     is_artificial,
     loose_targets,
 )
-from clhines.simulate.records.records import Record
+from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of, result_of
+from clhines.simulate.records.records import CURRENT, Record
 from clhines.simulate.state.arena import Arena
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """Tiles block after block: cells side by side, and the places of nodes in them.
+
+    Where a tile has L lanes, each of its slots has L places; slots are nodes in the order of
+    elimination, the roots last. So a vector of L numbers is a node of L cells of one shape:
+
+        places of a tile of 2 lanes   slot 0: a0 b0   slot 1: a1 b1   slot 2 (the roots): a2 b2
+
+    A tile may have several times L cells, of several shapes: nodes that follow each other are then
+    mostly of different cells, and do not wait for each other.
+    """
+
+    node: np.ndarray  # (n,), at each place
+    block_place: np.ndarray  # (blocks + 1,), first place of each block
+    block: np.ndarray  # this and the next are by tile
+    width: np.ndarray  # lanes
+    place: np.ndarray  # first place
+    slots: np.ndarray
+    roots: np.ndarray
+    parents: np.ndarray  # where its entries of `parent` begin
+    parent: np.ndarray  # slots, -1 of roots
+
+    @property
+    def widths(self) -> list[int]:
+        """Widths that there are."""
+        return np.unique(self.width).tolist()
+
+
+def make_tiles(model: Model, blocks: Blocks, widest: int, network: Model | None = None) -> Tiles:
+    """Put cells of each block into tiles of powers of two lanes, in classes of the `network`."""
+    forest, classes = model.forest, node_classes(network or model)
+    if network is not None and network is not model:
+        classes = classes[nodes_in_part(model, network)]
+    trees = forest.trees
+    keys = -trees.depth, classes, -class_changes(trees, classes), trees.parent < 0
+    found: list[tuple[int, int, int]] = []
+    nodes, parents = list[np.ndarray](), list[np.ndarray]()
+    for block in range(blocks.count):
+        cells = blocks.order[blocks.cells[block] : blocks.cells[block + 1]]
+        for width, rows in _rows(forest, cells, widest):
+            shapes = forest.shape_of_cell[rows[:, 0]].tolist()
+            at, row, parent = eliminated(trees, shapes, keys)
+            within = at - trees.offsets[shapes][row]
+            nodes.append((forest.cell_offsets[rows][row] + within[:, None]).reshape(-1))
+            parents.append(parent)
+            found.append((block, width, len(rows)))
+    of_block, width, roots = np.array(found, np.int64).T
+    size, slots = (np.array([len(a) for a in some]) for some in (nodes, parents))
+    return Tiles(
+        node=np.concatenate(nodes),
+        block_place=offsets(np.bincount(of_block, size, blocks.count).astype(np.int64)),
+        block=of_block,
+        width=width,
+        place=starts(size),
+        slots=slots,
+        roots=roots,
+        parents=starts(slots),
+        parent=np.concatenate(parents),
+    )
+
+
+def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield widths, and cells in rows of so many of one shape."""
+    rows = dict[int, list[np.ndarray]]()
+    shape = forest.shape_of_cell[cells]
+    for s in np.unique(shape).tolist():
+        alike = cells[shape == s]
+        while len(alike):
+            width = min(widest, 1 << (len(alike).bit_length() - 1))
+            rows.setdefault(width, []).append(alike[:width])
+            alike = alike[width:]
+    for width, several in rows.items():
+        sizes = forest.sizes[[row[0] for row in several]]
+        group = starts(sizes) * width // TOGETHER
+        for g in np.unique(group):
+            yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
+
+
+class BlockLayout(Layout):
+    """Where the arenas of blocks of cells have what belongs to nodes and instances: by place."""
+
+    def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
+        super().__init__(model)
+        self.tiles, self._place = tiles, np.empty(len(tiles.node), np.int64)
+        self._place[tiles.node] = np.arange(len(tiles.node))
+        self.groups: dict[int, Groups] = {
+            k: make_groups(
+                np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
+            )
+            for k, kind in enumerate(model.kinds)
+            if not is_artificial(kind)
+        }
+
+    @property
+    def nodes(self) -> np.ndarray:
+        """(n,) int64: nodes in the order of the arenas."""
+        return self.tiles.node
+
+    @property
+    def count(self) -> int:
+        """Number of nodes."""
+        return len(self.tiles.node)
+
+    def number(self, node: np.ndarray) -> np.ndarray:
+        """Return the places of nodes; -1 of no node."""
+        return np.where(node < 0, -1, self._place[node])
+
+    def columns(self, k: int, kind: Kind) -> Columns:
+        """Where the values of kind `k` are."""
+        return self.groups.get(k) or super().columns(k, kind)
+
+
+@dataclass(frozen=True)
+class GroupedKind(KindBlocks):
+    """One kind whose instances lie in groups of `width`, with the functions `wide` for a group."""
+
+    width: int = 1
+    wide: str = ""
+    constants: tuple[str, ...] = ()  # what ``NAME_constants`` works out
+    level: tuple[str, ...] = ()  # ions' variables that are one number, which nothing changes
+
+    @classmethod
+    def of(
+        cls,
+        kind: KindBlocks,
+        mechanism: Mechanism,
+        groups: Groups,
+        real: str,
+        level: tuple[str, ...],
+    ) -> GroupedKind:
+        """Return a kind with its instances in groups."""
+        blocks = [name for name, _ in kind.vectors]
+        single = tuple(name for name, alone in kind.parameters if alone)
+        declared = [q.name for q in mechanism.program.outputs]  # others are currents as they are
+        outputs = tuple(name for name in kind.outputs if name in declared)
+        how = real, groups.width, single, outputs
+        printed = Functions(mechanism.compiled, *how)
+
+        def lifted() -> tuple[str, list[str], dict[str, tuple[Argument, ...]]]:
+            text, constants = printed.lifted(blocks) if blocks else ("", [])
+            return text, constants, {name: printed.calls(name) for name in blocks}
+
+        key = "lifted", *how, *blocks
+        wide, constants, calls = mechanism.compiled.once(key, lifted)
+        known = {name: (f, arguments) for name, f, arguments in kind.blocks}
+        known |= {name: (known[name][0], calls[name]) for name in blocks}
+        scalar = [n for n in known if n not in blocks]
+        names = [*(["initial"] if f"{mechanism.name}_initial(" in kind.functions else []), *scalar]
+        return cls(
+            **{
+                **fields_of(kind),
+                "functions": mechanism.functions(real, outputs, names),
+                "blocks": tuple((name, *found) for name, found in known.items()),
+                "vectors": tuple((n, f"{printed.prefix}_{n}") for n in blocks),
+                "rows": False,
+            },
+            width=groups.width,
+            wide=wide,
+            constants=tuple(constants),
+            level=level,
+        )
+
+    @property
+    def singles(self) -> list[str]:
+        """Parameters that are one number for all instances."""
+        return [name for name, alone in self.parameters if alone]
+
+    @property
+    def given(self) -> list[str]:
+        """The other parameters."""
+        return [name for name, alone in self.parameters if not alone]
+
+    @property
+    def vector(self) -> str:
+        """Type of a number of each instance of a group."""
+        return f"real{self.width}"
+
+    def call_constants(self) -> str:
+        """Return the call that works the constants out."""
+        values = ["dt", *(self.parameter(n) for n in self.singles)]
+        values += [f"constants_{self.number} + {c}" for c in range(len(self.constants))]
+        return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
+
+    def places(self) -> str:
+        """Return declarations of where the values of its groups are; stores may change `at`."""
+        k = self.number
+        lines = [
+            f"__global const int *lanes = ints + lane_{k}, *runs = ints + run_{k};",
+            f"__global const real *shares = mem + share_{k};",
+            f"__global real *parameters = mem + parameters_{k} + {len(self.singles)};",
+            f"__global real *states = mem + states_{k}, *outputs = mem + outputs_{k};",
+        ]
+        for number, name in enumerate(self.singles):
+            lines.append(f"const real single_{number} = {self.parameter(name)};")
+        used = {a.name for name in dict(self.vectors) for a in self.arguments(name)}
+        for name in self.level:
+            if name in used:
+                lines.append(f"const real one_{name} = mem[level_{name}];")
+        return "".join(f"        {line}\n" for line in lines)
+
+    def parameter(self, name: str) -> str:
+        """Return the expression of a parameter of instance j."""
+        k, given = self.number, self.given
+        if name in given:
+            begin = f"parameters_{k} + {len(self.singles)}"
+            return f"mem[{begin} + {self._line(given.index(name), len(given))}]"
+        return f"mem[parameters_{k} + {self.singles.index(name)}]"
+
+    def kept(self, role: str, name: str) -> str:
+        """Return the expression of a state or an output of instance j."""
+        names = self.states if role == "state" else self.outputs
+        return f"mem[{role}s_{self.number} + {self._line(names.index(name), len(names))}]"
+
+    def _line(self, line: int, lines: int) -> str:
+        return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
+
+    def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
+        """Return statements that call a block of group q, and add up ions' currents `always`."""
+        space = " " * indent
+        before, given, after = [], [], []
+        for a in self.arguments(block):
+            where = self._where(a)
+            value = where or self._value(a, values)
+            if a.direction == "in":
+                given.append(value)
+                continue
+            local, line = result_of(a, self.vector, value)
+            before.append(f"{space}{line}\n")
+            given.append(f"&{local}")
+            if where:
+                after.append(f"{space}{where} = {local};\n")
+            elif a.role in ("ion", "ion_current"):
+                after.append(f"{space}{self._keep(a, block, local, always)}\n")
+        if self.bare_current(block):
+            after.append(f"{space}{self._where(Argument('output', CURRENT))} = i_i;\n")
+        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
+
+    def _where(self, a: Argument) -> str:
+        """Return the vector in memory that an argument is; empty if it is none."""
+        w, names = self.width, list[str]()
+        if a.role == "parameter" and a.name in self.given:
+            names = self.given
+        elif a.role in ("state", "output"):
+            names = [*(self.states if a.role == "state" else self.outputs)]
+        if not names:
+            return ""
+        return f"LOOSE_{w}({a.role}s + {w * len(names)} * q + {w * names.index(a.name)})"
+
+    def _value(self, a: Argument, values: Values) -> str:
+        if a.role == "parameter":
+            return f"single_{self.singles.index(a.name)}"
+        if a.role == "constant":
+            return f"constants_{self.number}[{self.constants.index(a.name)}]"
+        if a.role == "ion" and a.name in self.level:
+            return f"({self.vector})one_{a.name}"
+        if a.role == "ion":
+            return f"at_{self.width}(mem + ion_{a.name}, place, run)"
+        return self.value(a, values) if a.direction != "out" else ""
+
+    def _keep(self, a: Argument, block: str, local: str, always: tuple[str, ...]) -> str:
+        """Return the statement that puts a result where it belongs."""
+        w = self.width
+        current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
+        if a.role == "ion" and not current:
+            return f"keep_{w}({local}, mem + ion_{a.name}, place, run);"
+        where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
+        if self.kind == "point":  # as a density
+            local = f"{local} * (100 / at_{w}(mem + area, place, run))"
+        test = "" if a.name[1:] in always else "if (sums) "
+        return f"{test}add_{w}({local}, {where}, place, run);"
+
+    def currents_of_ions(self) -> set[str]:
+        """Ions whose currents a block needs or gives one instance at a time."""
+        names = {f"i{ion}": ion for ion in self.ions}
+        found = set()
+        for block, _, arguments in self.blocks:
+            alone = block != "current" or "current" not in dict(self.vectors)
+            ions = [a for a in arguments if a.role == "ion" and a.name in names]
+            found |= {names[a.name] for a in ions if alone or a.direction != "out"}
+        return found
+
+    def is_early(self, always: tuple[str, ...]) -> bool:
+        """Whether currents of a step depend on nothing but what the step before has left."""
+        blocks = {name for name, _, _ in self.blocks if self.has(name)}
+        if blocks != {"current", "advance"} or len(dict(self.vectors)) < 2 or self.has_net:
+            return False
+        arguments = self.arguments("current")
+        currents = [f"i{ion}" for ion in self.ions if ion not in always]
+        ions = [a for a in arguments if a.role == "ion" and a.name not in currents]
+        return not self.asks("current", "t") and all(a.name in self.level for a in ions)
+
 
 _log = logging.getLogger(__name__)
 _CHANGES = ("first_step", "num_steps", "first_time", "first_row")
@@ -160,10 +466,7 @@ def make(job: Job) -> ArenaRun:
     job.check("blocks")
     _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
     kernels = partial(CellBlocks, blocks=blocks)
-    return ArenaRun(
-        model, job.queue, job.dtype, kernels, job.max_spikes, job.decisions,
-        family=CellBlocks.family, alike=job.model,
-    )  # fmt: skip
+    return ArenaRun(job, kernels, CellBlocks.family, apart=True)
 
 
 class CellBlocks(ArenaKernels):
@@ -202,7 +505,7 @@ class CellBlocks(ArenaKernels):
         self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
         base_d = self.model.capacitance_over_dt + self.model.constant_d
         arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
-        BlockTables(self.blocks, self.layout, variables, self.network).add(arenas)
+        self._add_tables(variables, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
@@ -217,8 +520,7 @@ class CellBlocks(ArenaKernels):
         self.run.times.forget()
         recorded, sources = self.run.recorded_at, self.run.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
-        tables = BlockTables(self.blocks, self.layout, self.run.variables, self.network)
-        lists = tables.of_records(at[: int(recorded["num_v"])], sources)
+        lists = self._of_records(at[: int(recorded["num_v"])], sources)
         given = {
             "keeps_ions": np.int32(any(r.kind < -1 for r in sources)),
             **{name: cla.to_device(self.queue, values) for name, values in lists.items()},
@@ -240,21 +542,13 @@ class CellBlocks(ArenaKernels):
                 publish.launch(self.queue, 1, 1)
             advance.launch(self.queue, self.blocks.count, 1)
 
+    # -- tables --------------------------------------------------------------------------------
 
-@dataclass(frozen=True, eq=False)
-class BlockTables:
-    """What blocks of cells look up, of a network with some variables, or of a part of one."""
-
-    blocks: Blocks
-    layout: BlockLayout
-    variables: Variables
-    network: Model
-
-    def add(self, arenas: dict[str, Arena]) -> None:
-        """Add all to arenas that have what steps need."""
-        model, wires, blocks = self.variables.model, self.variables.wires, self.blocks
+    def _add_tables(self, variables: Variables, arenas: dict[str, Arena]) -> None:
+        """Add what blocks look up to arenas that have what steps need."""
+        model, wires, blocks = self.model, self.run.wires, self.blocks
         clock, ints = arenas["clock"], arenas["ints"]
-        ints.add("event_shown", self.variables.exact.count)
+        ints.add("event_shown", variables.exact.count)
         netcons, crossing = model.netcons, blocks.crossing
         longest = np.full(model.sources.count, -np.inf)
         np.maximum.at(longest, netcons.source[crossing], netcons.delay[crossing])
@@ -262,10 +556,11 @@ class BlockTables:
         clock.add("launch_begin", np.zeros(1))
         self._add_tiles(ints)
         self._add_groups(arenas["mem"], ints)
-        for name, value in level_ions(self.variables, self.network).items():
+        for name, value in level_ions(variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
         add_cells(model, self.layout, ints, numbers=True)
-        targets = self._targets()
+        several = len(wires.layers) > 1  # targets that blocks look after one by one
+        targets = np.concatenate(wires.layers) if several else loose_targets(model, wires)
         self._add_lists(ints, "target", targets, blocks.target[targets])
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():
@@ -290,11 +585,11 @@ class BlockTables:
         for width in tiles.widths:
             some = tiles.width == width
             ints.add(f"tiles_{width}", columns[some])
-            self._add_first(ints, f"tile_{width}", tiles.block[some])
+            ints.add(f"tile_{width}", self._first(tiles.block[some]))
 
     def _add_groups(self, mem: Arena, ints: Arena) -> None:
         """Add where the groups of kinds are, and what they multiply densities by."""
-        model = self.variables.model
+        model = self.model
         for k, groups in self.layout.groups.items():
             kept = groups.member >= 0
             ints.add(f"group_{k}", groups.first)
@@ -306,26 +601,16 @@ class BlockTables:
             area = model.area[model.kinds[k].node][groups.source].astype(mem.dtype)
             mem.add(f"share_{k}", area * mem.dtype.type(0.01))
 
-    def _targets(self) -> np.ndarray:
-        """(t,) int64: targets that blocks look after one by one."""
-        layers = self.variables.wires.layers
-        if len(layers) < 2:
-            return loose_targets(self.variables.model, self.variables.wires)
-        return np.concatenate(layers)
-
     def _add_lists(self, ints: Arena, name: str, values: np.ndarray, block: np.ndarray) -> None:
         """Add values block by block, in the order given, and where those of each block begin."""
         ints.add(f"block_{name}s", values[np.argsort(block, kind="stable")])
-        self._add_first(ints, f"block_{name}", block)
-
-    def _add_first(self, ints: Arena, name: str, block: np.ndarray) -> None:
-        """Add where those of each block begin, of things that are block after block."""
-        ints.add(name, self._first(block))
+        ints.add(f"block_{name}", self._first(block))
 
     def _first(self, block: np.ndarray) -> np.ndarray:
+        """Return where those of each block begin, of things that are block after block."""
         return offsets(np.bincount(block, minlength=self.blocks.count))
 
-    def of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
+    def _of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
         """Return int32 lists of what is recorded, by block: of voltages at places, and the rest."""
         block = stretch_of(self.layout.tiles.block_place, place)
         given = {
@@ -337,10 +622,10 @@ class BlockTables:
 
     def _blocks_of_loose(self, records: Sequence[Record]) -> np.ndarray:
         """Block of each variable that is recorded and at no node, in the order of records."""
-        found, kinds = [np.zeros(0, np.int64)], self.variables.model.kinds
+        found, kinds = [np.zeros(0, np.int64)], self.model.kinds
         for record in records:
             if record.kind >= 0 and is_artificial(kinds[record.kind]):
-                first = self.variables.wires.first_target.get(record.kind)
+                first = self.run.wires.first_target.get(record.kind)
                 of = np.zeros(len(record.index), np.int64)
                 found.append(of if first is None else self.blocks.target[first + record.index])
         return np.concatenate(found)

@@ -1,21 +1,121 @@
-"""Blocks and groups of epochs on CPUs: cells by shape in lanes, instances by place in these."""
+"""Blocks and groups of epochs on CPUs: cells by shape in lanes, instances by place, pivots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
 
-from clhines.arrays import offsets, ranges, starts, stretch_of
+from clhines import reference
+from clhines.arrays import by_level, offsets, ranges, starts, stretch_of
 from clhines.forest import Forest, Trees
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
-from clhines.simulate.cpu.pivots import class_changes
 from clhines.simulate.kinds.layouts import Columns
 from clhines.simulate.state.arena import NONE, Arena
+
+
+def variable_nodes(model: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) bool: roots, and nodes at or below which a cell has instances."""
+    trees = model.forest.trees
+    variable = trees.parent < 0
+    for kind in model.kinds:
+        variable[_in_shapes(model.forest, kind.node)] = True
+    for deep in reversed(by_level(trees.depth)[1:]):
+        variable[trees.parent[deep[variable[deep]]]] = True
+    return variable
+
+
+def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
+    """Return the nodes of the shapes that nodes of cells are."""
+    cell = stretch_of(forest.cell_offsets, nodes)
+    return nodes - forest.cell_offsets[cell] + forest.trees.offsets[forest.shape_of_cell[cell]]
+
+
+def node_classes(model: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: number of the set of kinds that cells of the shape have."""
+    classes = np.zeros(len(model.forest.trees.parent), np.int64)
+    for kind in model.kinds:
+        if kind.mechanism.kind == "artificial":
+            continue
+        there = np.zeros(len(classes), np.int64)
+        there[_in_shapes(model.forest, kind.node)] = 1
+        classes = np.unique(2 * classes + there, return_inverse=True)[1].reshape(-1)
+    return classes
+
+
+def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: how often the class changes from a node to its root."""
+    changes = ((classes != classes[trees.parent]) & (trees.parent >= 0)).astype(np.int64)
+    for nodes in by_level(trees.depth)[1:]:
+        changes[nodes] += changes[trees.parent[nodes]]
+    return changes
+
+
+def nodes_in_part(model: Model, network: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: the nodes of the network's shapes that a part's are."""
+    whole, shapes = network.forest, model.forest.shape_of_cell
+    first = np.unique(shapes, return_index=True)[1] + model.first_cell
+    start = whole.trees.offsets[whole.shape_of_cell[first]]
+    return ranges(start, model.forest.trees.sizes)
+
+
+def eliminate_constant(
+    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray, steps: Sequence[np.ndarray]
+) -> np.ndarray:
+    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others."""
+    left = d.copy()
+    for nodes in reversed(steps[1:]):
+        some = nodes[constant[nodes]]
+        np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
+    return left
+
+
+class ConstantPivots:
+    """By slot and lane: constant g and b, diagonals of `moving` slots, inverse pivots."""
+
+    def __init__(
+        self,
+        model: Model,
+        node: np.ndarray,
+        variable: np.ndarray,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+    ) -> None:
+        forest = model.forest
+        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
+        self._constant = ~variable[start + within]
+        self._model, self._node, self._queue, self._dtype = model, node, queue, dtype
+        self._steps = reference.elimination_steps(forest) if self._constant.any() else []
+        self.moving = ~self._constant[node[:, 0]]
+        values = self._values(model.constant_d, model.constant_b, model.constant_g)
+        put = partial(cla.to_device, queue)
+        self.arrays = [put(np.ascontiguousarray(a.reshape(-1))) for a in values]
+
+    def set(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> None:
+        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
+        values = self._values(d, b, g)
+        for array, new in zip(self.arrays, values[: None if self._steps else 3]):
+            array.set(new.reshape(-1), self._queue)
+
+    def _values(
+        self, constant_d: np.ndarray, constant_b: np.ndarray, constant_g: np.ndarray
+    ) -> list[np.ndarray]:
+        model, constant, node = self._model, self._constant, self._node
+        total = model.capacitance_over_dt + constant_d
+        left = total
+        if self._steps:
+            left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
+        inverse = np.where(constant, 1 / left, 0.0)
+        found = constant_g[node], constant_b[node], left[node[self.moving]], inverse[node]
+        return [a.astype(self._dtype) for a in found]
+
 
 _WIDEST = 16  # numbers of OpenCL's vectors
 _OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
@@ -27,10 +127,7 @@ _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Rows of cells of one shape in blocks, and nodes in the order of elimination, int64.
-
-    Nodes of several rows follow each other by turns, so that few of them wait for the one before.
-    """
+    """Rows of cells of one shape in blocks, nodes in order of elimination, rows by turns; int64."""
 
     cells: np.ndarray  # (num_rows, lanes), -1 where a lane has no cell
     first_row: np.ndarray  # (num_blocks + 1,)
@@ -71,22 +168,17 @@ class Blocks:
 
 
 class SlotNodes:
-    """Nodes in the slots and lanes of blocks.
-
-    `block_place`, (num_blocks + 1,), is the first place of each block. `node`, (num_slots, lanes),
-    has in a lane without a cell those of the first lane, which computes the same and keeps nothing.
-    `place`, (n,), is ``slot * lanes + lane`` of each node.
-    """
+    """Nodes in slots and lanes of blocks; lanes without a cell have those of the first lane."""
 
     def __init__(self, blocks: Blocks, forest: Forest) -> None:
         sizes = blocks.sizes[blocks.pattern]
-        self.block_place = offsets(sizes) * blocks.lanes
+        self.block_place = offsets(sizes) * blocks.lanes  # (num_blocks + 1,), first of each
         self.block = np.repeat(np.arange(len(sizes)), sizes)
         at = ranges(blocks.first[blocks.pattern], sizes)
         row = blocks.first_row[self.block] + blocks.row[at]
         self.node = forest.cell_offsets[blocks.own][row] + blocks.order[at][:, None]
         kept = (blocks.cells >= 0)[row]
-        self.place = np.empty(forest.num_nodes, np.int64)
+        self.place = np.empty(forest.num_nodes, np.int64)  # slot * lanes + lane
         self.place[self.node[kept]] = np.flatnonzero(kept)
 
     def groups(
@@ -136,11 +228,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 def choose_count(
     forest: Forest, units: int, lanes: int, widest: int, variable: np.ndarray
 ) -> int | None:
-    """Return the number of blocks: as many for each of the device's `units`, none too large.
-
-    None, a block for each row, where rows fill vectors, or several cells have mostly constant
-    pivots: there is then no division to wait for.
-    """
+    """Choose as many blocks for each of `units`; None: one per row, as few divisions wait."""
     if lanes == widest or (lanes > 1 and variable.mean() < 0.5):
         return None
     return units * max(1, round(forest.num_nodes / TOGETHER / units))
@@ -153,12 +241,7 @@ def make_blocks(
     classes: np.ndarray | None = None,
     count: int | None = None,
 ) -> Blocks:
-    """Put cells in rows by shape, and order their nodes: children first, classes side by side.
-
-    `variable` and `classes` are by node of all shapes, `forest.trees`: whether its pivot changes,
-    and its class of `node_classes`, by default one of all. The `count` blocks are of about the same
-    size; by default each row is one.
-    """
+    """Put cells in rows by shape, and order their nodes: children first, classes side by side."""
     trees = forest.trees
     by_class = () if classes is None else (classes, -class_changes(trees, classes))
     root = trees.parent < 0
@@ -208,11 +291,7 @@ def _first_rows(sizes: np.ndarray, count: int) -> np.ndarray:
 def eliminated(
     trees: Trees, shapes: Sequence[int], keys: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Order of elimination of the nodes of several trees, which follow each other by turns.
-
-    `shapes` are the tree of each row; nodes are sorted by `keys`, the last first, of which children
-    come before their parents. By slot: node in `trees`, row, and the parent's slot, -1 of roots.
-    """
+    """By slot: node, row, parent's slot or -1, of trees by turns, sorted by `keys`, last first."""
     sizes, first = trees.sizes[list(shapes)], trees.offsets[list(shapes)]
     at, row = ranges(first, sizes), np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((row, *(key[at] for key in keys)))
@@ -289,11 +368,7 @@ def make_groups(
     twice: bool = False,
     several: bool | None = None,
 ) -> Groups:
-    """Group the instances of a kind by their places, in blocks from `block_place` on.
-
-    `instance` may have ``~instance``, see `Groups`, and ascends at equal places. `most` and `twice`
-    are those of `choose_width`; `several` is whether a group is of several instances, if decided.
-    """
+    """Group a kind's instances, also ``~instance``, by place; `several`: if that is decided."""
     order = np.argsort(place, kind="stable")
     counts = np.bincount(stretch_of(block_place, place), minlength=len(block_place) - 1)
     width = choose_width(counts, most, twice)
@@ -331,12 +406,7 @@ def groups_of_rows(
 def in_groups(
     model: Model, variable: np.ndarray, lanes: int, most: int, count: int | None = None
 ) -> dict[Mechanism, bool]:
-    """For each kind, whether several instances are advanced at a time; see `choose_width`.
-
-    Scalar code calls the device's exp, vector code that of `mechanisms.emit.exponentials`. Parts
-    of a network must choose as the whole network would, or results differ in the last bits.
-    `variable` are its `variable_nodes`.
-    """
+    """Whether kinds advance several instances at a time, as in the whole network: bits depend."""
     forest = model.forest
     blocks = make_blocks(forest, variable, lanes, count=count)
     counts = [np.diff(np.searchsorted(k.node, forest.cell_offsets)) for k in model.kinds]

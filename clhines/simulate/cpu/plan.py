@@ -24,7 +24,7 @@ LAUNCHES, STEPS = 3, 2.0  # of a step by `Steps`, and how much longer its work t
 LOOPS = 4  # times that statements of functions with loops are counted
 NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
 FAR = 1.2  # time of more, in these
-TIED = (np.inf, 16.0, 1.0)
+TIED = (np.inf, 16.0, 1.0)  # steps: what sends sooner is in one block; the first that can be
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,7 @@ class Blocks:
 
 
 def plan_blocks(model: Model, wires: Wires, units: int, always: bool = False) -> Blocks | None:
-    """Return the blocks for as many compute units; None where `Steps` is faster.
-
-    Cells that point to voltages of each other are in one block, and so are instances and those that
-    they send events to within `TIED` steps: the first of these numbers with which it can be.
-    """
+    """Return the blocks for as many compute units; None where `Steps` is faster."""
     work = work_of(model)
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
     least, best = STEPS * work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
@@ -114,12 +110,7 @@ def blocks_of(
     order: np.ndarray | None = None,
     lanes: int = 1,
 ) -> Blocks | None:
-    """Return `count` blocks of about equal work; None where cells would have to be in the same.
-
-    `work` is in ns, one a cell. A block has cells that follow each other in `order`, in which
-    `lanes` cells of one shape that do so are kept together. Instances and those that they send to
-    with a delay shorter than `tied` steps are in one block.
-    """
+    """Return `count` blocks of about equal work, ns; None where `tied` cells would be apart."""
     num_cells = len(work)
     order = np.arange(num_cells) if order is None else order
     work = work[order]

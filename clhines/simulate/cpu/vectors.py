@@ -23,27 +23,37 @@ from clhines.device.arrays import to_device, within_reach
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import Kind, Model
-from clhines.plan.kernel_spec import Parameter, TemplateSpec
+from clhines.plan.kernel_spec import Parameter
 from clhines.plan.methods import check_width
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.cpu.groups import (
     Blocks,
+    ConstantPivots,
     Groups,
     SlotNodes,
     choose_count,
     choose_lanes,
     in_groups,
     make_blocks,
+    node_classes,
+    nodes_in_part,
     takes_twice,
+    variable_nodes,
 )
-from clhines.simulate.cpu.pivots import ConstantPivots, node_classes, nodes_in_part, variable_nodes
 from clhines.simulate.cpu.plan import LAUNCH, work_of
 from clhines.simulate.engines.cells_run import Cells, CellsRun
 from clhines.simulate.engines.run import Job
-from clhines.simulate.kinds.spec import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
-from clhines.simulate.records.sampling import REST, TABLES, Sample, arguments
+from clhines.simulate.kinds.spec import (
+    MechanismSpec,
+    Sample,
+    SampledSpec,
+    grouped_kind_spec,
+    of_each_kind,
+    place_of,
+    sample_arguments,
+)
+from clhines.simulate.state.changes import Storage
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.spread import Storage
 
 _RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
 _CHANGES = ("first_step", "steps", "row", *_RECORDS)  # arguments of each launch
@@ -52,7 +62,7 @@ _LANES_BYTES = 64  # of the cells of a block, at most
 
 
 @dataclass(frozen=True)
-class CellEpochSpec(TemplateSpec):
+class CellEpochSpec(SampledSpec):
     """``epoch_vector.mako``: blocks of `lanes` cells; `noise` is source, where a kind uses it."""
 
     template: ClassVar[str] = "simulate/epoch_vector"
@@ -89,7 +99,7 @@ class CellEpochSpec(TemplateSpec):
     secondorder: bool
     noise: str
     window: int  # slots whose changes of v are kept, a power of two; a parent is nearer
-    samples: bool = False  # states or currents are recorded, see `sampling`
+    samples: bool = False
     detects: bool = False  # there are detectors besides those of the somas
     alone: bool = False  # one work-item has all cells, and delivers their spikes
     flat: int = 0  # numbers of a vector at the end of a step, where cells share none
@@ -102,18 +112,11 @@ class CellEpochSpec(TemplateSpec):
         own = super().parameters(kernel)
         return [*own, *of_each_kind(self.of_kind, self.kinds), *self.of_samples]
 
-    @property
-    def of_samples(self) -> list[Parameter]:
-        """Parameters for states and currents that are recorded, in the order of `sampling`."""
-        if not self.samples:
-            return []
-        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
-
 
 def make(job: Job, lanes: int | None = None) -> CellsRun:
     """Make a run of epochs, with `lanes` as of `plan_vectors`; see `Job`."""
     job.check("epochs")
-    return CellsRun.of(job, partial(CellEpochs, lanes=lanes), is_faster_alone)
+    return CellsRun(job, partial(CellEpochs, lanes=lanes), is_faster_alone)
 
 
 def is_faster_alone(run: CellsRun) -> bool:
@@ -326,7 +329,7 @@ class CellEpochs(Cells):
         if samples or self._spec.samples:
             sizes = [len(groups.member) for groups in self.plan.groups]
             given = (self._run.queue, samples, sizes, self._by_group, rows)
-            self._kernel = self._bound(arguments(*given) if samples else [])
+            self._kernel = self._bound(sample_arguments(*given) if samples else [])
 
     def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Group and lane of instances of a kind."""

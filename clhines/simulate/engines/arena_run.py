@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device import devices
+from clhines.device import devices, program
 from clhines.device.arrays import part_of, set_zero, to_device, values_of
 from clhines.errors import InputError
 from clhines.model.model import Model
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.device_run import DeviceRun
 from clhines.simulate.engines.reference import Clock, Reference, Wanted, wanted_outputs
-from clhines.simulate.engines.variables import Variables
-from clhines.simulate.events.grid_run import Grid
+from clhines.simulate.engines.run import DeviceRun, Job
+from clhines.simulate.engines.variables import Variables, chunk_of_all, of_all, whole, with_wires
+from clhines.simulate.events.grid_run import Grid, SpikeList
 from clhines.simulate.events.sources import wires_of
-from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     Layout,
     at_parameter,
@@ -31,14 +32,12 @@ from clhines.simulate.kinds.layouts import (
     read_back,
     spec_of,
 )
-from clhines.simulate.ranks.exchange import Rings, SpikeList
+from clhines.simulate.kinds.spec import ArenaSpec
 from clhines.simulate.records.records import Record
 from clhines.simulate.records.reduced import View
 from clhines.simulate.state.arena import Arena
+from clhines.simulate.state.changes import Storage
 from clhines.simulate.state.chunk import Chunk, check_room, steps_to
-from clhines.simulate.state.copies import chunk_of_all, of_all, whole, with_wires
-from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.spread import Storage
 
 MOST_STEPS = 1024  # whose times are on the device at once
 _SPIKES = 1 << 22  # that one chunk may have where no other number is given
@@ -55,12 +54,7 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
 def _recorded(
     run: ArenaRun, rows: int, locations: Sequence[tuple[str, np.ndarray]], owner: np.ndarray
 ) -> tuple[list[View], dict[str, np.integer | cla.Array]]:
-    """Make room for rows of records; return where they are, and arguments of the kernels.
-
-    `locations` are of each record which array it is in, ``v`` or ``mem``, and where there, and
-    `owner`, of each place in ``mem``, in order, is the active node whose work-item writes it, or
-    the number of active nodes for those of no node.
-    """
+    """Make room for rows, which the work-item of `owner` writes; return views and arguments."""
     index: dict[str, list[np.ndarray]] = {"v": [np.zeros(0, np.int64)], "mem": []}
     columns = []
     for source, at in locations:
@@ -127,10 +121,7 @@ class StepTimes:
 
 
 class EventList:
-    """Events that kernels find, in a list on a device, `capacity` a chunk, and those of the start.
-
-    The latter are `early` until they are told of. Times are `instant`.
-    """
+    """Events that kernels find, `capacity` a chunk, and those of the start, `early` until told."""
 
     def __init__(
         self, queue: cl.CommandQueue, capacity: int, instant: np.dtype, count: cla.Array
@@ -179,15 +170,27 @@ class EventList:
         return self.to(end, begin)
 
 
+@dataclass(frozen=True)
+class TakenSpec(TemplateSpec):
+    """``taken.mako``: the regions of arenas that it needs are `regions`."""
+
+    template: ClassVar[str] = "simulate/taken"
+    regions: ClassVar[tuple[str, ...]] = (
+        *("ring", "ring_first", "ring_size", "event_count", "event_live"),
+        *("fan", "first_fan", "stale"),
+    )
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "take_events": (
+            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            ", ".join(f"int {name}" for name in regions),
+        )
+    }
+
+
 class ArenaKernels(ABC):
-    """The kernels of an `ArenaRun`, and the places that nodes have for them.
+    """Kernels of an `ArenaRun`; `place`, (n,) int64, is of nodes among `v`; remote ones follow."""
 
-    Some take other values of parameters where they lie (`in_place`). `place`, (n,) int64, is that
-    of each node among the voltages `v` on the device, after which nodes of other ranks follow;
-    those at the begin of the next step come first.
-    """
-
-    in_vectors, in_place = False, True
+    in_vectors = False
     layout: Layout
     place: np.ndarray
     v: list[cla.Array]
@@ -243,45 +246,41 @@ class ArenaRun(DeviceRun):
 
     The start is worked out on the host, where INITIAL blocks run. Variables of copies that are
     alike are put on the device when they are needed: until then they are of one copy, and a state
-    of one may be loaded. Some kernels take each copy as cells of its own; `alike` is then the model
-    that has one. `whole` are the decisions for a network of which this is a part. Times are
-    `instant`: float64, but in networks with events in whole steps where the device has none. Else
-    see `DeviceRun`.
+    of one may be loaded. Some kernels take each copy as cells of its own, `apart`. `whole` are
+    the decisions for a network of which this is a part. Times are `instant`: float64, but in
+    networks with events in whole steps where the device has none. Else see `DeviceRun`.
     """
 
     def __init__(
         self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
+        job: Job,
         kernels: Callable[[ArenaRun], ArenaKernels],
-        max_spikes: int | None = None,
-        decisions: Decisions | None = None,
         family: str = "steps",
-        alike: Model | None = None,
+        apart: bool = False,
     ) -> None:
-        double = devices.has_fp64(queue.device)
+        model, device = job.apart if apart else job.model, job.queue.device
+        double = devices.has_fp64(device)
         if not double and model.has_times:
             raise InputError(
-                f"{devices.label(queue.device)} has no float64, in which exact times of events are "
-                "kept; expected another device"
+                f"{devices.label(device)} has no float64, in which exact times of events are kept; "
+                "expected another device"
             )
-        self.family, self._alike, self.whole = family, alike or model, decisions
-        super().__init__(model, queue, dtype, max_spikes or _SPIKES, decisions)
+        self.family, self._alike, self.whole = family, job.model, job.decisions
+        super().__init__(job, model, _SPIKES)
         self.max_steps = MOST_STEPS
         self.instant = np.dtype(np.float64 if double else np.float32)
-        self.wires, self.times = wires_of(model), StepTimes(queue, model.dt, self.instant)
+        self.wires, self.times = wires_of(model), StepTimes(self.queue, model.dt, self.instant)
         count = self.ending.reads.zeros("events", (1,), np.int32)
-        self.events = EventList(queue, self.max_spikes, self.instant, count)
+        self.events = EventList(self.queue, self.max_spikes, self.instant, count)
         self.wanted: Wanted = tuple(() for _ in model.kinds)
         self.kernels = kernels(self)
         self.kernels.put_matrix()
-        self._start(model, Reference(model.once, decisions=decisions))
+        self._start(model, Reference(model.once, decisions=job.decisions))
 
     @property
     def in_place(self) -> bool:
         """Whether parameters change where they lie; those of copies do not."""
-        return self.kernels.in_place and self.model.copies == 1
+        return self.model.copies == 1
 
     # -- the start -----------------------------------------------------------------------------
 
@@ -300,7 +299,12 @@ class ArenaRun(DeviceRun):
         self.model, self.host = model, host
         self.taken = False
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
-        self.grid = self._grid_of(model) if model.has_sums else None
+        self.grid = None
+        if model.has_sums:  # delivered after as many steps as come at once
+            self.max_steps = min(MOST_STEPS, self.decisions.epoch)
+            count = self.ending.reads.zeros("spikes", (1,), np.int32)
+            spikes = SpikeList.on(self.queue, self.max_spikes, count)
+            self.grid = Grid(model, self.queue, self.decisions, spikes)
         self.failed = self.ending.reads.zeros("failed", (model.forest.num_cells,), np.int32)
         self._forget_records()
         _, self.recorded_at = _recorded(self, 0, [], np.zeros(0, np.int64))
@@ -309,7 +313,7 @@ class ArenaRun(DeviceRun):
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are; empty where the start depends on it."""
-        kind, known = self.model.kinds[k], self.variables.singles(k)
+        kind, known = self.model.kinds[k], self.variables.singles[k]
         program, names = kind.mechanism.program, [n for n, single in known if single]
         if not self.taken or program.tables or name in program.begins:
             return []
@@ -331,13 +335,6 @@ class ArenaRun(DeviceRun):
         known[name][own] = values
         self._changed[k, name] = known[name]
         self.kernels.take(k, name, values)
-
-    def _grid_of(self, model: Model) -> Grid:
-        """Return the events in whole steps, which are delivered after as many as come at once."""
-        self.max_steps = min(MOST_STEPS, self.decisions.epoch)
-        count = self.ending.reads.zeros("spikes", (1,), np.int32)
-        spikes = SpikeList.on(self.queue, self.max_spikes, count)
-        return Grid(model, self.queue, self.decisions, spikes)
 
     def build(self, variables: Variables) -> None:
         """Go on from variables, of one copy or of all."""
@@ -480,13 +477,18 @@ class ArenaRun(DeviceRun):
         return self.events.new()
 
     @cached_property
-    def _rings(self) -> Rings:
-        return Rings(self.queue)
+    def _take(self) -> program.Kernel:
+        return program.kernel_of(self.queue.context, TakenSpec(), "take_events")
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
-        if len(source):
-            self._rings.put(self.arenas, (self.clock, self.ints), source, time)
+        if not len(source):
+            return
+        offset = {**self.arenas["clock"].offset, **self.arenas["ints"].offset}
+        given = [cla.to_device(self.queue, a) for a in (source.astype(np.int32), time)]
+        arrays = (a.data for a in (*given, self.clock, self.ints))
+        regions = (np.int32(offset[name]) for name in TakenSpec.regions)
+        self._take(self.queue, (1,), (1,), np.int32(len(source)), *arrays, *regions)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""

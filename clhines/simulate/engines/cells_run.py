@@ -16,18 +16,14 @@ import pyopencl.array as cla
 from clhines.device.arrays import values_of
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Kind, Model
-from clhines.simulate.engines.device_run import DeviceRun, room_for_spikes
-from clhines.simulate.engines.run import Job
-from clhines.simulate.events.grid_run import Grid
+from clhines.simulate.engines.run import DeviceRun, Job, room_for_spikes
+from clhines.simulate.events.grid_run import Grid, SpikeList
 from clhines.simulate.events.host_grid import HostGrid
-from clhines.simulate.ranks.exchange import SpikeList
+from clhines.simulate.kinds.spec import Sample
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import View
-from clhines.simulate.records.sampling import Sample
-from clhines.simulate.state.changes import DeviceChanges
+from clhines.simulate.state.changes import DeviceChanges, Storage
 from clhines.simulate.state.chunk import Chunk, check_room
-from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.spread import Storage
 
 
 class Cells(ABC):
@@ -39,10 +35,7 @@ class Cells(ABC):
 
     @abstractmethod
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
-        """Record states and currents from now on.
-
-        Row k of a chunk gets states at the end of its step k, and currents in it.
-        """
+        """Record states at the end of a chunk's step k, and currents in it, in row k."""
 
     @abstractmethod
     def launch(self, first: int, count: int, row: int) -> None:
@@ -84,7 +77,7 @@ class CellStates:
             cla.to_device(queue, self._packed(k, states))
             for k, states in enumerate(model.initial_states())
         ]
-        above, sources, first = self._above(model.v_init), model.sources, len(model.soma)
+        above, sources, first = self.above(model.v_init), model.sources, len(model.soma)
         arrays = (
             (above * model.detector_hold)[first:],
             model.detector_hold[first:],
@@ -100,19 +93,11 @@ class CellStates:
             return np.zeros(1, self._dtype)
         return np.concatenate([states[name] for name in names]).astype(self._dtype)
 
-    def _above(self, v: np.ndarray) -> np.ndarray:
+    def above(self, v: np.ndarray) -> np.ndarray:
+        """Whether each detector is above its threshold."""
         sources = self._model.sources
         above: np.ndarray = v[sources.detector_node] > sources.detector_threshold
         return above
-
-    def find_early(self, v: np.ndarray) -> None:
-        """Find the sources that are above their thresholds where the simulation starts from `v`."""
-        self.early = self._model.sources.detector_source[self._above(v)]
-
-    def take_early(self) -> np.ndarray:
-        """Return `early`; once."""
-        early, self.early = self.early, self.early[:0]
-        return early
 
     def of(self, k: int) -> dict[str, np.ndarray]:
         """Wait, and return the states of a kind, (count,) each."""
@@ -129,7 +114,7 @@ class CellStates:
             states = self.of(k)
             saved |= {f.key: states[f.name] for f in self._model.schema.of("state", k)}
         if self.detectors:
-            saved["held"] = self._above(v).astype(np.int32)
+            saved["held"] = self.above(v).astype(np.int32)
             first = len(self._model.soma)
             saved["held"][first:] = self.detectors[0].get(self._queue)
         return saved
@@ -147,11 +132,7 @@ class CellStates:
 
 
 class CellsRun(DeviceRun):
-    """Advance whole cells with the `Cells` that `cells` returns, `chunk` steps at most at a time.
-
-    Where its work-item is `alone`, it delivers spikes itself, and a launch may be a chunk. Else see
-    `DeviceRun`; `max_spikes` is as many as there can be by default, at most 2**24.
-    """
+    """Advance whole cells with `Cells`; where `alone`, their work-item delivers spikes itself."""
 
     family, in_place = "epochs", True
     changes = DeviceChanges
@@ -159,18 +140,12 @@ class CellsRun(DeviceRun):
 
     def __init__(
         self,
-        model: Model,
-        queue: cl.CommandQueue,
-        dtype: np.dtype,
+        job: Job,
         cells: Callable[[CellsRun], Cells],
-        chunk: int = 1024,
-        max_spikes: int | None = None,
-        decisions: Decisions | None = None,
         alone: Callable[[CellsRun], bool] = lambda _: False,
     ) -> None:
-        super().__init__(
-            model, queue, dtype, max_spikes or room_for_spikes(model, chunk), decisions
-        )
+        model, queue, chunk = job.model, job.queue, job.request.chunk
+        super().__init__(job, model, room_for_spikes(model, chunk))
         self.alone = alone(self)
         self.max_steps = chunk if self.alone else self.decisions.epoch
         self.states = CellStates(model, queue, self.dtype)
@@ -183,23 +158,11 @@ class CellsRun(DeviceRun):
 
     def tell_early(self, model: Model) -> None:
         """Let sources that are above their thresholds at the start of a model send."""
-        self.states.find_early(model.v_init)
+        self.states.early = model.sources.detector_source[self.states.above(model.v_init)]
         if len(self.states.early) and not self.decisions.split:
             grid = HostGrid(model, self.decisions)
             grid.send(-1, self.states.early)
             self.grid.load(grid.save())
-
-    @classmethod
-    def of(
-        cls,
-        job: Job,
-        cells: Callable[[CellsRun], Cells],
-        alone: Callable[[CellsRun], bool] = lambda _: False,
-    ) -> CellsRun:
-        """Return the run of a job; see `Job`."""
-        request = job.request
-        given = request.chunk, request.max_spikes, job.decisions
-        return cls(job.model, job.queue, job.dtype, cells, *given, alone)
 
     def storage(self, k: int, name: str) -> list[Storage]:
         """Where the values of a parameter of kind `k` are; empty where it has no memory."""
@@ -276,7 +239,8 @@ class CellsRun(DeviceRun):
 
     def early_sources(self) -> np.ndarray:
         """Return sources that are above their thresholds at the start; once."""
-        return self.states.take_early()
+        early, self.states.early = self.states.early, self.states.early[:0]
+        return early
 
     # -- the whole -----------------------------------------------------------------------------
 

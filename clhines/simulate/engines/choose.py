@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import import_module
 from inspect import signature
 from itertools import pairwise
-from typing import Any, cast
+from typing import cast
 
 from clhines.device import devices
 from clhines.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
@@ -21,10 +20,9 @@ from clhines.simulate.engines.reference import Reference
 from clhines.simulate.engines.run import Job, PartRun, Request, Run, naming_memory
 from clhines.simulate.engines.steps import Steps
 from clhines.simulate.engines.table import ALL, ENGINES, FAMILY, Engine
-from clhines.simulate.ranks.joined import JoinedRun, Joints
 from clhines.simulate.ranks.mpi import Ranks, agreed
 from clhines.simulate.ranks.partition import Share, cell_costs, check_pointers, split
-from clhines.simulate.ranks.split import SplitRun
+from clhines.simulate.ranks.split import JoinedRun, Joints, SplitRun
 from clhines.simulate.state.decisions import Decisions, epoch_steps
 from clhines.solve.solver import Solver
 
@@ -56,11 +54,7 @@ class Made:
 
 
 def engines_for(needs: frozenset[str], asked: str, device: str) -> list[Engine]:
-    """Return the engines to try, in turn, on a ``gpu``, ``cpu`` or ``host``.
-
-    `asked` is ``auto``, ``epochs`` or a name. An InputError says what no such engine takes, or that
-    none runs on the device.
-    """
+    """Engines to try, in turn, on a ``gpu``, ``cpu`` or ``host``; an InputError says what lacks."""
     some = [e for e in ENGINES if e.name == asked]
     if asked in ("auto", FAMILY):
         some = [e for e in ENGINES if e.on == device or (not e.on and asked == "auto")]
@@ -91,10 +85,7 @@ def described() -> list[tuple[str, str, str, str, str]]:
 
 
 def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> Made:
-    """Make the run that advances the cells of this rank and exchanges their events.
-
-    `model` is the whole network; with `overlap` spikes are exchanged during the next epoch.
-    """
+    """Make the run of this rank's cells; with `overlap` exchanges are during the next epoch."""
     with agreed(ranks):
         asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
         if ranks is not None:
@@ -125,10 +116,7 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
 def _engines(
     shares: Sequence[Share], model: Model, request: Request
 ) -> tuple[list[Engine], frozenset[str]]:
-    """Return the engines to try, none where the user has given one, and what they must take.
-
-    `shares` are those of several ranks; empty for one process.
-    """
+    """Engines to try, none where the user has given one, and what they must take."""
     needs, device = model.needs, "host"
     if request.method != "auto" or request.options:
         needs |= {"solver"}
@@ -179,10 +167,7 @@ def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
 
 def make_steps(job: Job) -> ArenaRun:
     """Make a run by steps; see `Job`."""
-    request, model = job.request, job.model
-    options = cast("dict[str, Any]", {**request.options, "method": request.method})
-    kernels = partial(Steps, decisions=job.decisions, **options)
-    return ArenaRun(model, job.queue, job.dtype, kernels, job.max_spikes, job.decisions)
+    return ArenaRun(job, Steps)
 
 
 def make_reference(job: Job) -> Reference:

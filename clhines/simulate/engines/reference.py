@@ -1,27 +1,203 @@
-"""A network advanced with NumPy in float64: the truth for the engines on devices."""
+"""A network started and advanced with NumPy in float64: the truth for engines on devices."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from clhines import reference
-from clhines.model.model import Model
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.model.ions import ADVANCE_REVERSAL, INITIAL_REVERSAL
+from clhines.model.model import DENSITY, Model
 from clhines.model.sources import Played
-from clhines.simulate.engines.axial import axial_currents
-from clhines.simulate.engines.variables import Variables
+from clhines.simulate.engines.run import PartRun
+from clhines.simulate.engines.variables import Call, Variables, of_all
 from clhines.simulate.events.exact import HostEvents
+from clhines.simulate.events.grid_run import Spikes
 from clhines.simulate.events.sources import Wires, wires_of
-from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.records.records import CURRENT, Record, is_current
-from clhines.simulate.records.reduced import HostReducer, HostReducers
+from clhines.simulate.records.reduced import HostReducer, Reducers
 from clhines.simulate.state.chunk import Chunk
-from clhines.simulate.state.copies import of_all
 from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.start import currents, started
+
+
+def started(
+    model: Model,
+    wires: Wires,
+    wanted: Sequence[tuple[str, ...]] = (),
+    decisions: Decisions | None = None,
+) -> tuple[Variables, HostEvents]:
+    """Return all variables at t = 0, events due then delivered, spikes of then found."""
+    variables = Variables(model, wires, decisions)
+    if wanted:
+        variables.want(wanted)
+    events = HostEvents(variables)
+    for ion in model.ions:
+        variables.to_nernst(ion, ion.node[(ion.style & INITIAL_REVERSAL) > 0])
+    kinds, begin = range(len(model.kinds)), {"begin": 0.0, "now": 0.0, "end": 0.0}
+    for k in kinds:
+        variables.run_block(k, "before_initial", begin)
+    for k in kinds:
+        _refuse(variables, k, "unless_initial")
+        _initial(events, k)
+        _refuse(variables, k, "unless")
+    for k in wires.kinds:
+        _connections(events, k)
+    for k in kinds:
+        variables.run_block(k, "after_initial", begin)
+    events.deliver_until(0.0)
+    currents(variables, {"begin": 0.0, "now": 0.0, "end": 0.0}, 0)
+    for k in kinds:
+        variables.run_block(k, "before_step", begin)
+    events.detect(0.0, -1)
+    return variables, events
+
+
+def _refuse(variables: Variables, k: int, block: str) -> None:
+    """Raise an InputError where parameters ask for something that is not simulated."""
+    mechanism = variables.model.kinds[k].mechanism
+    if block in mechanism.program.blocks and len(variables.model.kinds[k].node):
+        check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
+
+
+def check_unless(mechanism: Mechanism, block: str, values: Mapping[str, np.ndarray]) -> None:
+    """Raise an InputError where parameters ask for something that is not simulated."""
+    arguments = mechanism.calls(block)
+    given = [a.name for a in arguments if a.direction == "in"]
+    reasons = [int(a.name) for a in arguments if a.direction == "out"]
+    with np.errstate(all="ignore"):
+        found = mechanism.twin(block)(*(values[name] for name in given))
+    for number, where in zip(reasons, found, strict=True):
+        count = max(np.size(values[name]) for name in given)
+        some = np.flatnonzero(np.broadcast_to(where, count))
+        if len(some):
+            at = {name: np.broadcast_to(values[name], count)[some[0]] for name in given}
+            shown = ", ".join(f"{name} = {x:g}" for name, x in at.items())
+            raise InputError(
+                f"{mechanism.name}: {mechanism.program.unless[number]}; it is called with {shown}, "
+                f"as of instance {some[0]}"
+            )
+
+
+def _initial(events: HostEvents, k: int) -> None:
+    variables = events.variables
+    kind = variables.model.kinds[k]
+    if "initial" not in kind.mechanism.program.blocks:
+        return
+    artificial = kind.mechanism.kind == "artificial"
+    for some in variables.rounds[k]:
+        zero = np.zeros(len(some))
+        v = zero if artificial else variables.v[kind.node[some]]
+        call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, np.full(len(some), -1))
+        variables.call(k, "initial", some, call)
+        if k in variables.queues:
+            events.obey(k, some, zero, np.full(len(some), -1), call)
+        variables.wrote_concentrations(k, "initial", some)
+    if not artificial:
+        _check_globals(variables, k)
+
+
+def _check_globals(variables: Variables, k: int) -> None:
+    """Refuse several values of a variable of all instances; NEURON takes those of the last."""
+    mechanism, states = variables.model.kinds[k].mechanism, variables.states[k]
+    for quantity in mechanism.program.states:
+        values = states[quantity.name]
+        if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
+            raise InputError(
+                f"{quantity.public or quantity.name} of {mechanism.name} is {values.min():g} to "
+                f"{values.max():g} after INITIAL; expected one value of all instances, as it is "
+                "GLOBAL, or RANGE in its file"
+            )
+
+
+def _connections(events: HostEvents, k: int) -> None:
+    """Run INITIAL of NET_RECEIVE for each connection; without it weights after the first are 0."""
+    variables, wires = events.variables, events.variables.wires
+    kind, netcons = variables.model.kinds[k], variables.model.netcons
+    of_kind = np.flatnonzero(netcons.kind == k)
+    program = kind.mechanism.program
+    if "net_initial" not in program.blocks:
+        assert program.net is not None
+        for w in range(1, len(program.net.weights)):
+            variables.exact.weight[netcons.first_weight[of_kind] + w] = 0.0
+        return
+    counts = np.diff(wires.first)[wires.first_target[k] : wires.first_target[k] + kind.count]
+    for turn in range(int(counts.max(initial=0))):
+        some = np.flatnonzero(counts > turn)
+        connection = wires.order[wires.first[wires.first_target[k] + some] + turn]
+        zero = np.zeros(len(some))
+        artificial = kind.mechanism.kind == "artificial"
+        v = zero if artificial else variables.v[kind.node[some]]
+        call = Call(v, {"now": zero}, zero, netcons.first_weight[connection])
+        variables.call(k, "net_initial", some, call)
+
+
+def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) sums of conductance, µS, and current, nA, of all kinds at each node."""
+    model = variables.model
+    n = model.forest.num_nodes
+    g_sum, i_sum = np.zeros(n), np.zeros(n)
+    for k in range(len(model.kinds)):
+        variables.run_block(k, "before_breakpoint", t)
+    for ion in model.ions:
+        current = ion.variables[3]
+        variables.ions[current][:] = 0.0
+        variables.ions[f"d{current}"][:] = 0.0
+        variables.to_nernst(ion, ion.node[(ion.style & ADVANCE_REVERSAL) > 0])
+    for k, kind in enumerate(model.kinds):
+        if "current" not in kind.mechanism.program.blocks:
+            continue
+        for some in variables.rounds[k]:
+            node = kind.node[some]
+            call = Call(variables.v[node], dict(t), step=step)
+            variables.call(k, "current", some, call)
+            zero = np.zeros(len(some))
+            i, g = (call.results.get((role, role), zero) for role in ("i", "g"))
+            factor = DENSITY * model.area[node] if kind.mechanism.kind == "density" else 1.0
+            g_sum += np.bincount(node, factor * g, n)
+            i_sum += np.bincount(node, factor * i, n)
+    return g_sum, i_sum
+
+
+def axial_currents(forest: Forest, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """(n,) float64, nA: from neighbours into each node; `u`, µS, is minus the conductance.
+
+    A step solves for changes of v, as NEURON does: ``A dv = sum of g (v_neighbour - v) - i``. The
+    conductance between short compartments is thousands of times C/dt, and a right-hand side
+    ``C/dt v`` would round v beside it; differences of neighbours' voltages keep what that loses.
+    """
+    child = np.flatnonzero(forest.parent >= 0)
+    parent = forest.parent[child]
+    flow = u[child] * (v[child] - v[parent])
+    found = np.zeros(forest.num_nodes)
+    found[child] = flow
+    return found - np.bincount(parent, flow, forest.num_nodes)
+
+
+def neighbours(forest: Forest) -> np.ndarray:
+    """(3, n) int64: parent, first child, parent's next child (they ascend) of each node, or -1."""
+    found = np.full((3, forest.num_nodes), -1)
+    found[0] = forest.parent
+    child = np.flatnonzero(forest.parent >= 0)
+    child = child[np.argsort(forest.parent[child], kind="stable")]
+    parent = forest.parent[child]
+    is_first = np.diff(parent, prepend=-1) != 0
+    found[1, parent[is_first]] = child[is_first]
+    later = np.flatnonzero(~is_first)
+    found[2, child[later - 1]] = child[later]
+    return found
+
+
+def placed_neighbours(forest: Forest, gather: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """(3, places) int32: places of `neighbours` of the node at each place; -1 for none."""
+    found = neighbours(forest)
+    placed = np.where(found < 0, -1, place[found])
+    return np.ascontiguousarray(np.where(gather < 0, -1, placed[:, gather]), np.int32)
+
 
 Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
 
@@ -73,13 +249,8 @@ def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
     )
 
 
-class Reference:
-    """Advance a model on the host.
-
-    `wires` are those of a model with the same connections, `wanted` the outputs that are worked
-    out, as `wanted_outputs` gives them, and `decisions` those of the whole network, where `model`
-    is a rank's share of it. `taken` is whether it is not at the start any more.
-    """
+class Reference(PartRun):
+    """Advance a model on the host; `decisions` are of the whole, where it is a rank's share."""
 
     def __init__(
         self,
@@ -94,10 +265,10 @@ class Reference:
         self._decisions, self._noted = decisions, 0
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
-        self.taken, self._clock = False, Clock(model.dt)
+        self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
         self.variables, self.events = self._started(wanted)
         self.records: list[Record] = []
-        self._reducers = HostReducers(lambda record: HostReducer(record, model))
+        self._reducers = Reducers(lambda record: HostReducer(record, model))
         self._first = 0
         self._rows: list[list[np.ndarray]] = []
 
@@ -116,10 +287,6 @@ class Reference:
         self.variables.want(wanted)
         if not self.taken:
             self.variables, self.events = self._started(wanted)
-
-    @property
-    def device(self) -> None:
-        """None: it is the host."""
 
     # -- a chunk -------------------------------------------------------------------------------
 
@@ -155,19 +322,13 @@ class Reference:
     def end(self) -> Chunk:
         """Return what was found since `begin`."""
         source, t = self.new_events()
-        values = self._reducers.chunk(self._rows, self._first)
+        sampled = [
+            np.array(rows, np.float64).reshape(len(rows), len(record.index))
+            for rows, record in zip(self._rows, self.records, strict=True)
+        ]
+        own = self._reducers.with_own(sampled)
+        values = [reducer.chunk(samples, self._first) for reducer, samples in own]
         return Chunk.of(t, source, self.model.dt, self.variables.failed.copy(), values)
-
-    def deliver(self, first: int, count: int) -> None:
-        """Do nothing: targets look for their events themselves."""
-
-    def mark(self) -> float:
-        """Return what `seconds` takes as this moment."""
-        return time.perf_counter()
-
-    def seconds(self, marks: Sequence[float]) -> list[float]:
-        """Return the moments, s."""
-        return list(marks)
 
     # -- a step --------------------------------------------------------------------------------
 

@@ -1,20 +1,28 @@
-"""The protocol `Run`, and the job of making one."""
+"""The protocol `Run`, the job of making one, and what runs on a device share."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from functools import cached_property
+from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines.device import trust
+from clhines.device.arrays import Reads
+from clhines.device.copies import shares_memory
 from clhines.errors import DeviceMemoryError, InputError
 from clhines.model.model import Model
+from clhines.simulate.events.grid_run import Grid, Spikes
 from clhines.simulate.records.records import Record
+from clhines.simulate.records.reduced import DeviceReducer, Reducers, View
+from clhines.simulate.state.changes import ParameterChanges
 from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import Decisions
 
@@ -45,17 +53,14 @@ class Request:
 
 
 class Run(Protocol):
-    """A model in time: what a `Simulation` calls, on a device, on the host or on several ranks.
-
-    In a chunk, `begin` comes first, then `advance`, of `max_steps` at most, and `deliver` in turn,
-    then `end`.
-    """
+    """A model in time; a chunk is `begin`, `advance` (`max_steps` at most) and `deliver`, `end`."""
 
     max_steps: int
 
     @property
     def device(self) -> cl.Device | None:
         """The device of this process; None: the host, with NumPy."""
+        return None
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
@@ -65,12 +70,15 @@ class Run(Protocol):
 
     def deliver(self, first: int, count: int) -> None:
         """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
+        return
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""
+        return time.perf_counter()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and return when each mark of `mark` was reached, s; only differences count."""
+        return [float(mark) for mark in marks]
 
     def end(self) -> Chunk:
         """Wait, and return the spikes, failures and records since `begin`."""
@@ -101,11 +109,7 @@ class PartRun(Run, Protocol):
         """Return sources of the share that are above their thresholds at the start, (k,); once."""
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-        """Note which spikes have been found once all that was enqueued is done.
-
-        What is returned waits for that, and returns cells of the part and steps of the spikes noted
-        there and not before.
-        """
+        """Note the spikes found once all enqueued is done; returns a wait for cells and steps."""
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         """Deliver spikes of `count` steps from `first` on; sources are cells of the network."""
@@ -142,28 +146,15 @@ class Job:
         return self.request.queue
 
     @property
-    def dtype(self) -> np.dtype:
-        """Of all values on the device."""
-        return self.request.dtype
-
-    @property
-    def max_spikes(self) -> int | None:
-        """Spikes that one chunk may have; None: as many as is usual."""
-        return self.request.max_spikes
-
-    @property
     def apart(self) -> Model:
-        """The model, in which copies that are alike are cells as any others.
-
-        Where they are many, ``auto`` is left to engines that repeat one of them on the device.
-        """
+        """The model with copies as cells; ``auto`` leaves many to engines that repeat one."""
         if self.model.copies > 1 and self.model.forest.num_nodes > MOST_APART and not self.asked:
             raise InputError("steps keep one of so many copies in the host's memory")
         return self.model.apart
 
     def check(self, family: str) -> None:
         """Reject an engine that ``auto`` tries where the device's known answers are wrong."""
-        if not self.asked and not trust.is_right(self.queue.device, family, self.dtype):
+        if not self.asked and not trust.is_right(self.queue.device, family, self.request.dtype):
             raise InputError(f"{trust.title(family)} are wrong on this device")
 
     def of_user(self) -> Run:
@@ -205,3 +196,194 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
             f"the device has no memory for {what!r} and what is recorded in {steps} steps; "
             f"expected fewer cells or records, or a smaller chunk or max_spikes ({error})"
         ) from error
+
+
+MOST_SPIKES = 1 << 24  # entries of the list of events of a chunk at most
+_FEW_STEPS = 8  # that a device with memory of its own takes in about the time of a marker
+
+
+class Ending:
+    """The one wait at the end of a chunk: for its times, and for small results, see `reads`."""
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue, self.reads, self._by_host = queue, Reads(queue), False
+        self._timed = bool(queue.properties & cl.command_queue_properties.PROFILING_ENABLE)
+
+    def begin(self, at_once: bool) -> None:
+        """Begin a chunk; the host's clock times one that is enqueued `at_once`."""
+        self._by_host = at_once
+
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
+        timed = self._timed and not self._by_host
+        return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
+
+    def seconds(self, marks: Sequence[Mark], arrays: Iterable[cla.Array]) -> list[float]:
+        """Wait, and return the times of marks, s; `values_of` has small ones of `arrays` then."""
+        self.reads.wait(arrays)
+        if self._by_host:
+            return [float(marks[0]), *[time.perf_counter()] * (len(marks) - 1)]
+        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
+
+    def values_of(self, a: cla.Array) -> np.ndarray:
+        """Wait, if they did not come with `seconds`, and return the values of an array."""
+        return self.reads.get(a)
+
+
+class DeviceRun(ABC):
+    """Advance a model on a device, see `Run`; `decisions` are those of the whole network."""
+
+    family: str
+    max_steps: int
+    grid: Grid | None
+    failed: cla.Array
+    changes: ClassVar[type[ParameterChanges]] = ParameterChanges
+
+    def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
+        self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
+        self.limits = trust.limits(self.device, self.family, self.dtype)
+        self.max_spikes = job.request.max_spikes or usual_spikes
+        self.request, self._decisions = job.request, job.decisions
+        self.ending = Ending(self.queue)
+        self._forget_records()
+
+    @property
+    def device(self) -> cl.Device:
+        """The device."""
+        return self.queue.device
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """Decisions for the whole network."""
+        return self._decisions or Decisions.of(self.model)
+
+    def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
+        """Note that instances of kind `k` have other values of a parameter where they lie."""
+        return
+
+    # -- what engines say ----------------------------------------------------------------------
+
+    @abstractmethod
+    def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
+        """Make room for rows of samples, and return where those of each of `sources` are."""
+
+    @abstractmethod
+    def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
+        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> list[cla.Array]:
+        """Small arrays that `found` takes of `ending`."""
+
+    @abstractmethod
+    def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
+        """Wait, and return a chunk of the events since `begin`."""
+
+    # -- a chunk -------------------------------------------------------------------------------
+
+    def take_parameters(self, model: Model) -> None:
+        """Take a model with the parameters that the kernels have; records are made of them."""
+        self.model = model
+        self._forget_records()
+
+    def _forget_records(self) -> None:
+        model, queue, dtype = self.model, self.queue, self.dtype
+        self._begun, self.first_step = (-1, list[Record]()), 0  # rows, and records of them
+        self._views = list[View]()
+        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of `rows` steps; make room for rows of records."""
+        self._empty()
+        few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
+        at_once = rows <= few and (self.grid is None or not self.grid.delivers)
+        self.ending.begin(at_once and self._decisions is None)  # of one process
+        known, begun = self._begun
+        same = rows == known and len(records) == len(begun)
+        if same and all(a is b for a, b in zip(records, begun, strict=True)):
+            return
+        self.reducers.begin(records)
+        self._views = self.record(rows, self.reducers.sources)
+        self._begun = rows, list(records)
+
+    def _empty(self) -> None:
+        """Empty the lists of events."""
+        if self.grid is not None:
+            self.grid.empty()
+
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver spikes in whole steps; at exact times targets look for events themselves."""
+        if self.grid is not None:
+            self.grid.deliver(first, count)
+
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
+        return self.ending.mark()
+
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, also for what `end` reads, and return when the queue reached marks, s."""
+        arrays = self.failed, *self.counts, *(view.array for view in self._views)
+        return self.ending.seconds(marks, arrays)
+
+    def end(self) -> Chunk:
+        """Wait, and return what was found since `begin`, or raise SpikeOverflowError."""
+        if self.grid is not None:
+            self.grid.check()
+        return self.found(self.ending.values_of(self.failed), self._kept())
+
+    def _kept(self) -> list[np.ndarray]:
+        """Wait, and return what is kept of the rows of each record; arrays are read once."""
+        each, (rows, _) = self.reducers.each, self._begun
+        whole = all(r.plain for r in each if r.record.kind < 0)
+        host: dict[int, np.ndarray] = {}
+
+        def rows_of(view: View, width: int) -> np.ndarray:
+            key = id(view.array)
+            if key not in host:
+                host[key] = self.ending.values_of(view.array)
+            return host[key][:rows, view.column : view.column + width]
+
+        found, views = [], iter(self._views)
+        for reducer in each:
+            own = [next(views) for _ in reducer.sources]
+            width = len(reducer.sources[0].index)
+            if reducer.plain and (whole or reducer.record.kind >= 0):
+                found.append(rows_of(own[0], width))
+                continue
+            more = zip(own[1:], reducer.sources[1:], strict=True)
+            outputs = [rows_of(view, len(source.index)) for view, source in more]
+            found.append(reducer.chunk(own[0], rows, self.first_step, outputs))
+        return found
+
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        self.reducers.begin(records)
+        return self.reducers.now(self.sampled(self.reducers.sources), step)
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of connections on the grid, then of those at exact times; see `Run`."""
+        return np.zeros(0) if self.grid is None else self.grid.weights()
+
+    def reward(self, reward: float, step: int) -> None:
+        """Enqueue a reward to all plastic connections, after the spikes of a step."""
+        if self.grid is not None:
+            self.grid.reward(reward, step)
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def note_spikes(self) -> Callable[[], Spikes]:
+        """Enqueue a read of the spikes; see `PartRun`."""
+        assert self.grid is not None
+        return self.grid.note_spikes()
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of the whole network in whole steps."""
+        if self.grid is not None:
+            self.grid.send(source, step, first, count)
+
+
+def room_for_spikes(model: Model, chunk: int) -> int:
+    """Return how many events a chunk can have: of detectors one in two steps."""
+    most = len(model.sources.detector_node) * (chunk // 2 + 1)
+    return max(1, min(most, MOST_SPIKES))

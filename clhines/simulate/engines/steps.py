@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyopencl as cl
@@ -16,13 +15,11 @@ from clhines.arrays import offsets
 from clhines.device import devices, program, trust
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
-from clhines.model.model import Model
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
-from clhines.simulate.engines.axial import neighbours, placed_neighbours
+from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.kinds.calls import ArenaSpec
 from clhines.simulate.kinds.layouts import (
     Layout,
     add_vectors,
@@ -31,25 +28,13 @@ from clhines.simulate.kinds.layouts import (
     node_numbers,
     num_active,
 )
-from clhines.simulate.state.arena import Arena
-from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.tiled import Tiler
+from clhines.simulate.kinds.spec import ArenaSpec
+from clhines.simulate.state.arena import Arena, Tiler
 from clhines.solve.solver import Solver
 
 BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
-NEIGHBOURS = ("above", "below", "beside")  # of `axial.neighbours`
-
-
-class Bound(NamedTuple):
-    """A kernel with its arguments and its number of work-items."""
-
-    kernel: program.BoundKernel
-    items: int
-    group: int
-
-    def launch(self, queue: cl.CommandQueue) -> None:
-        """Enqueue it."""
-        self.kernel.launch(queue, self.items, self.group)
+NEIGHBOURS = ("above", "below", "beside")  # of `neighbours`
+Launch: TypeAlias = Callable[[], object]
 
 
 def bound(
@@ -59,11 +44,11 @@ def bound(
     given: dict[str, Any],
     items: int,
     alone: bool = False,
-) -> Bound:
-    """Bind the arguments of a kernel by name; `alone` are work-items in groups of their own."""
+) -> Launch:
+    """Return a launch of a kernel, its arguments by name; `alone` are work-groups of one item."""
     kernel = program.bind(*built, name, given)
     (total,), (group,) = devices.small_groups(queue.device, items)
-    return Bound(kernel, items if alone else total, 1 if alone else group)
+    return partial(kernel.launch, queue, items if alone else total, 1 if alone else group)
 
 
 def of_whole(
@@ -79,64 +64,29 @@ def of_whole(
     return plan.method, {**chosen, **options}
 
 
-def _solver_of(
-    model: Model,
-    queue: cl.CommandQueue,
-    dtype: np.dtype,
-    method: str,
-    whole: Forest | None,
-    options: dict[str, Any],
-) -> Solver:
-    if whole is not None:
-        limits = trust.limits(devices.whole_device(queue.device), "solve", dtype)
-        method, options = of_whole(whole, method, dtype, limits, options)
-    solver = Solver(model.forest, method, dtype, None, queue, **options)
+def _solver_of(run: ArenaRun) -> Solver:
+    method, options, forest = run.request.method, run.request.options, run.model.forest
+    if run.whole is not None:
+        limits = trust.limits(devices.whole_device(run.device), "solve", run.dtype)
+        whole = run.whole.network.forest
+        method, options = of_whole(whole, method, run.dtype, limits, options)
+    given = cast("dict[str, Any]", options)
+    solver = Solver(forest, method, run.dtype, None, run.queue, **given)
     if not solver.takes_device_order:
         raise DeviceMemoryError(
-            f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+            f"a network needs its {forest.num_nodes} nodes on the device at once; the "
             f"solver would need {solver.num_slices} slices"
         )
     return solver
 
 
-@dataclass(eq=False)
-class Matrix:
-    """What of the matrix is on the device, by place; d, b and x are of the step.
-
-    `neighbours` are places of the parent (``above``), the first child (``below``) and the parent's
-    next child (``beside``) of each node, -1 for none; `active` is the number of an active node, -1
-    for others.
-    """
-
-    constant_g: cla.Array
-    constant_b: cla.Array
-    u: cla.Array
-    d: cla.Array
-    b: cla.Array
-    x: cla.Array
-    neighbours: dict[str, cla.Array]
-    active: cla.Array
-
-    def arguments(self) -> dict[str, cla.Array]:
-        """Arguments of kernels, by name."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "neighbours"}
-        return own | self.neighbours
-
-
 class Steps(ArenaKernels):
-    """Advance a model with a solver of a `method` and its options, in the order of its plan."""
+    """Advance a model with the solver that the request asks for, in the order of its plan."""
 
-    def __init__(
-        self,
-        run: ArenaRun,
-        decisions: Decisions | None = None,
-        method: str = "auto",
-        **options: Any,
-    ) -> None:
+    def __init__(self, run: ArenaRun) -> None:
         super().__init__(run)
         self.in_vectors = devices.is_cpu(run.queue.device)
-        whole = decisions.network.forest if decisions is not None else None
-        self.solver = _solver_of(run.model, run.queue, run.dtype, method, whole, options)
+        self.solver = _solver_of(run)
         self._tiler = None
         if run.model.copies > 1:
             gather = self.solver.plan.gather
@@ -168,16 +118,12 @@ class Steps(ArenaKernels):
             beside = [cla.to_device(self.queue, a) for a in placed]
             number = np.where(gather < 0, -1, node_numbers(once)[gather]).astype(np.int32)
             active = cla.to_device(self.queue, number)
-        self.matrix = Matrix(
-            constant_g=pack(once.constant_g),
-            constant_b=pack(once.constant_b),
-            u=pack(once.u),
-            d=d,
-            b=cla.zeros_like(d),
-            x=cla.zeros_like(d),
-            neighbours=dict(zip(NEIGHBOURS, beside, strict=True)),
-            active=active,
-        )
+        # arguments of kernels, by place; `active`: number of an active node, -1 for others
+        self.matrix = {
+            name: pack(getattr(once, name)) for name in ("constant_g", "constant_b", "u")
+        }
+        self.matrix |= {"d": d, "b": cla.zeros_like(d), "x": cla.zeros_like(d), "active": active}
+        self.matrix |= zip(NEIGHBOURS, beside, strict=True)
 
     def _packed(
         self, pack: Callable[[np.ndarray], cla.Array], v: np.ndarray, remote: np.ndarray
@@ -208,7 +154,7 @@ class Steps(ArenaKernels):
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""
         if self._tiler is not None:
-            begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix.active
+            begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix["active"]
             self._tiler.find_places(node_numbers(self.model.once), active, self.run.ints, begin)
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
@@ -221,14 +167,13 @@ class Steps(ArenaKernels):
         self._given = {
             "num_places": num(self.places), "num_emitters": num(emitters),
             "first_item": num(0), "num_items": num(0), "step_state": self.run.times.state,
-            **self.matrix.arguments(),
-            "at": self._at, **self.run.arguments,
+            **self.matrix, "at": self._at, **self.run.arguments,
         }  # fmt: skip
         self._launches = [self._launches_of(*pair) for pair in (self.v, self.v[::-1])]
 
-    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Bound], Bound]:
+    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Launch], Launch]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
-        spec, before = self._built[1], list[Bound]()
+        spec, before = self._built[1], list[Launch]()
         given = {**self._given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
             layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
@@ -251,12 +196,12 @@ class Steps(ArenaKernels):
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.count_from(first, row, count)
-        m = self.matrix
+        d, u, b, x = (self.matrix[name] for name in "dubx")
         for _ in range(count):
             before, finish = self._launches[0]
-            for kernel in before:
-                kernel.launch(self.queue)
-            self.solver.enqueue(m.d, m.u, m.b, out=m.x, packed=True)
-            finish.launch(self.queue)
+            for launch in before:
+                launch()
+            self.solver.enqueue(d, u, b, out=x, packed=True)
+            finish()
             self.v.reverse()
             self._launches.reverse()

@@ -30,10 +30,7 @@ FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of an engine, and the needs of networks that they take; see `clhines.model.needs`.
-
-    `make` is ``module:function`` of `clhines.simulate`, which makes its run of a `run.Job`.
-    """
+    """Kernels of an engine, made of a `Job` by ``module:function``, and needs that they take."""
 
     make: str
     takes: frozenset[str]

@@ -1,10 +1,11 @@
 """Variables: all that changes in a network, in NumPy, and calls of mechanisms' blocks.
 
-The reference works on them; runs in arenas begin with the values that `start` has given them.
+The reference works on them; runs in arenas begin with the values that `started` gives them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -14,17 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhines.arrays import in_blocks, offsets, starts
 from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal
 from clhines.mechanisms.ir.program import Argument
 from clhines.model.ions import INITIAL_REVERSAL, IonNodes
 from clhines.model.model import DENSITY, Model
 from clhines.model.schema import Field
+from clhines.network.changes import Changes
+from clhines.network.copies import fill, structure_of_copies
+from clhines.network.inside import inside
+from clhines.network.network import Network
 from clhines.simulate.events.host_grid import HostGrid
-from clhines.simulate.events.sources import Wires
+from clhines.simulate.events.sources import Wires, ring_sizes
 from clhines.simulate.records.records import CURRENT
-from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.shapes import length
+from clhines.simulate.state.chunk import Chunk
+from clhines.simulate.state.decisions import Decisions, length
 
 GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15
@@ -49,16 +55,6 @@ class Queue:
     armed: np.ndarray
     above: np.ndarray
 
-    @classmethod
-    def empty(cls, capacity: int, watches: int, count: int) -> Queue:
-        """Return queues without events."""
-        a, b = (capacity, count), (watches, count)
-        return cls(
-            time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
-            connection=np.full(a, -1), size=np.zeros(count, np.int64),
-            last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
-        )  # fmt: skip
-
 
 @dataclass(eq=False)
 class Exact:
@@ -73,15 +69,6 @@ class Exact:
     ring: np.ndarray
     count: np.ndarray
     held: np.ndarray
-
-    @classmethod
-    def begin(cls, model: Model, wires: Wires) -> Exact:
-        """Return those of the start."""
-        return cls(
-            weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
-            ring=wires.ring.copy(), count=wires.count.copy(),
-            held=np.zeros(len(model.sources.detector_node), np.int32),
-        )  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -98,11 +85,16 @@ class Call:
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
 
+def nernst_scale(celsius: float, z: float) -> float:
+    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
+    return 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z if z else 0.0
+
+
 def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
     """Nernst's potential, mV, as NEURON computes it."""
     if z == 0:
         return np.zeros(len(ci))
-    scale = 1000.0 * GAS * (celsius + ABSOLUTE_ZERO) / FARADAY / z
+    scale = nernst_scale(celsius, z)
     with np.errstate(all="ignore"):
         value = scale * np.log(co / ci)
     return np.where(ci <= 0, 1e6, np.where(co <= 0, -1e6, value))
@@ -140,12 +132,21 @@ class Variables:
                 self.ions[name] = np.zeros(n)
                 self.ions[name][ion.node] = values
             self.ions[current], self.ions[f"d{current}"] = np.zeros(n), np.zeros(n)
-        self.exact = Exact.begin(model, wires)
+        self.exact = Exact(
+            weight=model.netcons.weight.copy(), cursor=np.zeros(model.netcons.count, np.int64),
+            ring=wires.ring.copy(), count=wires.count.copy(),
+            held=np.zeros(len(model.sources.detector_node), np.int32),
+        )  # fmt: skip
         self.grid = HostGrid(model, decisions or Decisions.of(model)) if model.has_sums else None
         self.queues = {}
         for k in wires.kinds:
-            room, watches = length(model, "event", k), length(model, "watch", k)
-            self.queues[k] = Queue.empty(room, watches, model.kinds[k].count)
+            count = model.kinds[k].count
+            a, b = (length(model, "event", k), count), (length(model, "watch", k), count)
+            self.queues[k] = Queue(
+                time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
+                connection=np.full(a, -1), size=np.zeros(count, np.int64),
+                last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
+            )  # fmt: skip
         self.drawn = {key: np.zeros(len(ids), np.int64) for key, ids in model.random_ids.items()}
         self.tables = [
             {table.name: self._filled(k, table.name, table.n) for table in
@@ -187,17 +188,13 @@ class Variables:
         return np.stack([np.broadcast_to(row, n + 1) for row in rows], axis=1)
 
     @cached_property
-    def _singles(self) -> dict[int, list[tuple[str, bool]]]:
-        return {}
-
-    def singles(self, k: int) -> list[tuple[str, bool]]:
-        """Names of a kind's parameters, and whether each is one number for all instances."""
-        if k not in self._singles:
-            kind = self.model.kinds[k]
-            played = {p.parameter for p in self.model.played if p.kind == k}
-            names = kind.mechanism.parameters
-            self._singles[k] = [(n, kind.is_single(n) and n not in played) for n in names]
-        return self._singles[k]
+    def singles(self) -> list[list[tuple[str, bool]]]:
+        """Names of each kind's parameters, and whether each is one number for all instances."""
+        played = {(p.kind, p.parameter) for p in self.model.played}
+        return [
+            [(n, kind.is_single(n) and (k, n) not in played) for n in kind.mechanism.parameters]
+            for k, kind in enumerate(self.model.kinds)
+        ]
 
     def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
         """Work out other outputs of each kind from now on."""
@@ -392,3 +389,150 @@ def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
         return [np.arange(len(node))]
     again = np.arange(len(node)) - np.searchsorted(node, node)
     return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]
+
+
+def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
+    """Return copies of a network, with what a simulation has changed, in one network."""
+    copies = Network(structure_of_copies(inside(network).structure, count), branched_from=network)
+    copies.settings.update(network.settings)
+    groups, wiring = changes.groups(network.groups), inside(network).wiring.changed(changes)
+    fill(copies, network, groups, wiring, model.connections.rule, [*model.streams()])
+    return copies
+
+
+def copies_of(network: Network, model: Model, copies: Network, whole: Model) -> Copies:
+    """Return where the things of a network are among those of its copies, `whole` their model."""
+    cells, known = network.num_cells, inside(network).added
+    count = copies.num_cells // cells
+    total, wires = model.sources.count, model.netcons.count
+    events = total - known.num_sources  # from outside: a source and a connection each
+    begins = [(0, cells, 0), (known.num_sources, events, inside(copies).added.num_sources)]
+    pairs = zip(known.sources, inside(copies).added.sources, strict=True)
+    begins += [(old.first, len(old), new.first) for old, new in pairs]
+    of_group = {group.number: first for group, first in inside(copies).added.emitters}
+    begins += [(first, len(g), of_group[g.number]) for g, first in known.emitters]
+    sources, turn = np.zeros((count, total), np.int64), np.arange(count)[:, None]
+    for old, size, new in begins:
+        sources[:, old : old + size] = new + size * turn + np.arange(size)
+    return Copies(model, whole, sources, in_blocks([wires - events, events], count))
+
+
+class Copies:
+    """Where one copy's sources, connections, (copies, n) both, and other things are among all."""
+
+    def __init__(
+        self, once: Model, whole: Model, sources: np.ndarray, connections: np.ndarray
+    ) -> None:
+        self._once, self._whole, self.count = once, whole, len(sources)
+        self.sources = sources
+        self._known: dict[tuple[str, int | None], np.ndarray | None] = {
+            ("source", None): sources, ("connection", None): connections,
+            ("node", None): None, ("cell", None): None,
+            ("plastic", None): in_blocks([once.connections.count], self.count),
+            ("sent", None): sources[:, : once.connections.num_sources],
+        }  # fmt: skip
+        self._numbers = np.append(connections, np.full((self.count, 1), -1), axis=1)
+
+    def places(self, field: Field) -> np.ndarray | None:
+        """Where the entries of an array are in that of all, (copies, m) int64; None: in turn."""
+        key = field.per, field.kind
+        if key not in self._known:
+            self._known[key] = (
+                self._wired(field.per) if field.kind is None else self._instances(field.kind)
+            )
+        return self._known[key]
+
+    def _instances(self, k: int) -> np.ndarray | None:
+        found = np.zeros((self.count, self._once.kinds[k].count), np.int64)
+        for (of, old), (_, new) in zip(self._once.instances, self._whole.instances, strict=True):
+            if of == k:
+                found[:, old] = new.reshape(self.count, -1)
+        return None if np.array_equal(found.reshape(-1), np.arange(found.size)) else found
+
+    def _wired(self, per: str) -> np.ndarray:
+        if per == "target":
+            sizes = [k.count for k in self._once.kinds if k.first_target >= 0]
+            return in_blocks(sizes, self.count)
+        once, whole = self._once, self._whole
+        sources, connections = self._known["source", None], self._known["connection", None]
+        assert sources is not None and connections is not None
+        if per == "detector":
+            number = np.zeros(whole.sources.count, np.int64)
+            number[whole.sources.detector_source] = np.arange(len(whole.sources.detector_source))
+            return number[sources[:, once.sources.detector_source]]
+        if per == "weight":
+            return _entries(once.netcons.first_weight, whole.netcons.first_weight[connections])
+        assert per == "ring"
+        old, new = ring_sizes(once), ring_sizes(whole)
+        assert (new[sources] == old).all()
+        return _entries(offsets(old), starts(new)[sources])
+
+    def tiled(self, field: Field, values: np.ndarray) -> np.ndarray:
+        """Return the array of all copies, of that of one."""
+        at = self.places(field)
+        if at is None and not field.refers:
+            return np.tile(values, self.count)
+        rows = values.reshape(math.prod(values.shape[:-1]), values.shape[-1])
+        each = np.broadcast_to(rows[:, None], (len(rows), self.count, rows.shape[1]))
+        if field.refers:
+            each = self._numbers[:, rows].swapaxes(0, 1)
+        found = each if at is None else np.empty((len(rows), at.size), values.dtype)
+        if at is not None:
+            found[:, at] = each
+        return found.reshape(*values.shape[:-1], self.count * values.shape[-1])
+
+    def state(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return what `Run.load` takes of all copies, of what `Run.save` gave of one."""
+        return {f.key: self.tiled(f, saved[f.key]) for f in self._once.schema}
+
+
+def _entries(first: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Entries of stretches that begin at `first`, by where those of each copy begin."""
+    owner = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    return begin[:, owner] + (np.arange(len(owner)) - first[owner])
+
+
+def alike(model: Model) -> Copies:
+    """Return where the things of one copy are among those of copies that are alike."""
+    assert model.alike is not None
+    return Copies(model.once, model, model.alike.sources, model.alike.connections)
+
+
+def of_all(model: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the state of all copies of a model, of that of one or of all."""
+    whole = len(saved["v"]) == model.forest.num_nodes
+    return saved if whole else alike(model).state(saved)
+
+
+def with_wires(variables: Variables, model: Model, wires: Wires) -> Variables:
+    """Return variables of one copy with rings, connections and queues, which are few, of all."""
+    found, copies = variables.copy(), alike(model)
+    found.model, found.wires = model, wires
+    for one in variables.model.schema:
+        if one.what in ("queue", "drawn") or one.per not in ("node", "cell", "instance"):
+            found.put(one, copies.tiled(one, variables.array(one)))
+    return found
+
+
+def whole(variables: Variables) -> Variables:
+    """Return variables of which everything is of all copies."""
+    once, model = variables.once, variables.model
+    if once is model:
+        return variables
+    found, copies = variables.copy(), model.copies
+    found.once = model
+    found.v, found.failed = np.tile(found.v, copies), np.tile(found.failed, copies)
+    for kinds in (found.parameters, found.states, found.outputs):
+        for of_kind in kinds:
+            of_kind.update({k: np.tile(a, copies) for k, a in of_kind.items()})
+    found.ions = {k: np.tile(a, copies) for k, a in found.ions.items()}
+    return found
+
+
+def chunk_of_all(early: Chunk, model: Model) -> Chunk:
+    """Return what was found at the start in all copies, of what was found in one."""
+    if model.alike is None:
+        return early
+    source, failed = model.alike.sources_of(early.spike_cell), np.tile(early.failed, model.copies)
+    time = np.tile(early.spike_time, model.copies)
+    return Chunk.of(time, source, model.dt, failed, early.values)

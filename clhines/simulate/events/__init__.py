@@ -2,6 +2,6 @@
 
 On the grid of steps: `grid_run` keeps the sums, a ring buffer, row ``step % slots``, and what
 changes them (`host_grid` in NumPy); `grid` delivers by one of several algorithms, and times them.
-At exact times: `sources` has tables of events to instances, `exact` the queues on the host, `bins`
-the events of one step. `under_way`: spikes of the longest delay. `plasticity`: weights.
+At exact times: `sources` has tables of events to instances and bins of a step, `exact` the queues
+on the host. `plasticity`: weights.
 """

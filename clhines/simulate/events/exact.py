@@ -8,8 +8,7 @@ from clhines.arrays import ranges
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import Net
 from clhines.simulate.engines.variables import Call, Queue, Variables
-from clhines.simulate.events import bins
-from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.events.sources import SPIKE_LATE, bin_end, connection_ranks, detected
 
 Emitted = list[tuple[np.ndarray, np.ndarray]]  # sources and times
 
@@ -31,8 +30,8 @@ class HostEvents:
         self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
         self._early = False  # whether events are sent before thresholds are compared
         if variables.model.bins:
-            self._rank = bins.connection_ranks(variables.model)
-            self._detected = bins.detected(variables.model)
+            self._rank = connection_ranks(variables.model)
+            self._detected = detected(variables.model)
 
     def net(self, k: int) -> Net:
         """Return what a kind does with events."""
@@ -43,10 +42,7 @@ class HostEvents:
     # -- sources -------------------------------------------------------------------------------
 
     def detect(self, t: float, step: int) -> None:
-        """Send an event from each detector whose voltage has come to be above, after a step.
-
-        `held` counts steps down: to 0 below the threshold, to 1 above it. At 0 a detector sends.
-        """
+        """Send events of detectors that are above: `held` counts steps down, and at 0 they send."""
         variables, model = self.variables, self.variables.model
         above = variables.v[model.sources.detector_node] > model.sources.detector_threshold
         held = variables.exact.held
@@ -163,7 +159,7 @@ class HostEvents:
         )
         source = self._source[connection]
         then = variables.exact.ring[wires.ring_first[source] + number % wires.ring_size[source]]
-        taken = then + self._delay[connection] < bins.bin_end(then, begin, variables.model.dt)
+        taken = then + self._delay[connection] < bin_end(then, begin, variables.model.dt)
         key = np.where(self._detected[connection], then, then + SPIKE_LATE)
         if not every:  # others are later ones of short connections
             short = self._delay[connection] < 0.5 * variables.model.dt

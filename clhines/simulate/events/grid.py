@@ -102,12 +102,6 @@ class Tables:
         self.row = to_device(queue, connections.row, np.int32)
         self._chunks: dict[int, np.ndarray] = {}
 
-    @property
-    def of_spikes(self) -> dict[str, cla.Array]:
-        """By source its first connection, by connection the place of its sum and its weight."""
-        assert self.place is None  # kernels that deliver themselves read weights by rows
-        return {"first_of": self.row, "offset": self.offset, "weight_of": self.weight}
-
     def laid(self, rows: np.ndarray) -> np.ndarray:
         """Return what is in the order of the rows in that of the weights in memory."""
         if self.place is None:
@@ -280,12 +274,12 @@ class Delivery:
         self.incoming_scale = scale or connections.scale(external, largest)
         self.seconds: dict[str, float] = {}
         weight = self.quantise(connections.weight)
-        self._tables = Tables(queue, connections, num_targets, weight, place)
+        self.tables = Tables(queue, connections, num_targets, weight, place)
         self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
         self._turn = 0
         if algorithm == "auto":
             self.tune(steps, expected, always=False)
-            self._tables.forget()
+            self.tables.forget()
         else:
             self.use(algorithm, columns, work_group)
         _log.info("spikes are delivered by %s (%s)", self.algorithm, self._why(algorithm))
@@ -295,7 +289,7 @@ class Delivery:
     ) -> None:
         """Take an algorithm from now on; the sums are the same bits with each."""
         spec = self._spec(algorithm, columns, work_group)
-        self._take(_Launcher(self.queue, self._tables, spec, self.slots))
+        self._take(_Launcher(self.queue, self.tables, spec, self.slots))
 
     def _why(self, algorithm: str) -> str:
         if algorithm != "auto":
@@ -313,11 +307,6 @@ class Delivery:
         """What the kernel in use was generated from."""
         return self._launcher.spec
 
-    @property
-    def tables(self) -> Tables:
-        """The connections on the device; `weight` is (k,) int64 in units of `incoming_scale`."""
-        return self._tables
-
     def quantise(self, weight: ArrayLike) -> np.ndarray:
         """Weights as integers in units of `incoming_scale`, int64."""
         exponent = -round(math.log2(self.incoming_scale))
@@ -328,7 +317,7 @@ class Delivery:
     def set_weights(self, weight: np.ndarray) -> None:
         """Take other weights, (k,) in the order given to `Connections`."""
         integers = self.quantise(self.connections.by_rows(weight))
-        self._tables.weight.set(self._tables.laid(integers), self.queue)
+        self.tables.weight.set(self.tables.laid(integers), self.queue)
 
     def enqueue(
         self,
@@ -400,11 +389,7 @@ class Delivery:
     # -- choosing
 
     def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
-        """Measure the algorithms on random spikes and take the fastest.
-
-        One `enqueue` covers `steps` and finds `expected` spikes, by default of one source in a
-        hundred. Unless `always`, few and very many connections get ``vpo`` without a measurement.
-        """
+        """Take what is fastest on random spikes, or a good guess where measuring would not pay."""
         if not self.atomics:
             self.use("pull")
             return
@@ -419,14 +404,9 @@ class Delivery:
     def measure(
         self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
     ) -> dict[str, float]:
-        """Measure the candidates on lists of (source, step), (k,) each, and take the fastest.
-
-        The lists take turns and cover steps from 0 to `steps` - 1. Returns the median time a list
-        of each candidate, in turn with the others, s; also in `seconds`. It is wall time on a CPU,
-        elsewhere that of the kernels alone where the queue has timestamps.
-        """
+        """Measure candidates in turn on lists of (source, step), take the fastest; medians, s."""
         launchers = [
-            _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()
+            _Launcher(self.queue, self.tables, spec, self.slots) for spec in self.candidates()
         ]
         size = self.slots * self.num_targets
         times = median_times(self.queue, launchers, lists, steps, size)
@@ -460,13 +440,13 @@ class Delivery:
                 f"{self.queue.device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} "
                 "needs; use 'pull'"
             )
-        apart = self._tables.place is not None
+        apart = self.tables.place is not None
         on_cpu = devices.is_cpu(self.queue.device)
         most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
         group = work_group or min(16 if on_cpu else 256, most)
         if algorithm == "pull":
             rows = self.connections.backward()[1] if apart else None
-            apart = rows is None or bool((np.diff(self._tables.where(rows)) != 1).any())
+            apart = rows is None or bool((np.diff(self.tables.where(rows)) != 1).any())
         if algorithm in ("vpo", "pull"):
             return DeliverSpec(algorithm, group, indexed=apart)
         if group & (group - 1):
@@ -485,7 +465,7 @@ class Delivery:
         lanes = group
         if algorithm == "vssn":
             c = self.connections
-            filled = np.count_nonzero(np.diff(self._tables.chunks(wide)))
+            filled = np.count_nonzero(np.diff(self.tables.chunks(wide)))
             mean = c.count / max(1, int(filled))
             lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
         exclusive = len(self.connections.delays) == 1

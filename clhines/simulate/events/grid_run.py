@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -11,13 +13,129 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
+from clhines.device.arrays import set_zero
 from clhines.errors import DeviceMemoryError
 from clhines.model.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.events.grid import Delivery
 from clhines.simulate.events.plasticity import Plasticity
-from clhines.simulate.ranks.exchange import Received, SpikeList, Spikes
 from clhines.simulate.state.decisions import Decisions, external_sums
+
+_COMPLETE = cl.command_execution_status.COMPLETE
+_READ, _LIST = 256, 1024  # spikes that a CPU's look reads, that a list to deliver holds, at first
+
+Spikes = tuple[np.ndarray, np.ndarray]  # (k,) cells and (k,) steps
+
+
+@dataclass
+class SpikeList:
+    """Spikes found on a device, in any order, up to a capacity: int32."""
+
+    source: cla.Array  # (capacity,)
+    step: cla.Array  # (capacity,)
+    count: cla.Array  # (1,), counts those beyond the capacity too
+    known_empty: bool = False  # as the host has seen since a kernel could change it
+
+    @classmethod
+    def on(cls, queue: cl.CommandQueue, capacity: int, count: cla.Array) -> SpikeList:
+        """Return an empty list with its count."""
+        source, step = (cla.empty(queue, capacity, np.int32) for _ in range(2))
+        return cls(source, step, count)
+
+    def empty(self) -> None:
+        """Enqueue that there are none."""
+        if not self.known_empty:
+            set_zero(self.count, self.count.queue)
+        self.known_empty = False
+
+    @property
+    def capacity(self) -> int:
+        """Spikes that there is room for."""
+        return int(self.source.size)
+
+
+class Received:
+    """Spikes between a device and other ranks: those found here, and those of all to deliver."""
+
+    def __init__(self, queue: cl.CommandQueue, spikes: SpikeList) -> None:
+        self.spikes, self.queue = spikes, queue
+        self._count = cla.zeros(self.queue, 1, np.int32)
+        self._begin, self._width = 0, _READ
+        self._sent: deque[cl.Event] = deque()
+        # A GPU's memory is read and written beside the queue, so that nothing waits for the epoch
+        # that is under way. A CPU's cores are busy with that: there as many spikes as usual are
+        # read between two epochs.
+        self._side = None
+        if not devices.is_cpu(queue.device):
+            self._side = cl.CommandQueue(queue.context, queue.device)
+        self._noted = cla.zeros(self.queue, 1, np.int32)
+        self._make_room(_LIST)
+
+    def _make_room(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lists = [cla.empty(self.queue, capacity, np.int32) for _ in range(2)]
+
+    def begin(self) -> None:
+        """Empty the list of spikes found here."""
+        set_zero(self.spikes.count, self.queue)
+        self._begin = 0
+
+    def note(self) -> Callable[[], Spikes]:
+        """Enqueue a read of new spikes, as `PartRun.note_spikes`; one at a time."""
+        count, source = np.zeros(1, np.int32), self.spikes.count
+        if self._side is not None:
+            size = source.nbytes
+            event = cl.enqueue_copy(self.queue, self._noted.data, source.data, byte_count=size)
+            return partial(self._noted_after, event, count, np.zeros((2, 0), np.int32))
+        early = np.zeros((2, min(self._width, self.spikes.capacity - self._begin)), np.int32)
+        for row, a in zip(early, self._found) if early.size else ():
+            offset = 4 * self._begin
+            self._keep(
+                cl.enqueue_copy(self.queue, row, a.data, src_offset=offset, is_blocking=False)
+            )
+        event = cl.enqueue_copy(self.queue, count, source.data, is_blocking=False)
+        return partial(self._noted_after, event, count, early)
+
+    @property
+    def _found(self) -> tuple[cla.Array, cla.Array]:
+        return self.spikes.source, self.spikes.step
+
+    def _noted_after(self, event: cl.Event, count: np.ndarray, early: np.ndarray) -> Spikes:
+        self.queue.flush()
+        event.wait()
+        if self._side is not None:
+            cl.enqueue_copy(self._side, count, self._noted.data)
+        begin, end = self._begin, min(int(count[0]), self.spikes.capacity)  # `end` tells of more
+        self._begin = end
+        if end - begin <= early.shape[1]:
+            return early[0, : end - begin], early[1, : end - begin]
+        self._width = max(self._width, 1 << (end - begin).bit_length())
+        found = np.zeros((2, end - begin), np.int32)
+        for row, a in zip(found, self._found):
+            cl.enqueue_copy(self._side or self.queue, row, a.data, src_offset=4 * begin)
+        return found[0], found[1]
+
+    def put(
+        self, source: np.ndarray, step: np.ndarray, delivery: Delivery
+    ) -> tuple[cla.Array, cla.Array, cla.Array]:
+        """Enqueue that a list is there for `delivery`, and return it; nothing waits."""
+        if len(source) > self.capacity:
+            self._make_room(1 << len(source).bit_length())
+            delivery.capacity = self.capacity
+        delivery.reset(self._count if self._side is None else self._noted)
+        given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
+        for values, array in zip(given, (*self._lists, self._count), strict=True):
+            if self._side is not None:  # the last delivery is done: `note` has waited for it
+                cl.enqueue_copy(self._side, array.data, values)
+                continue
+            self._keep(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
+        return self._lists[0], self._lists[1], self._count
+
+    def _keep(self, event: cl.Event) -> None:
+        """Keep what the event of a copy keeps alive: dropped too early, it waits for the device."""
+        while self._sent and self._sent[0].command_execution_status == _COMPLETE:
+            self._sent.popleft()
+        self._sent.append(event)
 
 
 @dataclass(frozen=True)
@@ -34,11 +152,7 @@ class EventsSpec(TemplateSpec):
 
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum the events from outside that reach the same target in the same step.
-
-    Returns step and target, by step, then target, of which no pair comes twice, and the weight,
-    int64 in units of `scale`.
-    """
+    """Step, target and weight, int64 in units of `scale`, of events from outside, summed."""
     given, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(given.step * targets + given.target, return_inverse=True)
     weight = np.zeros(len(key), np.int64)
@@ -87,11 +201,9 @@ class Grid:
         self.weight = model.connections.weight
         self._received = Received(queue, spikes) if decisions.split else None
         largest = model.connections.largest
-        if largest.any() or inside:  # kernels that deliver take the tables, whatever the weights
-            self._begin_delivery(largest)
-
-    def _begin_delivery(self, largest: np.ndarray) -> None:
-        model, given, received = self.model, self.model.connections, self._received
+        if not largest.any() and not inside:  # kernels that deliver take the tables in any case
+            return
+        given, received = model.connections, self._received
         self.delivery = Delivery(
             self.queue,
             given,
@@ -138,9 +250,10 @@ class Grid:
 
     @property
     def tables(self) -> dict[str, cla.Array]:
-        """Where the connections of each source begin, and their places and weights."""
-        assert self.delivery is not None
-        return self.delivery.tables.of_spikes
+        """By source its first connection, by connection the place of its sum and its weight."""
+        assert self.delivery is not None and self.delivery.tables.place is None  # they go by rows
+        tables = self.delivery.tables
+        return {"first_of": tables.row, "offset": tables.offset, "weight_of": tables.weight}
 
     def stretches(self, first: int, count: int) -> Iterator[tuple[int, int]]:
         """Yield begin and number of steps of launches, with `add_events` before each."""

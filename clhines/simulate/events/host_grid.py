@@ -40,10 +40,7 @@ def settled(model: Model, saved: dict[str, np.ndarray], step: int) -> dict[str, 
 
 
 class HostGrid:
-    """`grid_run.Grid` in NumPy.
-
-    `incoming` is (slots, num_targets) int64; `weight` is that of `Model.connections`, as it is now.
-    """
+    """`grid_run.Grid` in NumPy; `incoming` is (slots, num_targets) int64."""
 
     def __init__(self, model: Model, decisions: Decisions) -> None:
         self.model, self.slots, self.scale = model, decisions.slots, decisions.scale

@@ -1,9 +1,8 @@
 """Epochs on GPUs: whole cells on the chip for as many steps as the smallest delay.
 
-`epochs` launches; `plan` and `cells` place lanes and values, instances and the slots where they
+`epochs` launches; `plan` and `lists` place lanes and values, instances and the slots where they
 leave their sums; `spec` is what the templates take. `lists`: nodes by class where cells have many
-mechanisms; `rates`: rate functions of these. With events at exact times: `arena_epochs`,
-`arena_spec` and `arena_lists`, also with their tables, and `artificial` cells, which go ahead.
+mechanisms. With events at exact times: `arena_epochs`, also of artificial cells, and `arena_spec`.
 
 Each kernel has a template in ``kernels/simulate`` (`EpochSpec.templates`): ``epoch_factors`` works
 out constant factors and ``epoch_constant`` takes steps with them; otherwise mechanisms are taken

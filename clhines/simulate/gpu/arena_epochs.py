@@ -6,14 +6,14 @@ memory, see ``epoch_by_node.mako``. On NVIDIA a large cell may have several work
 its lists out and meet once a step; each eliminates by itself. Events of an epoch are seen by the
 next one: an epoch is no longer than the smallest delay. It is one launch, or one for each step
 where cells read voltages of others; where these are read at the end of a step, too, the next launch
-does what is left of it. Artificial cells go ahead by an epoch, see `artificial`.
+does what is left of it. Artificial cells go ahead by an epoch, see `Artificial`.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -22,23 +22,141 @@ import pyopencl.array as cla
 from clhines.arrays import offsets, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import to_device
+from clhines.model.model import Model
+from clhines.model.needs import artificial_sources
 from clhines.plan.plan import real_name
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.gpu import rates as epoch_rates
-from clhines.simulate.gpu.arena_lists import first_active, node_words, takes_apart, with_blocks
-from clhines.simulate.gpu.arena_spec import HAS_SPECIAL, SPECIAL, ArenaEpochSpec
-from clhines.simulate.gpu.artificial import Artificial, epoch_of
-from clhines.simulate.gpu.cells import CellTable
+from clhines.simulate.events.sources import steps_between, steps_of_cells
+from clhines.simulate.gpu.arena_spec import (
+    HAS_SPECIAL,
+    SPECIAL,
+    ArenaEpochSpec,
+    first_active,
+    node_words,
+    takes_apart,
+    with_blocks,
+)
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
-from clhines.simulate.gpu.spec import WARP
-from clhines.simulate.kinds.calls import ArenaSpec
-from clhines.simulate.kinds.layouts import Layout, filled_arenas, has_constants, is_artificial
+from clhines.simulate.gpu.spec import WARP, SeriesNumbers
+from clhines.simulate.kinds.layouts import (
+    Layout,
+    filled_arenas,
+    has_constants,
+    is_artificial,
+    loose_targets,
+)
+from clhines.simulate.kinds.spec import ArenaSpec, fields_of
 from clhines.simulate.state.arena import Arena
-from clhines.simulate.state.decisions import Decisions
-from clhines.simulate.state.spread import Storage
+from clhines.simulate.state.changes import Storage
+from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
+
+MOST_TOGETHER = 4096  # artificial cells of one work-group, if others could be
+_GROUP = 256
+
+
+@dataclass(frozen=True)
+class ArtificialSpec(ArenaSpec):
+    """``artificial.mako``; with `together` one work-group has all, and `kinds` are artificial."""
+
+    template: ClassVar[str] = "simulate/artificial"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "artificial": (
+            "int num_steps, int first_time, int record_row, int num_layers, int num_emitters",
+            "const int *restrict loose_targets, const int *restrict first_of_layer",
+            "const int *restrict loose_sources, const double *restrict step_begin, real dt",
+            "double half_dt, int capacity, const real *v, int *restrict spike_count",
+            "int *restrict spike_source, double *restrict spike_time, int num_mem",
+            "const int *restrict mem_first, const int *restrict mem_column",
+            "const int *restrict mem_index, real *restrict mem_rows",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+    }
+    together: bool = False
+
+    @classmethod
+    def of(cls, spec: ArenaSpec, together: bool) -> ArtificialSpec:
+        """Return what artificial cells take where cells take the functions of `spec`."""
+        kinds = tuple(kind for kind in spec.kinds if kind.kind == "artificial")
+        own = {"kinds": kinds, "grid": False, "noise": "", "together": together}
+        return cls(**{**fields_of(spec), **own})
+
+
+def epoch_of(model: Model) -> tuple[int, bool]:
+    """Return the steps of a launch, and whether artificial cells are `together` in it.
+
+    No event of a launch is due in it but those of artificial cells, which go ahead, and those
+    within a step from an instance to another one of its cell, which are delivered in layers.
+    """
+    of_cells = steps_of_cells(model)
+    loose = artificial_sources(model)[model.netcons.source]
+    artificial = np.array([is_artificial(kind) for kind in model.kinds], bool)
+    of_loose = steps_between(model, loose & artificial[model.netcons.kind])
+    epoch = MAX_EPOCH if of_cells is None else min(max(of_cells, 1), MAX_EPOCH)
+    played = any(is_artificial(model.kinds[p.kind]) for p in model.played)
+    if of_loose is None or of_loose >= epoch:
+        return epoch, played
+    total = sum(kind.count for kind in model.kinds if is_artificial(kind))
+    if total > MOST_TOGETHER and of_loose:
+        return of_loose, played
+    return epoch, True
+
+
+class Artificial:
+    """The kernel that advances all artificial cells of a run, ahead of the cells by a launch.
+
+    Without voltage, all they do in a launch depends on events of launches before and of each other.
+    Where they send each other events due within a launch, are recorded or have values played into
+    them, one work-group takes all of them, step by step.
+    """
+
+    def __init__(self, run: ArenaRun, together: bool) -> None:
+        self._run, self._together = run, together
+        loose = loose_targets(run.model, run.wires)
+        layers = [layer[np.isin(layer, loose)] for layer in run.wires.layers]
+        layers = [layer for layer in layers if len(layer)]
+        self.count = len(loose)
+        sources = np.flatnonzero(artificial_sources(run.model))
+        tables = {
+            "loose_targets": np.concatenate([np.zeros(0, np.int64), *layers]),
+            "first_of_layer": offsets([len(layer) for layer in layers]),
+            "loose_sources": sources,
+        }
+        num = np.int32
+        self._given: dict[str, Any] = {
+            "num_steps": num(0), "first_time": num(0), "record_row": num(0),
+            "num_layers": num(len(layers)), "num_emitters": num(len(sources)),
+            **{name: to_device(run.queue, a, num) for name, a in tables.items()},
+        }  # fmt: skip
+
+    def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
+        """Take the functions of `spec`, and where regions begin."""
+        self._spec = spec
+        self._given["at"] = to_device(self._run.queue, at, np.int32)
+
+    def bind(self, v: Any, arguments: dict[str, Any]) -> None:
+        """Bind the arguments when it is launched next."""
+        self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
+        kinds, records = self._run.model.kinds, self._run.reducers.sources
+        of_these = (r.kind >= 0 and is_artificial(kinds[r.kind]) for r in records)
+        self._now = self._together or any(of_these)
+
+    def launch(self, count: int, first_time: int, row: int) -> None:
+        """Enqueue steps, of which the first is recorded in `row`."""
+        queue, known = self._run.queue, self._known
+        if known is not None:
+            spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
+            built = program.build(queue.context, spec)
+            self._kernel = program.bind(built, spec, "artificial", known, changes)
+            self._known = None
+        self._kernel.change(*map(np.int32, (count, first_time, row)))
+        (items,), (group,) = devices.small_groups(queue.device, self.count)
+        if self._now:
+            items = group = min(_GROUP, self._run.limits.max_work_group)
+        self._kernel.launch(queue, items, group)
+
 
 _TURN = threading.Lock()
 _LAST: dict[cl.Device, tuple[cl.CommandQueue, cl.Event]] = {}  # launch whose work-groups meet
@@ -70,7 +188,6 @@ class _Launch:
 
     @property
     def lists(self) -> NodeLists:
-        """The lists of its nodes."""
         assert self.plan.lists is not None
         return self.plan.lists
 
@@ -90,10 +207,7 @@ class _Launch:
 def make(job: Job) -> ArenaRun:
     """Make a run of epochs; see `Job`."""
     job.check("lists")
-    return ArenaRun(
-        job.apart, job.queue, job.dtype, ArenaEpochs, job.max_spikes, job.decisions,
-        family=ArenaEpochs.family, alike=job.model,
-    )  # fmt: skip
+    return ArenaRun(job, ArenaEpochs, ArenaEpochs.family, apart=True)
 
 
 class ArenaEpochs(ArenaKernels):
@@ -162,8 +276,8 @@ class ArenaEpochs(ArenaKernels):
             "node_active": active, **({"node_bits": lists.lanes.own} if lists.lanes.mixed else {}),
         }  # fmt: skip
         reals = {
-            "all_tie": _of_lanes(table, "tie", self.model.u),
-            "all_up": _of_lanes(table, "up", self.model.u),
+            "all_tie": table.values("tie", self.model.u.__getitem__),
+            "all_up": table.values("up", self.model.u.__getitem__),
             "node_scalars": lists.numbers.scalars, "node_values": lists.numbers.values,
             "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
@@ -260,7 +374,7 @@ class ArenaEpochs(ArenaKernels):
             "looks": num(1), "pending": num(0),
             **self.run.arguments,
         }  # fmt: skip
-        given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
+        given |= {n: self.dtype.type(x) for n, x in SeriesNumbers(real).arguments.items()}
         self._arguments = given
         self._publisher: program.BoundKernel | None = None
         for launch in self._tables:
@@ -364,11 +478,3 @@ def _launch_in_turn(
             before.flush()
         done = kernel.launch(queue, items, group, [event] if elsewhere and event else None)
         _LAST[queue.device] = queue, done
-
-
-def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:
-    """Values at the nodes of `CellTable.spread`, 0 where there is none."""
-    found = np.zeros(table.num_lanes if name == "up" else table.rows.size)
-    for here, index in table.spread(name):
-        found[here] = np.where(index < 0, 0.0, values[index])
-    return found

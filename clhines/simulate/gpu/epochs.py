@@ -25,9 +25,8 @@ from clhines.simulate.engines.run import Job
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.gpu.spec import WARP, varying
-from clhines.simulate.kinds.spec import place_of
-from clhines.simulate.records.sampling import Sample, arguments
-from clhines.simulate.state.spread import Spread, Storage, each_instance
+from clhines.simulate.kinds.spec import Owners, Sample, place_of, sample_arguments
+from clhines.simulate.state.changes import Spread, Storage, each_instance
 
 _DETECTORS = ("detector_held", "detector_hold", "detector_threshold", "detector_source")
 _RECORDS = ("record_start", "record_list", "record_v", "record_row", "num_records")
@@ -37,7 +36,7 @@ _CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 def make(job: Job, **options: Any) -> CellsRun:
     """Make a run of epochs, with options of `BlockEpochs`; see `Job`."""
     job.check("epochs")
-    return CellsRun.of(job, partial(BlockEpochs, **options))
+    return CellsRun(job, partial(BlockEpochs, **options))
 
 
 class BlockEpochs(Cells):
@@ -51,14 +50,44 @@ class BlockEpochs(Cells):
         units: int | None = None,
         by_node: bool | None = None,
     ) -> None:
-        self.model, self.queue, self._run = run.model, run.queue, run
+        self.model, self.queue, self.run = run.model, run.queue, run
         options = segment, units, run.decisions, by_node
         plans = plan_epochs(run.model, run.dtype, limits or run.limits, *options)
-        self._shared = shared = _Shared(run, plans[0])
+        self.of_kinds: dict[str, program.Argument] = {}
+        self.parameters = list[list[cla.Array]]()  # of each kind, those that vary
+        of_each = zip(run.model.kinds, plans[0].spec.kinds, run.states.of_kinds, strict=True)
+        for kind, spec, states in of_each:
+            values = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
+            self.parameters.append(values)
+            factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
+            count = np.int32(kind.count)
+            self.of_kinds |= {f"{spec.name}__states": states, f"{spec.name}__count": count}
+            self.of_kinds |= zip(varying(spec), [*factor, *values], strict=True)
+        self.threshold = self.reals(run.model.threshold)
+        starts, none = np.zeros(run.model.forest.num_cells + 1), np.zeros((0, 2))
+        self._set_records(starts, none, 0, self.reals(none))
         context, device = self.queue.context, self.queue.device
-        self.launches = [_Launch(run, plan, shared) for plan in plans]
+        self.launches = [_Launch(self, plan) for plan in plans]
         # launches after the first run concurrently with it
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
+
+    def integers(self, values: ArrayLike) -> cla.Array:
+        """Int32 on the device, one at least."""
+        return to_device(self.queue, values, np.int32)
+
+    def reals(self, values: ArrayLike) -> cla.Array:
+        """Reals on the device, one at least."""
+        return to_device(self.queue, values, self.run.dtype)
+
+    def _set_records(
+        self, starts: np.ndarray, entries: np.ndarray, columns: int, rows: cla.Array
+    ) -> None:
+        self._records = self.integers(starts), self.integers(entries), rows
+        self._num_records = np.int32(columns)
+
+    def record_arguments(self, row: int) -> list[program.Argument]:
+        """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
+        return [*self._records, np.int32(row), self._num_records]
 
     def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
         """Record the voltage at natural `nodes`, a column of `rows` each."""
@@ -67,14 +96,15 @@ class BlockEpochs(Cells):
         starts, entries = recorded_lists(model.forest.cell_offsets, plans, every)
         detectors = entries[:, 1] >= len(nodes)  # which have their numbers for columns
         entries[detectors, 1] = ~(entries[detectors, 1] - len(nodes))
-        self._shared.set_records(starts, entries, len(nodes), rows)
+        self._set_records(starts, entries, len(nodes), rows)
 
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
         """Record states and currents from now on; see `Sampling`."""
         given: list[cla.Array | np.int32] = []
         if samples:
             sizes = [kind.count for kind in self.model.kinds]
-            given = arguments(self.queue, samples, sizes, _by_instance, rows)
+            owners: Owners = lambda _, own: (own, np.zeros_like(own))  # noqa: E731 - itself
+            given = sample_arguments(self.queue, samples, sizes, owners, rows)
         for launch in self.launches:
             launch.bind(given)
 
@@ -99,7 +129,7 @@ class BlockEpochs(Cells):
         if single:
             return []
         if not self.launches[0].spec.by_node:
-            array = self._shared.parameters[k][index]
+            array = self.parameters[k][index]
             return [Storage(array, 0, k, lambda: each_instance(kind))]
         if (kind.mechanism.name, name) not in self.model.stored:
             return []
@@ -107,7 +137,7 @@ class BlockEpochs(Cells):
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         """Take other `Model.constant_d`, `constant_b` and `constant_g`, (n,); whether it can."""
-        if (b.any() or g.any()) and not self._run.decisions.inflow:
+        if (b.any() or g.any()) and not self.run.decisions.inflow:
             return False
         done = [launch.set_constants(d, b, g) for launch in self.launches]
         return all(done)
@@ -118,68 +148,25 @@ class BlockEpochs(Cells):
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV, in natural order."""
-        v = np.zeros(self.model.forest.num_nodes, self._run.dtype)
+        v = np.zeros(self.model.forest.num_nodes, self.run.dtype)
         for launch in self.launches:
-            launch.get_voltages(v)
+            gather = launch.plan.table.gather
+            v[gather[gather >= 0]] = launch.v.get()[gather >= 0]
         return v
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Take (n,) voltages, mV, in natural order."""
         for launch in self.launches:
-            launch.set_voltages(v)
-
-
-def _by_instance(_: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each instance owns its samples; see `sampling.arguments`."""
-    return instance, np.zeros_like(instance)
-
-
-class _Shared:
-    """Device arrays that all launches take: of the kinds' instances, thresholds and records."""
-
-    def __init__(self, run: CellsRun, plan: EpochPlan) -> None:
-        self.queue, self.run, model = run.queue, run, run.model
-        self.of_kinds: dict[str, program.Argument] = {}
-        self.parameters = list[list[cla.Array]]()  # of each kind, those that vary
-        for kind, spec, states in zip(
-            model.kinds, plan.spec.kinds, run.states.of_kinds, strict=True
-        ):
-            values = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
-            self.parameters.append(values)
-            factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
-            count = np.int32(kind.count)
-            self.of_kinds |= {f"{spec.name}__states": states, f"{spec.name}__count": count}
-            self.of_kinds |= zip(varying(spec), [*factor, *values], strict=True)
-        self.threshold = self.reals(model.threshold)
-        starts, none = np.zeros(model.forest.num_cells + 1), np.zeros((0, 2))
-        self.set_records(starts, none, 0, self.reals(none))
-
-    def integers(self, values: ArrayLike) -> cla.Array:
-        """Int32 on the device, one at least."""
-        return to_device(self.queue, values, np.int32)
-
-    def reals(self, values: ArrayLike) -> cla.Array:
-        """Reals on the device, one at least."""
-        return to_device(self.queue, values, self.run.dtype)
-
-    def set_records(
-        self, starts: np.ndarray, entries: np.ndarray, columns: int, rows: cla.Array
-    ) -> None:
-        """Take first entry of each cell, entries of lane, row and column, and how many columns."""
-        self._records = [self.integers(starts), self.integers(entries), rows]
-        self._num_records = np.int32(columns)
-
-    def record_arguments(self, row: int) -> list[program.Argument]:
-        """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
-        return [*self._records, np.int32(row), self._num_records]
+            gather = launch.plan.table.gather
+            launch.v.set(np.where(gather < 0, 0, v[gather]).astype(self.run.dtype))
 
 
 class _Launch:
     """The cells of a plan on the device, and the kernel that advances them."""
 
-    def __init__(self, run: CellsRun, plan: EpochPlan, shared: _Shared) -> None:
-        self.model, self.plan, self._run, self._shared = run.model, plan, run, shared
-        self.queue, self.spec = run.queue, plan.spec
+    def __init__(self, epochs: BlockEpochs, plan: EpochPlan) -> None:
+        self._epochs, self._run, self.plan, self.spec = epochs, epochs.run, plan, plan.spec
+        self.model, self.queue = epochs.model, epochs.queue
         self._spread: Spread | None = None
         self._upload()
         if self.spec.constant:
@@ -187,9 +174,9 @@ class _Launch:
             self._arrays |= {
                 n: cla.zeros_like(self._d) for n in ("all_f1", "all_f2", "all_inverse")
             }
-            self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, run.dtype)
+            self._arrays["tree_factors"] = cla.zeros(self.queue, lanes, self._run.dtype)
             size = len(plan.cells.numbers) * dense
-            self._arrays["tree_inverses"] = cla.zeros(self.queue, size, run.dtype)
+            self._arrays["tree_inverses"] = cla.zeros(self.queue, size, self._run.dtype)
             self._factor()
         self._samples = False
         self._kernel = self._bound([])
@@ -199,20 +186,11 @@ class _Launch:
     def _packed(
         self, at: Callable[[np.ndarray], np.ndarray], name: str = "gather", padding: float = 0.0
     ) -> cla.Array:
-        """Return a function of the nodes of `CellTable.spread` on the device, padded.
-
-        Nothing is as large but the reals of the device's precision.
-        """
-        table = self.plan.table
-        size = table.num_lanes if name == "up" else table.rows.size
-        out = np.full(size, padding, self._run.dtype)
-        for here, index in table.spread(name):
-            out[here] = np.where(index < 0, padding, at(index))
-        return self._shared.reals(out)
+        return self._epochs.reals(self.plan.table.values(name, at, self._run.dtype, padding))
 
     def _upload(self) -> None:
         model, plan = self.model, self.plan
-        table, integers = plan.table, self._shared.integers
+        table, integers = plan.table, self._epochs.integers
         values, dt = model.of_nodes, model.solved_dt
         u, v = partial(values.at, "u"), partial(values.at, "v_init")
         self.v = self._packed(v)
@@ -245,7 +223,7 @@ class _Launch:
         self._arrays["slots"] = integers(plan.sites.slots)
 
     def _upload_lists(self, lists: NodeLists) -> None:
-        integers, reals = self._shared.integers, self._shared.reals
+        integers, reals = self._epochs.integers, self._epochs.reals
         size, held = max(1, lists.state_lines * self.spec.warp), 3 * self.spec.capacity
         self._values = reals(lists.numbers.values)
         self._arrays |= {
@@ -281,7 +259,7 @@ class _Launch:
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
         """Return the kernel with its arguments, of which `advance` changes some."""
-        run, model, shared = self._run, self.model, self._shared
+        run, model, epochs = self._run, self.model, self._epochs
         real, spec = (
             run.dtype.type,
             replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
@@ -290,7 +268,7 @@ class _Launch:
         given: dict[str, program.Argument] = {
             **self._numbers(),
             **self._arrays,
-            **shared.of_kinds,
+            **epochs.of_kinds,
             **{name: real(value) for name, value in series.items()},
             "incoming": run.grid.incoming,
             "ring": np.int32(run.grid.slots),
@@ -298,14 +276,14 @@ class _Launch:
             "scale": real(run.grid.scale),
             "dt": real(model.dt),
             "seed": np.uint64(model.seed & (1 << 64) - 1),
-            "threshold": shared.threshold,
+            "threshold": epochs.threshold,
             "spike_source": run.grid.spikes.source,
             "spike_step": run.grid.spikes.step,
             "spike_count": run.grid.spikes.count,
             "spike_capacity": np.int32(run.max_spikes),
             "failed": run.failed,
             **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
-            **dict(zip(_RECORDS, shared.record_arguments(0), strict=True)),
+            **dict(zip(_RECORDS, epochs.record_arguments(0), strict=True)),
             **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
         }
         built = program.build(self.queue.context, spec)
@@ -321,16 +299,14 @@ class _Launch:
         record_row: int,
         wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue steps on a queue; see `BlockEpochs.advance`."""
         kernel, group = self._kernel, self.spec.work_group
-        records = self._shared.record_arguments(record_row)
+        records = self._epochs.record_arguments(record_row)
         kernel.change(np.int32(first_step), np.int32(count), *records)
         return kernel.launch(queue, self.plan.groups * group, group, wait_for)
 
     # -- changes -------------------------------------------------------------------------------
 
     def storage(self, k: int, index: int) -> Storage:
-        """Where the values of a parameter of kind `k` are in the lists; see `BlockEpochs`."""
         lists = self.plan.lists
         assert lists is not None
         kind = self.model.kinds[k]
@@ -356,20 +332,10 @@ class _Launch:
     def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
         if self._spread is None:
             self._spread = Spread(self.queue, self._run.dtype, self.model)
-            self._of_nodes = [self._shared.integers(a) for a in lists.numbers.places_of_nodes]
+            self._of_nodes = [self._epochs.integers(a) for a in lists.numbers.places_of_nodes]
         put, (at, node) = self._spread.values, self._of_nodes
         put(self._values, at, node, total, WARP)
         if self._run.decisions.inflow:
             put(self._values, at, node, g, 2 * WARP)
             put(self._values, at, node, b, 3 * WARP)
         return True
-
-    def get_voltages(self, v: np.ndarray) -> None:
-        """Write those of the own cells into (n,) voltages in natural order."""
-        gather = self.plan.table.gather
-        v[gather[gather >= 0]] = self.v.get()[gather >= 0]
-
-    def set_voltages(self, v: np.ndarray) -> None:
-        """Take those of the own cells from (n,) voltages in natural order."""
-        gather = self.plan.table.gather
-        self.v.set(np.where(gather < 0, 0, v[gather]).astype(self._run.dtype))

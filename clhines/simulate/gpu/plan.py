@@ -22,21 +22,15 @@ from clhines.model.model import Kind, Model
 from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.gpu.arena_lists import node_words, takes_apart
-from clhines.simulate.gpu.arena_spec import ArenaEpochSpec
-from clhines.simulate.gpu.cells import CellTable, PlannedCells
-from clhines.simulate.gpu.lists import NodeLists
-from clhines.simulate.gpu.rates import side_by_side
-from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec
-from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec, kind_spec
+from clhines.simulate.gpu.arena_spec import ArenaEpochSpec, node_words, takes_apart
+from clhines.simulate.gpu.lists import CellTable, NodeLists, PlannedCells
+from clhines.simulate.gpu.spec import MAX_UNITS, SITE, SLOT_RUN, WARP, EpochSpec, side_by_side
+from clhines.simulate.kinds.spec import MechanismSpec, described, grouped_kind_spec
 from clhines.simulate.state.decisions import Decisions
 
 
 class InstanceSites:
-    """Instances of groups of `units` cells: their nodes, and the slots where they leave sums.
-
-    A group has at most `most` instances of each kind, and `num_slots` slots.
-    """
+    """Instances of groups of `units` cells, at `most` of each kind: nodes, and slots of sums."""
 
     def __init__(self, cells: PlannedCells, table: CellTable, units: int, by_cell: bool) -> None:
         kinds, none = cells.kinds, np.zeros(0, np.int64)
@@ -103,9 +97,7 @@ def choose_lanes(
 ) -> EpochSpec | None:
     """Return the spec with lanes, cells and registers of a work-group; None where nothing fits.
 
-    Values of cells too large for local memory are in global memory, with exact times. `spec` has
-    the least lanes, `lists` get places of states; `num_cells`: of all that are in flight. With
-    `spreads` a cell may have several work-groups, each on a multiprocessor of its own.
+    With `spreads` a cell may have several work-groups, each on a multiprocessor of its own.
     """
     in_arenas = isinstance(spec, ArenaEpochSpec)
     each = _cells_each(num_cells, limits)
@@ -117,6 +109,7 @@ def choose_lanes(
         if parts > 1:
             spec = replace(spec, parts=parts, most_lists=most_lists)
             choices = [spec.lanes // WARP]
+    # far: values of cells too large for local memory are in global memory
     for far, warps in product((False, True) if in_arenas else (False,), choices):
         lanes = warps * WARP
         few = min(_TOGETHER // lanes, own) if in_arenas and spec.ptx else _LISTS_GROUP // lanes
@@ -177,12 +170,7 @@ _CELL = 6  # column of a unit
 
 
 class EpochPlan:
-    """Cells that one kernel advances, some of them in a work-group.
-
-    `like` are the cells of the whole network that are planned alike, these among them; `most` nodes
-    are in a segment. Lanes take nodes (`lists`) or instances (`sites`). `units`, (m, 8) int64: of
-    each cell what the kernels take. Raises InputError where a cell is too large.
-    """
+    """Cells that one kernel advances, planned as all `like` them; an InputError if too large."""
 
     def __init__(
         self,
@@ -220,18 +208,15 @@ class EpochPlan:
         make = EpochSpec if not model.has_times else ArenaEpochSpec
         spec = make(
             real=real_name(self._dtype),
-            phase="advance",
             constant=constant,
             inflow=self._decisions.inflow,
             lanes=lanes,
-            units=1,
             extra=WARP if constant and model.kinds else 0,
             segment=self._most,
             capacity=int(table.rows.template_size.max()) + 1,
             rounds=max(1, int(table.lanes.rounds.max())),
             before=before,
             dense=dense,
-            slots=0,
             secondorder=model.secondorder,
             ptx=limits.ptx,
             fused=not limits.is_cpu,
@@ -265,12 +250,13 @@ class EpochPlan:
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
         """Plan lists of nodes instead of instances."""
         model, limits = self.cells.model, self._limits
+        num_cells = self._decisions.network.forest.num_cells
         self.lists = NodeLists(
             self.cells, self.table, self._decisions.inflow,
             (model.constant_g, *((model.area, node_words(model)) if model.has_times else ())),
             natural=model.has_times,
             apart=takes_apart(self._decisions.network) if model.has_times else frozenset(),
-            joins=model.has_times and _cells_each(self._decisions.num_cells, limits) > LISTS_FULL,
+            joins=model.has_times and _cells_each(num_cells, limits) > LISTS_FULL,
         )  # fmt: skip
         plain = not model.has_times
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
@@ -284,7 +270,6 @@ class EpochPlan:
         network = self._decisions.network
         spreads = limits.ptx and model.has_times and not network.pointers
         spreads &= "instant_events" not in network.needs
-        num_cells = self._decisions.num_cells
         chosen = choose_lanes(self.lists, spec, limits, units, num_cells, spreads)
         if chosen is None:
             raise self._too_large(spec.lanes)
@@ -361,10 +346,7 @@ class EpochPlan:
 def recorded_lists(
     cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the entries of each cell begin, and (r, 2) `RECORDED` and column of each.
-
-    `nodes`, (r,) natural, are recorded; `plans` are of all cells.
-    """
+    """Begin of each cell's entries, and (r, 2) `RECORDED` and column, of natural nodes."""
     cells = stretch_of(cell_offsets, nodes)
     order = np.argsort(cells, kind="stable")
     starts = np.searchsorted(cells[order], np.arange(len(cell_offsets)))
@@ -424,10 +406,7 @@ def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
 def _needs_lists(
     decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
 ) -> bool:
-    """Whether one cell, as large as any of the whole network that is planned alike, is too large.
-
-    Too large, that is, for a work-group whose lanes take instances.
-    """
+    """Whether the largest cell that is planned alike is too large for lanes of instances."""
     network, largest = decisions.network, []
     for kind in network.kinds:
         bounds = np.searchsorted(kind.node, network.forest.cell_offsets)
@@ -436,7 +415,11 @@ def _needs_lists(
         return False
     real = real_name(np.dtype(dtype))
     kinds = tuple(
-        replace(kind_spec(kind, real), most=max(1, int(each.max())), local=False)
+        replace(
+            described(kind, kind.mechanism.functions(real)),
+            most=max(1, int(each.max())),
+            local=False,
+        )
         for kind, each in zip(network.kinds, largest, strict=True)
     )
     forest = _one_of_each(network.forest, like)
@@ -447,21 +430,13 @@ def _needs_lists(
     size = CellTable(forest, cut, most, forest.cell_offsets[:-1]).rows.template_size.max()
     spec = EpochSpec(
         real=real,
-        phase="advance",
-        constant=False,
         inflow=decisions.inflow,
         lanes=lanes,
-        units=1,
         extra=-lanes % (4 * WARP),
         segment=most,
         capacity=int(size) + 1,
-        rounds=1,
-        before=0,
-        dense=0,
         slots=int(np.sum(largest, axis=0).max()),
-        secondorder=False,
         ptx=limits.ptx,
-        fused=False,
         kinds=kinds,
     )
     return not spec.fits(limits)
@@ -473,7 +448,7 @@ def _cells_each(num_cells: int, limits: Limits) -> int:
 
 
 def _is_busy(decisions: Decisions, limits: Limits) -> bool:
-    return decisions.num_cells >= _FULL * limits.compute_units
+    return decisions.network.forest.num_cells >= _FULL * limits.compute_units
 
 
 def _choose_segments(

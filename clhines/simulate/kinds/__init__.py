@@ -1,4 +1,4 @@
 """Everything a template needs to know about the instances of one mechanism.
 
-`spec`: facts and source; `calls`: the calls that templates print; `layouts`: where values lie.
+`spec`: facts, source, the calls that templates print, samples; `layouts`: where values lie.
 """

@@ -15,18 +15,22 @@ from clhines.errors import InputError
 from clhines.mechanisms.emit.noise import normal_source
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.language import Text
-from clhines.model.ions import ADVANCE_REVERSAL, IonNodes
+from clhines.model.ions import ADVANCE_REVERSAL
 from clhines.model.model import Kind, Model
 from clhines.model.sources import Sources
 from clhines.plan.plan import real_name
-from clhines.simulate.engines.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
-from clhines.simulate.events import bins
-from clhines.simulate.events.sources import Wires, moved_rings
-from clhines.simulate.kinds.calls import ArenaSpec, KindBlocks
-from clhines.simulate.kinds.spec import check_parameters
+from clhines.simulate.engines.variables import Variables, nernst_scale
+from clhines.simulate.events.sources import (
+    SENDING,
+    Wires,
+    connection_ranks,
+    detected,
+    has_second_round,
+    moved_rings,
+)
+from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, check_parameters
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.arena import NONE, Arena
-from clhines.simulate.state.tiled import Tiler
+from clhines.simulate.state.arena import NONE, Arena, Tiler
 
 _DOUBLE = np.dtype(np.float64)
 _ACTIVE: WeakKeyDictionary[Sources, tuple[np.ndarray, np.ndarray]] = WeakKeyDictionary()
@@ -186,7 +190,7 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
     for ion in once.ions:
         for name in (*ion.variables, f"d{ion.variables[3]}"):
             mem.tile(f"ion_{name}", variables.ions[name][nodes][None])
-        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(once.celsius, ion)]))
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(once.celsius, ion.valence)]))
         advances = np.zeros(once.forest.num_nodes, bool)
         advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         ints.tile(f"advances_{ion.name}", advances[nodes][None])
@@ -195,12 +199,6 @@ def _add_ions(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Aren
 def _tile_first(ints: Arena, name: str, first: np.ndarray) -> None:
     """Add where those of each active node begin, of things by node, and their end."""
     ints.tile(name, first[None, :-1], int(first[-1]), after=first[-1:] * ints.copies)
-
-
-def nernst_scale(celsius: float, ion: IonNodes) -> float:
-    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
-    kelvin = celsius + ABSOLUTE_ZERO
-    return 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
 
 
 def node_numbers(model: Model) -> np.ndarray:
@@ -215,8 +213,8 @@ def _add_kind(
 ) -> None:
     (mem, ints), columns = arenas, layout.columns(k, kind)
     check_parameters(kind, mem.dtype)
-    given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
-    alone = [n for n, single in variables.singles(k) if single]
+    given = [variables.parameters[k][n] for n, single in variables.singles[k] if not single]
+    alone = [n for n, single in variables.singles[k] if single]
     # a number even where a rank has no instances
     single = [np.append(variables.parameters[k][n], kind.parameters[n])[:1] for n in alone]
     columns.put(mem, f"parameters_{k}", given, before=np.concatenate([np.zeros(0), *single]))
@@ -291,9 +289,9 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
     ints.add("connection_source", netcons.source[order])
     short = model.sources.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
     if model.bins:
-        ints.add("connection_rank", bins.connection_ranks(model)[order])
+        ints.add("connection_rank", connection_ranks(model)[order])
         clock.add("bin_dt", np.array([variables.model.dt]))
-        short = bins.SENDING.pack(short=short, crossed=bins.detected(model), apart=0)
+        short = SENDING.pack(short=short, crossed=detected(model), apart=0)
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.exact.cursor[order])
     target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
@@ -360,7 +358,7 @@ def at_parameter(
     variables: Variables, layout: Layout, k: int, name: str, instance: np.ndarray
 ) -> np.ndarray:
     """Where a parameter that is not single is among the parameters of a kind."""
-    known = variables.singles(k)
+    known = variables.singles[k]
     given = [n for n, single in known if not single]
     columns = layout.columns(k, variables.model.kinds[k])
     return len(known) - len(given) + columns.at(instance, given.index(name), len(given))
@@ -416,11 +414,7 @@ def spec_of(
     vector_bytes: int = 0,
     grouped: Container[int] = (),
 ) -> tuple[ArenaSpec, np.ndarray]:
-    """Return the spec of the kernels, and what ``at`` holds.
-
-    On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0. The functions for
-    vectors of `grouped` kinds are left out.
-    """
+    """Return the kernels' spec and what ``at`` holds; `grouped` kinds have no vector functions."""
     model = variables.model
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):
@@ -450,7 +444,7 @@ def spec_of(
         layered=len(variables.wires.layers) > 1,
         nernst=tuple(ion.name for ion in model.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()),
         grid=model.on_grid,
-        bins=(1 + bins.has_second_round(model)) * model.bins,
+        bins=(1 + has_second_round(model)) * model.bins,
         calls=vector_bytes > 0,
         width=width,
         played=bool(model.played),
@@ -478,7 +472,7 @@ def _blocks_of(
     program = mechanism.program
     net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
-    single = [n for n, alone in variables.singles(k) if alone]
+    single = [n for n, alone in variables.singles[k] if alone]
     wide = [b for b in names if width > 1 and in_vectors(mechanism, b, outputs)]
     scalar = [b for b in names if b not in wide]
     if isinstance(mechanism.language, Text):
@@ -495,7 +489,7 @@ def _blocks_of(
         blocks=tuple(
             (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names
         ),
-        parameters=tuple(variables.singles(k)),
+        parameters=tuple(variables.singles[k]),
         states=tuple(q.name for q in program.states),
         outputs=tuple(variables.wanted[k]),
         weights=net.weights if net is not None else (),

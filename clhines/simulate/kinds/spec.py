@@ -1,16 +1,24 @@
-"""Kinds of instances in kernels of whole cells: their functions, and how their numbers lie."""
+"""Kinds of instances in kernels: facts, source, the calls that templates print, and samples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
 
+from clhines.device.arrays import to_device
 from clhines.errors import InputError
-from clhines.mechanisms.emit.printer import folded
+from clhines.mechanisms.emit.printer import folded, wrapped
+from clhines.mechanisms.ir.program import Argument
 from clhines.model.model import Kind
-from clhines.plan.kernel_spec import Parameter, parameter
+from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word, parameter
+from clhines.simulate.events.sources import SENDING
+from clhines.simulate.records.records import CURRENT
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,44 @@ class MechanismSpec:
 
     def wrappers(self, k: int) -> str:
         """Return functions of one group of kind `k`, with its numbers in global memory."""
-        return _of_groups(self, k)
+        vector, n = f"real{self.width}", self.num_states
+        prefix = self.name if self.width == 1 else f"{self.name}__v{self.width}"
+        values = [*self.values("given[{}]"), *(f"c[{i}]" for i in range(self.num_constants))]
+        states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if self.uses_noise else []
+        where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
+        text = ""
+        if self.num_constants:
+            single = [v for v in values if v.startswith("p[")]
+            results = [f"c + {i}" for i in range(self.num_constants)]
+            text += (
+                f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
+                f"{{\n    {self.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
+            )
+        given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
+        text += (
+            f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
+            f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
+            f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
+        )
+        if n:
+            pointers = [f"&s{i}" for i in range(n)]
+            given = ", ".join(["v", "t", "dt", *values, *pointers])
+            text += (
+                f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
+                f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
+                f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
+            )
+        if self.takes_events:
+            text += _event_of_lane(self, k)
+        if self.takes_events_at_once:
+            given = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
+            where = f"const {vector} weight, {where} {vector} *s"
+            chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
+            text += (
+                f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
+                f"{folded(f'    {prefix}_event({given});')}\n{chosen}}}\n"
+            )
+        return text
 
     def values(self, given: str) -> list[str]:
         """Values of the parameters, in order; `given` shows those that are not single."""
@@ -74,59 +119,13 @@ class MechanismSpec:
 
 
 def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
-    """Parameters that a kernel takes of each kind, one kind after another.
-
-    `texts` are as in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the
-    number and attributes of a kind.
-    """
+    """Parameters that a kernel takes of each kind: texts with ``{k}``, ``{name}``, ``{width}``."""
     return [
         parameter(text.format(k=k, name=kind.name, width=kind.width))
         for k, kind in enumerate(kinds)
         for several in texts
         for text in several.split(",")
     ]
-
-
-def _of_groups(kind: MechanismSpec, k: int) -> str:
-    """Functions of one group of kind `k`."""
-    vector, n = f"real{kind.width}", kind.num_states
-    prefix = kind.name if kind.width == 1 else f"{kind.name}__v{kind.width}"
-    values = [*kind.values("given[{}]"), *(f"c[{i}]" for i in range(kind.num_constants))]
-    states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if kind.uses_noise else []
-    where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
-    text = ""
-    if kind.num_constants:
-        single = [v for v in values if v.startswith("p[")]
-        results = [f"c + {i}" for i in range(kind.num_constants)]
-        text += (
-            f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
-            f"{{\n    {kind.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
-        )
-    given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
-    text += (
-        f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
-        f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
-        f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
-    )
-    if n:
-        pointers = [f"&s{i}" for i in range(n)]
-        given = ", ".join(["v", "t", "dt", *values, *pointers])
-        text += (
-            f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
-            f"    {where} {vector} *s)\n{{\n{_loads(vector, states)}"
-            f"{folded(f'    {prefix}_advance({given});')}\n{_stores(states)}}}\n"
-        )
-    if kind.takes_events:
-        text += _event_of_lane(kind, k)
-    if kind.takes_events_at_once:
-        given = ", ".join(["weight", *values, *(f"&s{i}" for i in range(n))])
-        where = f"const {vector} weight, {where} {vector} *s"
-        chosen = "".join(f"    s[{i}] = weight != (real)0 ? s{i} : s[{i}];\n" for i in range(n))
-        text += (
-            f"\n{folded(f'static void events_{k}({where})')}\n{{\n{_loads(vector, states)}"
-            f"{folded(f'    {prefix}_event({given});')}\n{chosen}}}\n"
-        )
-    return text
 
 
 def _event_of_lane(kind: MechanismSpec, k: int) -> str:
@@ -160,17 +159,12 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
     return replace(plain, source=functions, width=width, num_constants=len(constants))
 
 
-def kind_spec(kind: Kind, real: str) -> MechanismSpec:
-    """Return what a template needs to know of a kind."""
-    return replace(described(kind), source=kind.mechanism.functions(real))
-
-
-def described(kind: Kind) -> MechanismSpec:
-    """Everything about a kind but its source."""
+def described(kind: Kind, source: str = "") -> MechanismSpec:
+    """Everything about a kind, with a source or without."""
     mechanism = kind.mechanism
     return MechanismSpec(
         name=mechanism.name,
-        source="",
+        source=source,
         parameters=tuple(mechanism.parameters),
         states=tuple(mechanism.states),
         single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),
@@ -183,12 +177,17 @@ def described(kind: Kind) -> MechanismSpec:
 def check_parameters(kind: Kind, dtype: np.dtype) -> None:
     """Check that a precision has the parameters of a kind: none would be infinite."""
     for name, value in kind.parameters.items():
-        largest = float(np.abs(value).max(initial=0.0))
-        if largest > float(np.finfo(dtype).max):
-            raise InputError(
-                f"{kind.mechanism.name}: {name} is {largest:g}; expected at most "
-                f"{np.finfo(dtype).max:.3g}, the largest number of {np.dtype(dtype).name}"
-            )
+        check_range(f"{kind.mechanism.name}: {name}", np.asarray(value), dtype)
+
+
+def check_range(what: str, values: np.ndarray, dtype: np.dtype) -> None:
+    """Raise InputError for a value that is infinite in a precision."""
+    most, largest = float(np.finfo(dtype).max), float(np.abs(values).max(initial=0.0))
+    if largest > most:
+        raise InputError(
+            f"{what} is {largest:g}; expected at most {most:.3g}, the largest number of "
+            f"{np.dtype(dtype).name}"
+        )
 
 
 def check_constants(dtype: np.dtype, **values: np.ndarray) -> None:
@@ -208,3 +207,475 @@ def place_of(kind: Kind, name: str) -> tuple[bool, int]:
     whole = {n: isinstance(v, np.ndarray) and v.ndim > 0 for n, v in kind.parameters.items()}
     alike = [n for n in kind.mechanism.parameters if whole[n] == whole[name]]
     return not whole[name], alike.index(name)
+
+
+TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: none
+REST = "const int *restrict sample_list, real *restrict sampled, int sampled_width"
+
+
+class SampledSpec(TemplateSpec):
+    """A spec of epochs; with `samples` states or currents of `kinds` are recorded."""
+
+    kinds: tuple[MechanismSpec, ...]
+    samples: bool
+
+    @property
+    def of_samples(self) -> list[Parameter]:
+        """Parameters for states and currents that are recorded, in order."""
+        if not self.samples:
+            return []
+        return [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
+
+
+def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
+    """Source that writes that of `values` which ``what`` says, under a `condition`, into a row."""
+    chosen = "".join(f"what == {n} ? {value} : " for n, value in enumerate(values[:-1]))
+    at = f"(long)(record_row + {row} - first_step) * sampled_width + sample_list[4 * e + 2]"
+    return (
+        f"for (int e = samples_{k}[instance]; e >= 0; e = sample_list[4 * e + 3]) {{\n"
+        "    const int what = sample_list[4 * e];\n"
+        f"    if (what {condition}) sampled[{at}] = {chosen}{values[-1]};\n"
+        "}"
+    )
+
+
+Owners: TypeAlias = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A state or the current of some instances."""
+
+    kind: int
+    what: int  # number of the state, or the number of states for the current
+    instance: np.ndarray
+    column: int  # first of its columns, one an instance, among all samples
+
+
+def sample_lists(
+    owner: np.ndarray, what: np.ndarray, lane: np.ndarray, column: np.ndarray, owners: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first entry of each owner, and (entries, 4) what, lane, column, next.
+
+    >>> what, lane = np.array([1, 1, 0]), np.zeros(3)
+    >>> first, entries = sample_lists(np.array([2, 0, 2]), what, lane, np.arange(3), owners=4)
+    >>> first.tolist()
+    [1, -1, 0, -1]
+    >>> entries.tolist()
+    [[1, 0, 0, 2], [1, 0, 1, -1], [0, 0, 2, -1]]
+    """
+    order = np.argsort(owner, kind="stable")
+    following = np.full(len(owner), -1)
+    same = np.flatnonzero(owner[order][1:] == owner[order][:-1])
+    following[order[same]] = order[same + 1]
+    first = np.full(owners, -1)
+    first[owner[order[::-1]]] = order[::-1]
+    return first, np.stack([what, lane, column, following], axis=1).astype(np.int64)
+
+
+def sample_arguments(
+    queue: cl.CommandQueue,
+    samples: Sequence[Sample],
+    sizes: Sequence[int],
+    owners: Owners,
+    sampled: cla.Array,
+) -> list[cla.Array | np.int32]:
+    """Arguments that kernels take last; `owners` returns owner and lane of a kind's instances."""
+    firsts, entries, number = list[np.ndarray](), [np.zeros((0, 4), np.int64)], 0
+    for k, size in enumerate(sizes):
+        own = [s for s in samples if s.kind == k]
+        none = [np.zeros(0, np.int64)]
+        instance = np.concatenate(none + [s.instance for s in own])
+        what = np.concatenate(none + [np.full(len(s.instance), s.what) for s in own])
+        column = np.concatenate(none + [s.column + np.arange(len(s.instance)) for s in own])
+        owner, lane = owners(k, instance)
+        first, entry = sample_lists(owner, what, lane, column, size)
+        firsts.append(np.where(first < 0, -1, first + number))
+        entry[:, 3] = np.where(entry[:, 3] < 0, -1, entry[:, 3] + number)
+        entries.append(entry)
+        number += len(entry)
+    tables = [to_device(queue, a, np.int32) for a in (*firsts, np.concatenate(entries))]
+    return [*tables, sampled, np.int32(sampled.shape[1])]
+
+
+Values = dict[str, str]  # role, or role and name -> expression
+
+
+def result_of(a: Argument, real: str, value: str) -> tuple[str, str]:
+    """Return the local variable of a result of several instances, and its declaration."""
+    local = f"{'' if a.role in ('i', 'g') else 'new_'}{a.role}_{a.name}"
+    return local, f"{real} {local}{f' = {value}' if a.direction == 'inout' else ''};"
+
+
+def fields_of(spec: Any) -> dict[str, Any]:
+    """Return the fields of a spec, of which a more special one is made."""
+    return {f.name: getattr(spec, f.name) for f in fields(spec)}
+
+
+def call_of(function: str, given: list[str], indent: int) -> str:
+    """Return the lines of a call; later ones begin below its first argument."""
+    text = wrapped([*given[:-1], given[-1] + ");"], indent + len(function) + 1)
+    return f"{' ' * indent}{function}({text}\n"
+
+
+@dataclass(frozen=True)
+class KindBlocks:
+    """Everything a template needs to know about one kind: ``density``, ``point`` or ``artificial``.
+
+    `blocks` are (block, function, arguments); `parameters` names, and whether each is one number
+    for all instances; `sends` the kinds of the places that send. With `summed` events of a step may
+    come as the sum of their weights. `ions` are those of the network, `vectors` blocks with a
+    function for `ArenaSpec.width` instances at once, and its name; with `rows` a node has one
+    instance at most.
+    """
+
+    number: int
+    name: str
+    functions: str
+    kind: str
+    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]
+    parameters: tuple[tuple[str, bool], ...]
+    states: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    sends: tuple[str, ...]
+    watch_flags: tuple[float, ...]
+    for_netcons: int
+    queue: int
+    has_net: bool
+    summed: bool
+    emits: bool
+    ions: tuple[str, ...]
+    vectors: tuple[tuple[str, str], ...] = ()
+    rows: bool = False
+
+    def leading(self, block: str) -> tuple[str, ...]:
+        """Arguments of its function before those of a block."""
+        return ()
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Blocks that functions of events call."""
+        return ("receive", "watch", *(f"for_netcons{n}" for n in range(self.for_netcons)))
+
+    @property
+    def watches(self) -> int:
+        """Number of WATCH conditions."""
+        return len(self.watch_flags)
+
+    def has(self, block: str) -> bool:
+        """Whether there is a block that sets anything."""
+        found = [arguments for name, _, arguments in self.blocks if name == block]
+        return any(a.direction != "in" for arguments in found for a in arguments)
+
+    def arguments(self, block: str) -> tuple[Argument, ...]:
+        """Return the arguments of a block."""
+        return next(arguments for name, _, arguments in self.blocks if name == block)
+
+    def asks(self, block: str, role: str) -> list[str]:
+        """Names of the arguments of a role."""
+        return [a.name for a in self.arguments(block) if a.role == role]
+
+    def parameter(self, name: str) -> str:
+        """Return the expression of a parameter of instance j."""
+        singles = [n for n, single in self.parameters if single]
+        given = [n for n, single in self.parameters if not single]
+        k = self.number
+        if name in singles:
+            return f"mem[parameters_{k} + {singles.index(name)}]"
+        begin = f"parameters_{k} + {len(singles)}"
+        return f"mem[{begin} + {given.index(name)} * count_{k} + j]"
+
+    def kept(self, role: str, name: str) -> str:
+        """Return the expression of a state or an output of instance j."""
+        k, names = self.number, self.states if role == "state" else self.outputs
+        return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
+
+    def bare_current(self, block: str) -> str:
+        """Where the current goes that is recorded and none of a mechanism's variables, if any."""
+        if block != "current" or CURRENT not in self.outputs:
+            return ""
+        return "" if CURRENT in self.asks(block, "output") else self.kept("output", CURRENT)
+
+    def call(self, block: str, values: Values, indent: int) -> str:
+        """Return statements that call a block of instance j at active node a.
+
+        `values` are expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
+        ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
+        """
+        space = " " * indent
+        before, given, after = [], [*self.leading(block)], []
+        for a in self.arguments(block):
+            if a.direction == "in":
+                given.append(self.value(a, values))
+                continue
+            new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
+            new = "new_" if a.role.endswith("weight") else new
+            local = f"{new}{a.role}_{a.name.replace('.', '_')}"
+            start = f" = {self.value(a, values)}" if a.direction == "inout" else ""
+            sort = "ulong" if a.role == "drawn" else "real"
+            before.append(f"{space}{sort} {local}{start};\n")
+            given.append(f"&{local}")
+            after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
+        if self.bare_current(block):
+            after.append(f"{space}{self.bare_current(block)} = i_i;\n")
+        function = next(f for name, f, _ in self.blocks if name == block)
+        text = f"{space}{function}(\n{space}    "
+        line = text.splitlines()[-1]
+        for number, value in enumerate(given):
+            end = ");" if number == len(given) - 1 else ", "
+            if len(line) + len(value) > 96:
+                text, line = text.rstrip() + f"\n{space}    ", f"{space}    "
+            text, line = text + value + end, line + value + end
+        return "".join(before) + (text if given else text + ");") + "\n" + "".join(after)
+
+    def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
+        """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
+        space = " " * indent
+        suffix = "of" if self.rows else "at"
+        before, given, after = [], [], []
+        for a in self.arguments(block):
+            known = a.role in ("parameter", "state", "output")
+            where = f"&{self._place(a)}" if known else ""
+            if a.role == "parameter" and (a.name, True) in self.parameters:
+                value = self.parameter(a.name)
+            elif known:
+                value = f"some({where}, n)"
+            elif a.role == "ion":
+                value = f"some_{suffix}(mem + ion_{a.name}, node, n)"
+            else:
+                value = self.value(a, values) if a.direction != "out" else ""
+            if a.direction == "in":
+                given.append(value)
+                continue
+            local, line = result_of(a, f"real{width}", value)
+            before.append(f"{space}{line}\n")
+            given.append(f"&{local}")
+            keep = f"keep({local}, {where}, n);"
+            if not known:
+                keep = self._keep_vector(a, block, local)
+            after += [f"{space}{keep}\n"] if keep else []
+        if self.bare_current(block):
+            after.append(f"{space}keep(i_i, &{self.bare_current(block)}, n);\n")
+        return "".join([*before, call_of(dict(self.vectors)[block], given, indent), *after])
+
+    def _keep_vector(self, a: Argument, block: str, local: str) -> str:
+        """Return the statement that puts a result of `n` instances where it belongs."""
+        current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
+        suffix = "of" if self.rows else "at"
+        if a.role == "ion_current" or (a.role == "ion" and current):
+            where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
+            if self.kind == "point":  # as a density
+                return f"add_at({local} * (100 / some_at(mem + area, node, n)), {where}, node, n);"
+            return f"add_{suffix}({local}, {where}, node, n);"
+        return f"keep_{suffix}({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
+
+    def _place(self, a: Argument) -> str:
+        return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
+
+    def value(self, a: Argument, values: Values) -> str:
+        """Return the expression of an argument."""
+        if a.role == "parameter":
+            return self.parameter(a.name)
+        if a.role == "state":
+            return self.kept("state", a.name)
+        if a.role == "ion":
+            return f"mem[ion_{a.name} + a]"
+        if a.role == "t":
+            return f"(real)({values['t ' + a.name]})"
+        if a.role == "pointer":
+            return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
+        if a.role == "stream":
+            words = ", ".join(f"ints[stream_{self.number}_{a.name} + 4*j + {w}]" for w in range(4))
+            return f"as_uint4((int4)({words}))"
+        if a.role == "drawn":
+            low, high = (f"(uint)ints[{where}]" for where in self._drawn(a.name))
+            return f"({low} | (ulong){high} << 32)"
+        if a.role == "table":
+            return f"mem + table_{self.number}_{a.name}"
+        if a.role == "weight":
+            place = f"mem[weight_at + {self.weights.index(a.name)}]"
+            return f"weight_at < 0 ? {values.get('sum', '0')} : {place}"
+        if a.role == "other_weight":
+            return f"mem[other_at + {self.weights.index(a.name)}]"
+        return values[a.role]
+
+    def _drawn(self, name: str) -> tuple[str, str]:
+        """Where the halves are of how many words a stream of random numbers has given."""
+        return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
+
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        """Return statements that put a result where it belongs."""
+        if a.role in ("state", "output"):
+            return [f"{self.kept(a.role, a.name)} = {local};"]
+        if a.role == "drawn":
+            low, high = self._drawn(a.name)
+            return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
+        current = a.name in [f"i{ion}" for ion in self.ions]
+        if a.role == "ion_current" or (a.role == "ion" and block == "current" and current):
+            name = f"d{a.name}" if a.role == "ion_current" else a.name
+            share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            return [f"mem[ion_{name} + a] += {local}{share};"]
+        if a.role == "ion":
+            return [f"mem[ion_{a.name} + a] = {local};"]
+        if a.role == "weight":
+            place = f"mem[weight_at + {self.weights.index(a.name)}]"
+            return [f"if (weight_at >= 0) {place} = {local};"]
+        if a.role == "other_weight":
+            return [f"mem[other_at + {self.weights.index(a.name)}] = {local};"]
+        return []
+
+
+@dataclass(frozen=True)
+class ArenaSpec(TemplateSpec):
+    """``steps.mako``, whose numbers are in arenas: ``mem`` of reals, ``clock`` of times, ``ints``.
+
+    `real` and `instant`, ``double`` or ``float``, are types of values and times.
+
+    `regions` names what `at` holds: begins of regions, and counts. `noise` is the OpenCL source of
+    `mechanisms.normal`. With `constant` there are constant mechanisms, whose currents are summed by
+    node once. With `layered` events may come to another instance within a step: they are delivered
+    in launches of their own. CPUs advance `width` instances at once, and work-items there have many
+    nodes. Where functions are `calls`, and not copied to where they are called, a kernel of many
+    mechanisms is built several times faster, and is as fast on CPUs. `bins` are rounds of events in
+    bins of a step, see `events.sources`. With `by_cell` functions are for `ArenaEpochSpec`: where
+    regions begin is a struct, and voltages are in local memory, or as there `far`.
+    """
+
+    template: ClassVar[str] = "simulate/steps"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "begin_step": (
+            "int num_places, int capacity, ulong seed, real dt, instant half_dt, int *step_state",
+            "int num_items if wide",
+            "const instant *restrict step_begin, const int *restrict active",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant, const real *restrict v",
+            "real *restrict d, real *restrict b",
+            "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
+            "int slots if grid, int num_targets if grid, real scale_of_events if grid",
+            "long *restrict incoming if grid",
+            "real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "finish_step": (
+            "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
+            "instant half_dt, int *step_state, const instant *restrict step_begin, int num_items",
+            "const int *restrict active, const real *restrict x, const real *restrict v_old",
+            "real *restrict v_new, int *restrict failed, int *restrict spike_count",
+            "int *restrict spike_source, instant *restrict spike_time",
+            "int *restrict grid_count if grid, int *restrict grid_source if grid",
+            "int *restrict grid_step if grid",
+            "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, instant *clock, int *ints, const int *at",
+        ),
+        "events": (
+            "int first_item, int num_items, int capacity, real dt, instant half_dt",
+            "const int *step_state, const instant *restrict step_begin, const real *restrict v",
+            "int *restrict spike_count, int *restrict spike_source, instant *restrict spike_time",
+            "real *mem, instant *clock, int *ints, const int *at",
+        ),
+    }
+    sending: ClassVar[Word] = SENDING
+    blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
+    real: str
+    kinds: tuple[KindBlocks, ...]
+    ions: tuple[str, ...]
+    regions: tuple[str, ...]
+    secondorder: bool
+    second_order_currents: bool
+    noise: str
+    played: bool
+    constant: bool
+    layered: bool
+    width: int
+    calls: bool
+    nernst: tuple[str, ...] = ()
+    grid: bool = field(default=False, repr=False)
+    bins: int = field(default=0, repr=False)
+    by_cell: bool = field(default=False, repr=False)
+    far: bool = field(default=False, repr=False)
+    instant: str = "double"
+
+    @property
+    def arena(self) -> ArenaSpec:
+        """What the functions of blocks and events are printed for: itself."""
+        return self
+
+    @property
+    def regions_name(self) -> str:
+        """Name of the argument that says where regions begin."""
+        return "regions" if self.by_cell else "at"
+
+    @property
+    def at(self) -> str:
+        """Its declaration."""
+        return "const regions_ regions" if self.by_cell else "__global const int *at"
+
+    @property
+    def one_v(self) -> bool:
+        """Whether functions of events are given the place of their node's voltage, not all."""
+        of_events = (k.arguments(b) for k in self.net_kinds for b, *_ in k.blocks if b in k.events)
+        pointed = any(a.role == "pointer" for given in of_events for a in given)
+        return self.by_cell and not pointed
+
+    @property
+    def v_space(self) -> str:
+        """Address space of voltages, which other work-groups write where epochs give all."""
+        if self.by_cell and not self.one_v:
+            return "volatile __global"
+        return "__local" if self.by_cell and not self.far else "__global"
+
+    @property
+    def own_v(self) -> str:
+        """Voltage of node a in functions."""
+        return "*v" if self.one_v else "v[ints[place_of + a]]"
+
+    @property
+    def wide(self) -> bool:
+        """Whether work-items have many nodes."""
+        return self.width > 1
+
+    @property
+    def skips(self) -> bool:
+        """Whether targets are passed by where no event of theirs is due."""
+        return self.wide
+
+    @property
+    def soon(self) -> str:
+        """Until when an event is looked for in a step: a bin ends at about its middle."""
+        return "t_mid + (instant)0.01 * (t_mid - t_begin)" if self.bins else "t_mid"
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether it is known when a target has to be looked after next."""
+        return self.skips or self.by_cell
+
+    def counts(self, word: str) -> str:
+        """Where the events of a connection's source are counted that its target may see."""
+        short = self.sending.read("short", word) if self.bins else word
+        return f"{short} ? event_live : event_count"
+
+    @property
+    def static(self) -> str:
+        """What functions of the kernels are declared as."""
+        return "static __attribute__((noinline))" if self.calls else "static"
+
+    def functions(self, kind: KindBlocks) -> str:
+        """Functions of the blocks of a kind."""
+        return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
+
+    @property
+    def net_kinds(self) -> tuple[KindBlocks, ...]:
+        """Kinds that take or send events."""
+        return tuple(kind for kind in self.kinds if kind.has_net)
+
+    @property
+    def summed_kinds(self) -> tuple[KindBlocks, ...]:
+        """Kinds whose events may be sums of whole steps."""
+        return tuple(kind for kind in self.kinds if kind.summed) if self.grid else ()
+
+    @property
+    def loose_kinds(self) -> tuple[KindBlocks, ...]:
+        """Kinds of artificial cells, which are at no node."""
+        return tuple(kind for kind in self.net_kinds if kind.kind == "artificial")

@@ -1,5 +1,5 @@
 """One network with many sets of parameters.
 
-`population`: `Population`, which simulates batches of them; `protocols` checks what it is given,
+`population`: `Population`, which simulates batches of them;
 `shares` gives the sets to workers of an executor.
 """

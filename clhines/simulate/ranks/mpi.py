@@ -208,11 +208,7 @@ def _stop_all_on_errors(comm: MPI.Comm) -> None:
 
 
 def finish(comm: MPI.Comm, message: str, code: int) -> int:
-    """End a program on all ranks: wait for the others, and say once what went wrong.
-
-    `comm` is used for nothing else; `message` is why this rank ends, empty where all went well.
-    Returns the largest code of all ranks. Where others do not end in time, all are stopped.
-    """
+    """End a program on all ranks: say once what went wrong; return the largest code of all."""
     known = message.encode()[:500]
     mine, found = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
     mine[0], mine[1 : 1 + len(known)] = code, np.frombuffer(known, np.uint8)
@@ -242,11 +238,7 @@ def devices_to_share(spec: cl.Device | str | None, dtype: DTypeLike) -> list[cl.
 
 
 def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
-    """Return a queue on this rank's device: the ranks of a machine take its devices in turn.
-
-    `spec` and `dtype` are of `clhines.device.devices.choose`; a device or an index pair is taken by
-    all. A CPU that several ranks share is divided among them, as far as it has cores.
-    """
+    """Return a queue on this rank's device: a machine's in turn, parts of a shared CPU."""
     alike = devices_to_share(spec, dtype)
     device = alike[ranks.local_rank % len(alike)]
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,7 @@ from clhines.simulate.events.sources import ring_sizes, steps_of_cells
 from clhines.simulate.kinds.layouts import is_artificial
 from clhines.simulate.ranks.mpi import Ranks
 from clhines.simulate.records.records import Record
-from clhines.simulate.state.decisions import MAX_EPOCH
-from clhines.simulate.state.shapes import length
+from clhines.simulate.state.decisions import MAX_EPOCH, length
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -75,11 +74,7 @@ def cell_costs(model: Model) -> np.ndarray:
 
 
 def split(costs: np.ndarray, size: int) -> np.ndarray:
-    """Split cells into runs of neighbours of about equal cost, none of them empty.
-
-    Run r is the cells ``bounds[r]:bounds[r + 1]`` of the (size + 1,) int64 bounds returned. Fewer
-    cells than runs are an InputError.
-    """
+    """(size + 1,) int64: bounds of runs of neighbouring cells of about equal cost, none empty."""
     cells = len(costs)
     if cells < size:
         raise InputError(
@@ -121,12 +116,7 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
 
 
 def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
-    """Whether ranks exchange the spikes of an epoch during the next one; `asked`, where given.
-
-    Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
-    where the cores that advance cells also do the exchange (`on_host`), they would only cost.
-    `model` is that of the whole network.
-    """
+    """Whether an epoch's spikes are exchanged during the next one: not where cores do both."""
     if on_host:
         ranks.spin = 0.0  # a rank that waits leaves the core to others
     if asked is not None:
@@ -138,54 +128,21 @@ def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | No
 Places = slice | np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Which things of a network a rank has."""
-
-    instances: Sequence[slice]  # of each kind of the network
-    things: dict[str, Places]  # others, by `Field.per`; it has all of what is not named
-
-    def places(self, field: Field) -> Places:
-        """Where the entries of its array are in that of the network."""
-        if field.kind is not None:
-            return self.instances[field.kind]
-        return self.things.get(field.per, slice(None))
-
-    def numbers(self, whole: Model, per: str) -> np.ndarray:
-        """(k,) int64: numbers of its things in the network."""
-        return np.arange(length(whole, per))[self.things[per]]
-
-    def cut(self, whole: Model, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the rank's part of a saved state of the network."""
-        found = {}
-        for field in whole.schema:
-            key = field.key
-            found[key] = saved[key][..., self.places(field)]
-            if field.refers:
-                own = self.numbers(whole, field.refers)
-                number = np.full(length(whole, field.refers) + 1, -1)  # the last: of none
-                number[own] = np.arange(len(own))
-                found[key] = number[found[key]]
-        return found
-
-
-def join(
-    whole: Model, parts: Sequence[Part], saved: Sequence[dict[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
+def join(shares: Sequence[Share], saved: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return the state of the whole network from those of all ranks."""
-    found = {}
+    found, whole = {}, shares[0].whole
     for field in whole.schema:
-        for part, arrays in zip(parts, saved, strict=True):
+        for share, arrays in zip(shares, saved, strict=True):
             key = field.key
             if key not in arrays:  # a rank without plastic connections, say
                 continue
             values = arrays[key]
             if field.refers:
-                values = np.append(part.numbers(whole, field.refers), -1)[values]
+                values = np.append(share.numbers(field.refers), -1)[values]
             if key not in found:
                 shape = *values.shape[:-1], length(whole, field.per, field.kind)
                 found[key] = np.zeros(shape, values.dtype)
-            found[key][..., part.places(field)] = values
+            found[key][..., share.places(field)] = values
     return found
 
 
@@ -374,20 +331,35 @@ class Share:
     # -- states and records --------------------------------------------------------------------
 
     @cached_property
-    def part(self) -> Part:
-        """Which things of the network the rank has."""
-        return Part(
-            self.instances,
-            {
-                "node": slice(self.low, self.high),
-                "cell": self.cells,
-                "target": self.targets,
-                "plastic": self.on_grid,
-                "weight": self.weights,
-                "connection": self.connections,
-                "detector": self.detectors,
-            },
-        )
+    def _things(self) -> dict[str, Places]:
+        """Things of the network that the rank has, by `Field.per`; all of what is not named."""
+        return {
+            "node": slice(self.low, self.high), "cell": self.cells, "target": self.targets,
+            "plastic": self.on_grid, "weight": self.weights, "connection": self.connections,
+            "detector": self.detectors,
+        }  # fmt: skip
+
+    def places(self, field: Field) -> Places:
+        """Where the rank's entries of an array of a state are in that of the network."""
+        if field.kind is not None:
+            return self.instances[field.kind]
+        return self._things.get(field.per, slice(None))
+
+    def numbers(self, per: str) -> np.ndarray:
+        """(k,) int64: numbers of its things in the network."""
+        return np.arange(length(self.whole, per))[self._things[per]]
+
+    def cut(self, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the rank's part of a saved state of the network."""
+        found = {}
+        for field in self.whole.schema:
+            found[field.key] = saved[field.key][..., self.places(field)]
+            if field.refers:
+                own = self.numbers(field.refers)
+                number = np.full(length(self.whole, field.refers) + 1, -1)  # the last: of none
+                number[own] = np.arange(len(own))
+                found[field.key] = number[found[field.key]]
+        return found | {"remote_v": saved["v"][self.remote]}
 
     def record(self, record: Record) -> tuple[Record, np.ndarray]:
         """Return the entries of a record that the rank has, and the columns that they fill."""
@@ -411,10 +383,7 @@ def check_pointers(model: Model, remote: Iterable[tuple[int, str]]) -> None:
 
 
 def steps_together(shares: Sequence[Share]) -> int:
-    """Count the steps that ranks take before they exchange events at exact times.
-
-    It is an InputError if something on one rank acts within a step on another one.
-    """
+    """Count steps between exchanges at exact times; an InputError where ranks act within one."""
     whole = shares[0].whole
     if any(len(share.remote) for share in shares):
         check_pointers(whole, whole.pointers)

@@ -9,23 +9,25 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
 import pyopencl as cl
 
-from clhines.errors import InputError
+from clhines.arrays import place_of
+from clhines.errors import InputError, RankError
 from clhines.model.model import Model
 from clhines.simulate.engines.run import Mark, PartRun
-from clhines.simulate.events.sources import SPIKE_LATE
+from clhines.simulate.events.grid_run import Spikes
+from clhines.simulate.events.sources import SPIKE_LATE, steps_between
 from clhines.simulate.kinds.layouts import is_artificial
-from clhines.simulate.ranks.exchange import Spikes
 from clhines.simulate.ranks.mpi import Ranks, decoded, encoded
 from clhines.simulate.ranks.partition import RankRecords, Share, join, steps_together
 from clhines.simulate.records.records import Record
 from clhines.simulate.state.chunk import Chunk
-from clhines.simulate.state.decisions import Decisions
+from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 _Found = TypeVar("_Found")
 _NOTHING = np.zeros(0, np.int64)
@@ -89,16 +91,16 @@ class _StepExchange:
 
     def taken(self, first: int, count: int) -> None:
         """Note the spikes of steps that are under way, and exchange those before if they wait."""
-        if self._waiting is not None:
-            self._finish()
+        self.end()
         self._waiting = self._own.do(self._own.run.note_spikes), first, count
 
     def deliver(self) -> None:
         """Exchange the spikes of the last steps, unless that can wait for the next ones."""
         if not self._overlap:
-            self._finish()
+            self.end()
 
-    def _finish(self) -> None:
+    def end(self) -> None:
+        """Exchange what has waited."""
         if self._waiting is None:
             return
         (noted, first, count), self._waiting = self._waiting, None
@@ -119,10 +121,6 @@ class _StepExchange:
         """Return the spikes of all ranks since `begin`, and these results."""
         source, step = (np.concatenate([_NOTHING, *(s[k] for s in self._spikes)]) for k in (0, 1))
         return Chunk.of_steps(step, source, dt, failed, values)
-
-    def end(self) -> None:
-        """Exchange what has waited."""
-        self._finish()
 
 
 class _TimeExchange:
@@ -309,18 +307,159 @@ class SplitRun:
         parts = self.ranks.comm.gather(saved)
         if parts is None:
             return {}
-        return join(self.whole, [share.part for share in self._shares], parts)
+        return join(self._shares, parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave on rank 0, with any number of ranks."""
         parts = None
         if self.ranks.rank == 0:
-            parts = self._own.do(lambda: [self._cut(share, saved) for share in self._shares])
+            parts = self._own.do(lambda: [share.cut(saved) for share in self._shares])
         self._own.settle()
         own = self.ranks.comm.scatter(parts)
         self._own.do(self.run.load, own)
         self._own.settle()
         self._started = True
 
-    def _cut(self, share: Share, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return share.part.cut(self.whole, saved) | {"remote_v": saved["v"][share.remote]}
+
+_NO_WORDS = np.zeros(0, np.uint32)
+
+
+class Joints:
+    """What joins the network that this rank describes to those of others; see `join`.
+
+    Sources have numbers (NEURON's gids); what a rank hears of others are trains without times, one
+    for each number. All exchange after the same steps, as the smallest delay of these allows.
+
+    Where this rank fails, the others wait in `agreed`, or once they are `joined` in an exchange;
+    `told` is whether they know already.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks, self.joined, self.told = ranks, False, False
+        self.join(*np.zeros((4, 0), np.int64))
+        self.point(range(0), np.zeros(0, np.int64))
+
+    def join(self, *columns: np.ndarray) -> None:
+        """Take `sources`, their numbers `sent`, and `trains` that sources `heard` fill."""
+        self.sources, self.sent, self.trains, self.heard = columns
+
+    def point(self, nodes: range, pointed: np.ndarray) -> None:
+        """Take the numbers of this rank's `nodes` among those of all, and of its remote ones."""
+        self.nodes, self.pointed = nodes, pointed
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """`Ranks.agreed`, after which the ranks are joined."""
+        self.told = True
+        with self.ranks.agreed():
+            yield
+        self.told, self.joined = False, True
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Let all ranks raise what is raised here in the block, where they wait next."""
+        try:
+            yield
+        except Exception as error:
+            if not (self.told or isinstance(error, RankError)):
+                self.told = True
+                if self.joined:
+                    self.ranks.exchange(_NO_WORDS, error)
+                self.ranks.agree(error)
+            raise
+
+
+class JoinedRun:
+    """A run of a rank's own network that exchanges events; `exchange` is called once at the end."""
+
+    def __init__(self, joints: Joints, model: Model, run: PartRun) -> None:
+        self.run, self.max_steps, self._joints, self._model = run, run.max_steps, joints, model
+        # as of one process
+        self.device, self.mark, self.seconds, self.now = run.device, run.mark, run.seconds, run.now
+        self.voltages, self.weights, self.reward = run.voltages, run.weights, run.reward
+        self.save = run.save
+        number = np.full(model.sources.count, -1)
+        number[joints.sources] = joints.sent
+        wanted = np.concatenate(joints.ranks.comm.allgather(joints.heard))
+        self._number = np.where(np.isin(number, wanted), number, -1)
+        self._is_late = np.zeros(model.sources.count, bool)
+        self._is_late[model.sources.detector_source] = True
+        parts = joints.ranks.comm.allgather((joints.nodes, joints.pointed))
+        self._pointed = np.unique(np.concatenate([pointed for _, pointed in parts]))
+        self._shown_of = [int(np.isin(self._pointed, nodes).sum()) for nodes, _ in parts]
+        self._shown = self._pointed[np.isin(self._pointed, joints.nodes)] - joints.nodes.start
+        steps = steps_between(model, np.isin(model.netcons.source, joints.trains))
+        least = 1 if len(self._pointed) else MAX_EPOCH
+        least = least if steps is None else min(steps, least)
+        self._epoch = int(joints.ranks.gather_numbers([min(least, run.max_steps)]).min())
+        if self._epoch < 1:
+            joints.told = True  # all find it
+            raise InputError(
+                f"a connection from another rank has a delay shorter than a step of {model.dt:g} "
+                "ms; expected longer delays"
+            )
+        self._started = False
+        self._found: list[tuple[np.ndarray, np.ndarray]] = []  # of the chunk
+        self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of `rows` steps."""
+        self.run.begin(rows, records)
+        self._found = []
+        if not self._started:
+            self.exchange()
+        self._started = True
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take steps, and exchange events after each that is the last of an epoch."""
+        end = first + count
+        while first < end:
+            some = min(end - first, self._epoch - first % self._epoch)
+            self.run.advance(first, some, row)
+            self.run.deliver(first, some)
+            first, row = first + some, row + some
+            if first % self._epoch == 0:
+                self.exchange()
+
+    def deliver(self, first: int, count: int) -> None:
+        """Do nothing: `advance` does."""
+
+    def send(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Let sources have sent events that the run does not find, at these times, ms."""
+        self._unsent.append((self._number[source], time))
+
+    def exchange(self) -> None:
+        """Give all ranks the events found here, and take those of others."""
+        self._collect()
+        number, time = (np.concatenate(each) for each in zip(*self._unsent, strict=True))
+        self._unsent = []
+        known = number >= 0
+        v = self.run.voltages_at(self._shown) if len(self._shown) else np.zeros(0)
+        mine = words_of(number[known], time[known], v)
+        found = map(of_words, self._joints.ranks.exchange(mine), self._shown_of)
+        number, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+        at = place_of(self._joints.heard, number)
+        source, time = self._joints.trains[at[at >= 0]], time[at >= 0]
+        order = np.lexsort((time, source))
+        self.run.take_events(source[order], time[order])
+        if len(self._joints.pointed):
+            self.run.take_voltages(v[np.searchsorted(self._pointed, self._joints.pointed)])
+
+    def _collect(self) -> None:
+        """Take the events that the run has found since the last call."""
+        source, time = self.run.new_events()
+        self._found.append((source, time))
+        sent = np.where(self._is_late[source], time + SPIKE_LATE, time)
+        self._unsent.append((self._number[source], sent))
+
+    def end(self) -> Chunk:
+        """Return the events, failures and records of this rank since `begin`."""
+        self._collect()
+        source, time = (np.concatenate(each) for each in zip(*self._found, strict=True))
+        chunk = self.run.end()
+        return Chunk.of(time, source, self._model.dt, chunk.failed, chunk.values)
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from a state of this rank's network."""
+        self.run.load(saved)
+        self._started, self._unsent = False, []

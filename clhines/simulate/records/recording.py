@@ -12,19 +12,8 @@ from clhines.errors import InputError, shown
 from clhines.files import PathLike
 from clhines.network.groups import Group
 from clhines.simulate.ranks.mpi import agreed
-from clhines.simulate.records.columns import Recording, columns_of
-from clhines.simulate.records.records import (
-    CROSSED,
-    Record,
-    chunk_of,
-    find_record,
-    for_run,
-    is_computed,
-    is_current,
-    kept_of,
-    kept_unit,
-)
-from clhines.simulate.records.streams import RecordWriter
+from clhines.simulate.records import records as requests
+from clhines.simulate.records.records import Record, Recording
 from clhines.simulate.runner import Runner
 from clhines.simulate.state.chunk import Chunk
 
@@ -42,7 +31,7 @@ class Recordings:
     @property
     def any_computed(self) -> bool:
         """Whether the host computes any from rows and parameters."""
-        return any(is_computed(r, self._runner.model.known) for r in self._records)
+        return any(requests.is_computed(r, self._runner.model.known) for r in self._records)
 
     def add(
         self,
@@ -60,17 +49,19 @@ class Recordings:
         network, model = self._runner.model.network, self._runner.model.known
         if not isinstance(at, Group):
             at = network.nodes(at=at)
-        record = find_record(network, model, what, at, index)
-        if is_current(record, model) and reduce in CROSSED:
+        record = requests.find_record(network, model, what, at, index)
+        if requests.is_current(record, model) and reduce in requests.CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
-        record = kept_of(record, model.dt, every, reduce, threshold, matrix)
+        record = requests.kept_of(record, model.dt, every, reduce, threshold, matrix)
         if label is not None and (not isinstance(label, str) or not label):
             raise InputError(f"name is {shown(label)}; expected a text")
         if label is not None and any(label == r.label for r in self._records):
             raise InputError(f"name is {shown(label)}, of another record; expected another one")
         rows = None if record.matrix is None else len(record.matrix)
-        columns = columns_of(network, at, index, rows)
-        record = replace(record, label=label or what, unit=kept_unit(record), columns=columns)
+        columns = requests.columns_of(network, at, index, rows)
+        record = replace(
+            record, label=label or what, unit=requests.kept_unit(record), columns=columns
+        )
         self._records.append(self._with_file(record, to))
         return Recording(len(self._records) - 1, record.label, what, record.unit, columns)
 
@@ -83,7 +74,7 @@ class Recordings:
         if record.reduce:
             raise InputError("to is for rows; expected none with reduce")
         with agreed(self._runner.ranks):
-            stream = RecordWriter(to)
+            stream = requests.RecordWriter(to)
             if any(r.stream is not None and r.stream.file == stream.file for r in self._records):
                 raise InputError(f"to: {stream.file} is of another record; expected another name")
             return replace(record, stream=stream)
@@ -103,10 +94,12 @@ class Recordings:
     def of_run(self, begin: int, steps: int) -> tuple[list[Record], int]:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
         runner, model = self._runner, self._runner.model.known
-        records = for_run(self._records, begin, steps, model.dt)
+        records = requests.for_run(self._records, begin, steps, model.dt)
         exchanges = runner.ranks is not None or not model.has_times
         epoch = runner.run.max_steps if exchanges else 1
-        return records, chunk_of(records, steps, self._dtype.itemsize, runner.made.chunk, epoch)
+        return records, requests.chunk_of(
+            records, steps, self._dtype.itemsize, runner.made.chunk, epoch
+        )
 
     def first_values(self, records: list[Record], step: int) -> list[Chunk]:
         """Return the values at t = 0; crossings begin with those before any run."""

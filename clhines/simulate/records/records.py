@@ -1,16 +1,22 @@
-"""What is recorded: looked up in the network and its model."""
+"""What is recorded: looked up in network and model; its columns, and files of its rows."""
 
 from __future__ import annotations
 
+import errno
+import glob
 import hashlib
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.analysis.features import Features
+from clhines.arrays import stretch_of
 from clhines.checks import (
     as_array,
     as_choice,
@@ -22,6 +28,7 @@ from clhines.checks import (
     shown,
 )
 from clhines.errors import InputError, meant
+from clhines.files import PathLike, path_text, write_npz
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.text.reader import CURRENT_UNITS
 from clhines.model.ions import IonNodes
@@ -29,10 +36,231 @@ from clhines.model.model import Model
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import whole_steps
-from clhines.simulate.records.columns import Columns
 from clhines.simulate.records.features import Asked
 from clhines.simulate.records.membrane import Membrane
-from clhines.simulate.records.streams import RecordWriter
+from clhines.summary import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+_SUFFIXES = (".npz", ".h5", ".hdf5")
+_ROWS = 256  # rows of a chunk of an HDF5 file at most
+_INDEX, _HEADERS = 1 << 9, 1 << 15  # bytes in an HDF5 file for each chunk, and besides
+_BLOCK = 1 << 20  # bytes written at once
+
+
+class RecordWriter:
+    """A file, or files of one name, that rows are appended to; `paths` are those written so far.
+
+    For ``NAME.npz`` there are files ``NAME-00000.npz``, ``NAME-00001.npz`` ..., each whole or not
+    there, with arrays ``t`` and ``values``; ``NAME.h5`` or ``NAME.hdf5`` is one file with data sets
+    of these names, by h5py. InputError: another ending, there is such a file, or h5py is missing.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self._path, self.paths = Path(path_text(path)), list[Path]()
+        if self._path.suffix not in _SUFFIXES:
+            raise InputError(
+                f"to is {shown(str(path))}; expected a name that ends in {', '.join(_SUFFIXES)}"
+            )
+        if not self._path.parent.is_dir():
+            raise InputError(f"to: there is no folder {self._path.parent}; expected one")
+        if self._path.suffix != ".npz":
+            _h5py()
+        name = glob.escape(self._path.stem) + "-[0-9][0-9][0-9][0-9][0-9].npz"
+        here = sorted(self._path.parent.glob(name)) if self._path.suffix == ".npz" else [self._path]
+        for path in here[:1]:
+            _check_new(path)
+
+    @property
+    def file(self) -> Path:
+        """Absolute path as it was given."""
+        return self._path.absolute()
+
+    def append(self, t: np.ndarray, values: np.ndarray) -> None:
+        """Write rows: times, (rows,) float64, ms, and (rows, r) values."""
+        if not len(t):
+            return
+        if self._path.suffix == ".npz":
+            path = self._path.with_name(f"{self._path.stem}-{len(self.paths):05d}.npz")
+            _check_new(path)  # another simulation may have written it since
+            write_npz(path, {"t": t, "values": values})
+            self.paths.append(path)
+            return
+        try:
+            self._append_hdf5(t, values)
+        except (OSError, RuntimeError) as error:
+            told = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise InputError(f"{self._path} cannot be written: {told}") from error
+
+    def _append_hdf5(self, t: np.ndarray, values: np.ndarray) -> None:
+        """Append rows in room that the disk has granted: libhdf5 crashes where a write fails."""
+        if not self.paths:
+            with open(self._path, "xb") as empty:
+                empty.write(_empty_hdf5(values))
+            self.paths = [self._path]
+        _reserve(self._path, _room(values))
+        with _h5py().File(os.fspath(self._path), "r+") as file:
+            for name, rows in (("t", t), ("values", values)):
+                data = file[name]
+                begin = len(data)
+                data.resize(begin + len(rows), axis=0)
+                data[begin:] = rows
+
+
+def _empty_hdf5(values: np.ndarray) -> bytes:
+    """Return an HDF5 file without rows, made in memory."""
+    width = values.shape[1]
+    with _h5py().File("empty", "w", driver="core", backing_store=False) as file:
+        file.create_dataset("t", (0,), "f8", maxshape=(None,), chunks=(_ROWS,))
+        size = {"maxshape": (None, width or None), "chunks": (_ROWS, max(width, 1))}
+        file.create_dataset("values", (0, width), values.dtype, **size)
+        file.flush()
+        return bytes(file.id.get_file_image())
+
+
+def _room(values: np.ndarray) -> int:
+    """Return the bytes by which rows may make an HDF5 file longer, at most."""
+    chunks = -(-len(values) // _ROWS)
+    of_chunk = _ROWS * (8 + max(values.shape[1], 1) * values.dtype.itemsize)
+    return chunks * (of_chunk + _INDEX) + _HEADERS
+
+
+def _reserve(path: Path, more: int) -> None:
+    """Make a file longer on the disk, or raise OSError and leave it as it was."""
+    with open(path, "r+b") as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            if not _allocated(file.fileno(), size, more):
+                for begin in range(0, more, _BLOCK):
+                    file.write(bytes(min(_BLOCK, more - begin)))
+                file.flush()
+        except OSError:
+            os.ftruncate(file.fileno(), size)
+            raise
+
+
+def _allocated(file: int, begin: int, size: int) -> bool:
+    """Whether the system has allocated bytes of a file; False where it cannot."""
+    if not hasattr(os, "posix_fallocate"):
+        return False
+    try:
+        os.posix_fallocate(file, begin, size)
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+            return False
+        raise
+    return True
+
+
+def _check_new(path: Path) -> None:
+    if path.exists():
+        raise InputError(f"to: {path} is there already; expected another name")
+
+
+def _h5py():  # type: ignore[no-untyped-def]
+    try:
+        import h5py
+    except ImportError as error:
+        raise InputError(
+            "h5py is not installed; expected pip install h5py, or a name that ends in .npz"
+        ) from error
+    return h5py
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Places of a record, whose names are made when they are asked for."""
+
+    kind: str  # ``node``, ``row``, or a mechanism
+    number: np.ndarray  # of the node in its cell, of the row, or of the instance
+    cell: np.ndarray | None = None  # of nodes, where there are several cells
+    is_soma: np.ndarray | None = None  # of nodes
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def names(self) -> list[str]:
+        """Return a name for each column; see `Result.columns`."""
+        names = [f"{self.kind} {k}" for k in self.number.tolist()]
+        if self.is_soma is not None:
+            here = "" if self.cell is not None else "soma"
+            names = [here if s else n for s, n in zip(self.is_soma.tolist(), names, strict=True)]
+        if self.cell is not None:
+            cells = self.cell.tolist()
+            names = [f"cell {c} {n}".rstrip() for c, n in zip(cells, names, strict=True)]
+        return names
+
+
+def columns_of(
+    network: Network, at: ArrayLike | Group, index: ArrayLike | None, rows: int | None
+) -> Columns:
+    """Return the columns of a record of nodes, of a group's instances, or of a matrix of `rows`."""
+    if rows is not None:
+        return Columns("row", np.arange(rows))
+    if isinstance(at, Group):
+        every = np.arange(len(at))
+        return Columns(
+            at.mechanism.name, every if index is None else np.atleast_1d(every[np.asarray(index)])
+        )
+    nodes = np.atleast_1d(np.asarray(at)).astype(np.int64)
+    cell = stretch_of(network.forest.cell_offsets, nodes)
+    number = nodes - network.forest.cell_offsets[cell]
+    several = network.num_cells > 1
+    return Columns("node", number, cell if several else None, network.soma[cell] == nodes)
+
+
+class Recording(int):
+    """What `Simulation.record` returns: the number of a record, by which a result has it.
+
+    Attributes
+    ----------
+    name : str
+        ``result[name]`` is the record, too.
+    variable : str
+        What is recorded, as ``v`` or ``hh.m``.
+    unit : str
+        Empty where none is known.
+    """
+
+    name: str
+    variable: str
+    unit: str
+    _columns: Columns
+
+    def __new__(
+        cls, number: int, name: str, variable: str, unit: str, columns: Columns
+    ) -> Recording:
+        """Make the number of a record, with what users see of it."""
+        found = super().__new__(cls, number)
+        vars(found).update(name=name, variable=variable, unit=unit, _columns=columns)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recording, (int(self), self.name, self.variable, self.unit, self._columns)
+
+    def __repr__(self) -> str:
+        unit = f" [{self.unit}]" if self.unit else ""
+        what = "" if self.name == self.variable else f", {self.variable}"
+        places = counted(len(self._columns), "place")
+        return f"Recording({int(self)}, {self.name!r}{what}{unit}, {places})"
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns; see `Result.columns`."""
+        return self._columns.names()
+
+    def plot(self, result: Any, path: PathLike | None = None, ax: Axes | None = None) -> Figure:
+        """Draw what a result has of it below the spikes, or alone into `ax`.
+
+        See `Result.plot` and `clhines.draw.plot_traces`.
+        """
+        if not hasattr(result, "traces"):
+            raise InputError(f"result is {type(result).__name__}; expected one of Simulation.run()")
+        return result.plot(self, path=path, ax=ax)
+
 
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
@@ -120,11 +348,7 @@ def is_computed(record: Record, model: Model) -> bool:
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
-    """Check the host's memory for what a run of `steps` keeps, and return the steps of a chunk.
-
-    These are fewer than `chunk` where the rows of so many take more than `ROOM` bytes; `epoch`
-    steps are taken at once.
-    """
+    """Check the host's memory for a run; return steps of a chunk, whole epochs within `ROOM`."""
     if not records:
         return chunk
     of_host = [r for r in records if r.stream is None]

@@ -75,12 +75,7 @@ class View:
 
 
 class Reducer:
-    """What is kept of the rows of a record; see `DeviceReducer` and `HostReducer`.
-
-    `model` is that of the rank's part of the network. `sources` are what is sampled: voltages for
-    `i_membrane`, then the outputs of electrodes. With `plain` rows are kept as they are sampled;
-    `width` is the number of columns of what is kept.
-    """
+    """What is kept of a record's rows; `sources` are sampled, and kept as they are if `plain`."""
 
     def __init__(self, record: Record, model: Model) -> None:
         self.record, self.membrane = record, None
@@ -349,9 +344,9 @@ class Reducers(Generic[_Kind]):
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
         """(1, width) values of each at the begin of a step; `samples` has those of `sources`."""
-        return [reducer.now(own, step) for reducer, own in self._with_own(samples)]
+        return [reducer.now(own, step) for reducer, own in self.with_own(samples)]
 
-    def _with_own(
+    def with_own(
         self, samples: Sequence[np.ndarray]
     ) -> Iterator[tuple[_Kind, Sequence[np.ndarray]]]:
         """Each reducer, and those samples of `sources` that are its own."""
@@ -360,15 +355,3 @@ class Reducers(Generic[_Kind]):
             end = begin + len(reducer.sources)
             yield reducer, samples[begin:end]
             begin = end
-
-
-class HostReducers(Reducers[HostReducer]):
-    """Reducers of a run on the host, which keeps a list of sampled rows for each of `sources`."""
-
-    def chunk(self, rows: Sequence[Sequence[np.ndarray]], first: int) -> list[np.ndarray]:
-        """Return what is kept of the rows of a chunk that begins with step `first`."""
-        sampled = [
-            np.array(some, np.float64).reshape(len(some), len(source.index))
-            for some, source in zip(rows, self.sources, strict=True)
-        ]
-        return [reducer.chunk(own, first) for reducer, own in self._with_own(sampled)]

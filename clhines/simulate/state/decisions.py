@@ -1,4 +1,4 @@
-"""Decisions that no partition of a network may change, made once for the whole network."""
+"""Decisions that no partition of a network may change, and shapes of the arrays of its state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.model.model import Model
+from clhines.model.schema import Field
+from clhines.simulate.events.sources import ring_sizes
 
 MAX_EPOCH = 256  # steps between two deliveries of spikes at most
 
@@ -46,18 +48,9 @@ class Decisions:
             or network.of_nodes.any("constant_g"),
         )
 
-    @property
-    def num_cells(self) -> int:
-        """Cells of the whole network."""
-        return self.network.forest.num_cells
-
 
 def epoch_steps(model: Model, overlap: bool = False) -> int:
-    """Count the steps whose events are known before the first: the smallest delay, or less.
-
-    Half of that where the spikes of an epoch are exchanged during the next one (`overlap`): they
-    act in the one after it at the earliest.
-    """
+    """Count steps whose events are known before: the smallest delay, or half with `overlap`."""
     delay = model.connections.min_delay
     return min((delay + 1) // 2 if overlap else delay, MAX_EPOCH)
 
@@ -83,3 +76,37 @@ def incoming_scale(model: Model) -> float:
     if largest.any():
         return model.connections.scale(external, largest)
     return float(2.0 ** (np.frexp(external.max())[1] - 62))
+
+
+def shape_of(model: Model, field: Field) -> tuple[int, ...]:
+    """Shape of an array of a state of a whole network."""
+    axes = (field.rows, field.per) if field.rows else (field.per,)
+    return tuple(length(model, axis, field.kind) for axis in axes)
+
+
+def length(model: Model, per: str, kind: int | None = None) -> int:
+    """Count what an axis of an array counts; see `Field`."""
+    if kind is not None and per in ("event", "watch"):
+        net = model.kinds[kind].mechanism.program.net
+        assert net is not None
+        if per == "watch":
+            return net.watches
+        return net.queue if any(s.kind != "event" for s in net.sends) else 0
+    if kind is not None and per == "instance":
+        return model.kinds[kind].count
+    if per == "slot":
+        return ring_slots(model)
+    if per == "ring":
+        return int(ring_sizes(model).sum())
+    return {
+        "node": model.forest.num_nodes,
+        "cell": model.forest.num_cells,
+        "target": model.num_targets,
+        "plastic": len(model.connections.weight),
+        "sent": model.connections.num_sources,
+        "connection": model.netcons.count,
+        "weight": len(model.netcons.weight),
+        "source": model.sources.count,
+        "detector": len(model.sources.detector_node),
+        "remote": len(model.remote_v),
+    }[per]

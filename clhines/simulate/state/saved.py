@@ -16,8 +16,7 @@ from clhines.model.model import Model
 from clhines.model.schema import Field, split_name
 from clhines.network.times import LAST_STEP
 from clhines.simulate.events.sources import ring_sizes
-from clhines.simulate.state.decisions import external_sums, incoming_scale
-from clhines.simulate.state.shapes import length, shape_of
+from clhines.simulate.state.decisions import external_sums, incoming_scale, length, shape_of
 
 _WHAT = "a file that Simulation.save() has written"
 _SCALAR = np.dtype(np.int64)
@@ -83,12 +82,7 @@ def write(path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str)
 def read(
     path: PathLike, model: Model, dtype: np.dtype, digest: str
 ) -> tuple[int, dict[str, np.ndarray]]:
-    """Read a state: its step, and all arrays that `members` names.
-
-    Every number is one that a simulation of this model may have; `model` is that of the whole
-    network, `dtype` of the simulation that goes on, `digest` of `signature`. A file that cannot be
-    read, is of another network or of the other precision, or is damaged, is an InputError.
-    """
+    """Read a state, its step and all `members`; an InputError where it is none of this network."""
     with Npz(path, _WHAT) as file:
         if file.header("network")[1] == np.uint8:  # its text
             raise InputError(f"{file.name}: is a network, for Network.load(); expected {_WHAT}")
@@ -161,7 +155,9 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
     if field.what == "plastic_step":
         return -1, step
     if field.what == "plastic_trace":
-        return _traces(model, field, step)
+        rule, (side, number) = model.connections.rule, split_name(field.name)
+        assert rule is not None  # a count has one spike in a step at most
+        return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
     if field.dtype != "int64":
         return None, None
     if field.refers:
@@ -170,13 +166,6 @@ def _bounds(model: Model, field: Field, step: int) -> Bounds:
         most = length(model, "event", field.kind)
         return (0, most) if field.name == "size" else (-1, most - 1)
     return 0, _MOST
-
-
-def _traces(model: Model, field: Field, step: int) -> Bounds:
-    """Return the bounds of a trace: those of a count of spikes, one in a step at most."""
-    rule, (side, number) = model.connections.rule, split_name(field.name)
-    assert rule is not None
-    return (0, step + 1) if rule.about.counts(rule.kept[side][number]) else (None, None)
 
 
 def _incoming(model: Model) -> Bounds:
@@ -191,11 +180,7 @@ def _incoming(model: Model) -> Bounds:
 
 
 def _check_events(where: str, arrays: Mapping[str, np.ndarray], model: Model, step: int) -> None:
-    """Raise InputError for events that no run can have under way at the begin of a step.
-
-    One that was due long before would be delivered late, and a self event that sends the next one
-    would go on for ever. Messages begin with `where`.
-    """
+    """Raise InputError for events due long before a step, which no run has under way."""
     if not model.has_times:
         return
     least = (step - 1) * model.dt  # those due before the middle of the last step were delivered
