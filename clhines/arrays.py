@@ -168,10 +168,7 @@ def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
 
 
 def climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Follow `anchor` to its fixed points, adding `weight` on the way (pointer doubling).
-
-    Nodes on a cycle never reach a fixed point; the caller sees ``anchor[top] != top``.
-    """
+    """Follow `anchor` to its fixed points, adding `weight` on the way; cycles have none."""
     for _ in range(len(anchor).bit_length() + 1):
         above = anchor[anchor]
         if np.array_equal(above, anchor):

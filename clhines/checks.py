@@ -44,11 +44,7 @@ def _array(
 def as_array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values as an array of at most one dimension.
-
-    Quantities are converted to `unit`, here and in all functions that have this parameter, and
-    rejected where there is none. So are masked entries, which NumPy would read.
-    """
+    """Return values of at most one dimension, converted to `unit`; masked entries are rejected."""
     array = _array(name, values, dtype, unit)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")

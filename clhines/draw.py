@@ -57,12 +57,7 @@ def style() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Work of one block in the forward sweep, from the root outwards.
-
-    `start`, `lane` and `length`, (num_bars,) int64, are the step at which a piece of work begins,
-    who does it, and how many steps it takes. At `edges`, (num_edges,) int64, all lanes wait for
-    each other. `what` is the name of a bar.
-    """
+    """Work of one block in the forward sweep: begin, lane and length in steps of each bar."""
 
     start: np.ndarray
     lane: np.ndarray
@@ -125,10 +120,7 @@ def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
 def picture(
     bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
 ) -> Any:
-    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers.
-
-    `numbers` are texts by name, `notes` the lines below them; returns matplotlib's Figure.
-    """
+    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers."""
     check_format(path)
     lines = [f"{name:<17}{text}" for name, text in numbers.items()]
     middle = -(-len(lines) // 2)
@@ -440,10 +432,7 @@ def _panels(
 
 
 def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut the sections at their points and at the ends of their segments.
-
-    Returns nodes, (m,) int64; ends, (m, 2, 3), and diameters, (m,), float64, µm.
-    """
+    """Nodes, ends, (m, 2, 3), and diameters, µm, of sections cut at points and segments' ends."""
     node, ends, diameter = [], [], []
     points = cable.sections.points.astype(np.float64)
     for s, count in enumerate(cable.nseg.tolist()):

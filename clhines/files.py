@@ -39,11 +39,7 @@ def cache_folder() -> Path:
 
 
 def check_target(path: PathLike) -> None:
-    """Refuse a path that `whole` cannot write to.
-
-    That is what is no regular file, or the standard output of this process; a file that is
-    read-only (its mode counts, even for root) or in a folder that is missing or not writable.
-    """
+    """Refuse a path that `whole` cannot write to, by its mode also for root."""
     try:
         _target(path)
     except OSError as error:
@@ -60,9 +56,8 @@ def check_new(path: PathLike) -> None:
 def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
     """Give a binary file whose bytes are at `path` when the block ends, all or none of them.
 
-    Symbolic links are followed. A file is replaced in one step and keeps its mode, and its owner
-    where that is allowed. `part` is the name of the file beside it until then, with ``{}`` for some
-    letters. An error of the system while it is written is an InputError, too.
+    Links are followed; mode, and owner where allowed, are kept. Until then the file is `part`,
+    ``{}`` some letters. Errors of the system are InputErrors.
     """
     try:
         name, older = _target(path)
@@ -186,10 +181,7 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An ``.npz`` file whose members are checked before they are used; nothing is unpickled.
-
-    `what` says in messages what the file should be: ``a file that save() has written``.
-    """
+    """An ``.npz`` file that should be `what`, whose members are checked; nothing is unpickled."""
 
     def __init__(self, path: PathLike, what: str) -> None:
         self.name, self._what = path_text(path), what

@@ -35,10 +35,9 @@ _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays 
 class Trees:
     """The distinct trees of a forest, one after another, each with its own branches.
 
-    A *branch* is a maximal chain of nodes: it starts at the root or at a child of a node with two
-    or more children, and at the `cuts`, (num_nodes,) bool, nodes that begin a branch although they
-    are an only child. Branches are numbered by tree, then level, then first node; the breadth-first
-    numbering of the 2018 report (section 2).
+    A *branch* is a maximal chain of nodes: it starts at the root, at a child of a node with
+    several, and at the `cuts`, (num_nodes,) bool. Branches are numbered by tree, then level, then
+    first node (2018 report, section 2).
     """
 
     offsets: np.ndarray  # nodes of tree s are ``offsets[s]:offsets[s + 1]``
@@ -51,10 +50,7 @@ class Trees:
         return len(self.offsets) - 1
 
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
-        """Leave out the trees that no cell has; number the others by first appearance.
-
-        Returns `shape_of_cell` in the new numbers, and the trees.
-        """
+        """Shapes of cells, numbered by first appearance, and the trees that cells have."""
         found, first = np.unique(shape_of_cell, return_index=True)
         found = found[np.argsort(first)]
         if np.array_equal(found, np.arange(self.num_trees)):
@@ -170,10 +166,7 @@ class Trees:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(num_nodes,) int64: nodes breadth-first by branch, each branch from the root outwards.
-
-        Parents come before children, tree after tree: the elimination order is its reverse.
-        """
+        """(num_nodes,) int64: nodes breadth-first by branch; reversed, the elimination order."""
         order = np.empty(len(self.parent), np.int64)
         order[self.rank] = np.arange(len(self.parent))
         return order
@@ -441,11 +434,7 @@ class Forest:
                 yield cells[k : k + step], size
 
     def _group_cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Shape of each cell, and the first cell of each shape.
-
-        Cells are grouped by a 64-bit hash of their local parents, and every cell is then
-        compared with the first of its group: a collision costs time, never correctness.
-        """
+        """Shape of each cell, and first cell of each shape; collisions of hashes cost only time."""
         hashes = np.empty(self.num_cells, np.int64)
         weights = np.random.default_rng(2018).integers(1, 1 << 62, int(self.sizes.max())) | 1
         for cells, size in self._equal_sized():

@@ -50,13 +50,7 @@ def has_unit(value: object) -> bool:
 
 
 def as_numbers(name: str, value: object, unit: str | None = None) -> object:
-    """Return a value without units.
-
-    A quantity, or a list, tuple or object array of them, becomes numbers in `unit`, such as
-    ``mA/cm2``, or ``1`` for pure numbers, and so does a text such as ``0.1 uA/cm2``, of the units
-    of `clhines.units`; anything else is returned as it is. Raises InputError for
-    another dimension, and for any quantity without a unit to convert it to.
-    """
+    """Quantities, or texts of them, as numbers in `unit`; anything else as it is."""
     if isinstance(value, str) and unit:
         return _of_text(name, value, unit)
     if not has_unit(value):

@@ -182,10 +182,7 @@ def doublet_isi(traces: Traces) -> np.ndarray:
 
 
 def adaptation_index(traces: Traces) -> np.ndarray:
-    """Mean of ``(b - a) / (b + a)`` of intervals a, b in a row, during the stimulus.
-
-    A tenth of the spikes, two at most, are left out at the begin; four must be left.
-    """
+    """Mean of ``(b - a) / (b + a)`` of intervals in a row, without the first tenth of spikes."""
     during = traces.of(_during)
     skipped = (during.counts * _SKIPPED_FRACTION + 0.5).astype(np.int64)
     skipped = np.minimum(skipped, _SKIPPED_MOST)

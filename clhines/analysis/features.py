@@ -20,11 +20,7 @@ VOLTAGE_AT = "voltage_at"
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What a run has kept of its traces, from which their features are computed.
-
-    `sums`, `smallest` and `largest`, (windows, m) float64, mV, are of the samples of each of the
-    windows that `Features.windows` gives.
-    """
+    """Sums and extremes, (windows, m) float64, mV, of the windows of `Features.windows`."""
 
     segments: Segments
     sums: np.ndarray

@@ -29,10 +29,7 @@ REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Segments of traces, by trace and time; all arrays are (count,), samples -1 for none.
-
-    Samples are int64, and each `_v` is the voltage there, float64, mV.
-    """
+    """Segments of traces, by trace and time: samples, int64, -1 for none, and voltages `_v`."""
 
     row: np.ndarray  # the trace
     kind: np.ndarray  # how it begins, see `UP`
@@ -146,11 +143,7 @@ def segments_of(v: np.ndarray, threshold: float) -> Segments:
 
 
 def packed(segments: Segments) -> np.ndarray:
-    """(k, m) float64: rows of `INTEGERS` and `REALS` of each trace's segments, filled up with NaN.
-
-    The first row has the number of segments, none of which may change later, and the second the
-    number of all.
-    """
+    """(k, m) float64: counts of final and of all segments, `INTEGERS`, `REALS`; NaN to fill up."""
     number = np.bincount(segments.row, minlength=segments.count)
     fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
     most = int(number.max(initial=0))

@@ -41,12 +41,7 @@ if TYPE_CHECKING:
 def areas_and_resistances(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Integrate over the frusta, cut at the ends and centres of the segments.
-
-    Returns the area of each segment, µm², and the resistances, MΩ, from its beginning to its centre
-    and from there to its end, which is infinite at a tip of diameter 0; (num_segments,) float64
-    each.
-    """
+    """Areas, µm², and resistances, MΩ, of the halves of segments, integrated over the frusta."""
     arc, diameter = sections.arc, sections.points[:, 3].astype(np.float64)
     section, cut = _cuts(sections, nseg)
     point_section = np.repeat(np.arange(sections.num_sections), np.diff(sections.offsets))
@@ -513,10 +508,7 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
-    """Where each section is connected, 0.0 at section 0 alone; (num_sections,) int64 and float64.
-
-    What is connected to the beginning of another section is connected where that one is.
-    """
+    """Section and place, 0 to 1, where each section is connected."""
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():
         up[at_begin], x[at_begin] = up[up[at_begin]], x[up[at_begin]]

@@ -31,9 +31,8 @@ def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.nda
 def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.ndarray:
     """(n,) float64: length of the way through the tree from `origin` to each node.
 
-    The way from a node climbs to the way from `origin` to the root, where the two meet, and goes on
-    along it. Example: in the chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1. The
-    length `to_parent` is 0 at the root.
+    The way from a node climbs to the way from `origin` to the root, where the two meet: in the
+    chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1.
     """
     number = np.arange(len(parent))
     above = np.where(parent < 0, number, parent)

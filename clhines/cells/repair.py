@@ -18,11 +18,8 @@ REPAIRS = (ZERO_RADIUS,)
 def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
     """Interpolate radii of 0 along the neurites; return the samples that get one, and radii, µm.
 
-    A radius of 0 before the tip of a neurite lies between two samples: the nearest one towards the
-    soma that has a radius, and the nearest one away from it that has a radius or is the tip (which
-    may end in 0, as a cone). The new radius is linear in the distance between them along the
-    neurite. Where a neurite begins with 0 it is that of the next sample with a radius. The soma is
-    no part of a neurite, and what is 0 in it stays 0; so does a neurite without any radius.
+    A radius of 0 before the tip of a neurite lies between the nearest samples that have one; a tip
+    may end in 0, as a cone. A beginning takes the next radius. The soma keeps its zeros.
     """
     parent, soma = from_soma(cell)
     n, radius = len(parent), cell.radius
@@ -57,10 +54,7 @@ def _nearest(
     edge: np.ndarray,
     away: bool = False,
 ) -> np.ndarray:
-    """Radius and distance of the nearest known sample above, or `away` from the root.
-
-    (n, 2) float64; NaN and infinity where there is none. `order` has parents first, or last.
-    """
+    """(n, 2) radius and distance of the nearest known sample above, or `away` from the root."""
     found = np.full((len(parent), 2), (np.nan, np.inf))
     for i in order:
         p = int(parent[i])

@@ -85,10 +85,7 @@ def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
 
 
 def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int64 parents of the cell rooted at its soma, if it has one; (n,) bool the soma.
-
-    Raises CableError where the samples are not one tree.
-    """
+    """Parents of the cell rooted at its soma, if it has one, and which samples are the soma."""
     check_tree(cell.parent, cell.name)
     soma = soma_group(cell)
     if not soma.any():

@@ -83,11 +83,7 @@ MAX_SEGMENTS = 2**20  # in a cell
 
 @dataclass(frozen=True, eq=False)
 class Sections:
-    """One cell as unbranched sections of 3-D points; parents before children.
-
-    A section is connected by its own beginning. Section 0 is of the `soma` where there is any; a
-    soma that branches has several, joined to one another.
-    """
+    """One cell as unbranched sections of 3-D points, parents before children, the soma first."""
 
     parent: np.ndarray  # -1 at section 0 and only there
     parent_x: np.ndarray  # where on it: 1.0 at the end, 0.5 in the middle (of a soma), 0.0
@@ -109,10 +105,7 @@ class Sections:
 
     @cached_property
     def needs_middle(self) -> np.ndarray:
-        """(num_sections,) bool: whether a segment's centre has to be in the middle.
-
-        So it is where a section is connected to it, and in the first section of a soma.
-        """
+        """(num_sections,) bool: where one is connected, and in the first section of a soma."""
         needed = np.zeros(self.num_sections, dtype=bool)
         needed[self.parent[self.parent_x == 0.5]] = True
         needed[0] |= self.has_soma
@@ -147,10 +140,7 @@ class Sections:
     def nseg_by_lambda(
         self, d_lambda: float = 0.1, Ra: float | np.ndarray = 100.0, cm: float | np.ndarray = 1.0
     ) -> np.ndarray:
-        """Count segments by NEURON's d_lambda rule, as `discretise` does.
-
-        They are odd numbers, ``int((L / (d_lambda * lambda_f(100)) + 0.9) / 2) * 2 + 1``.
-        """
+        """Odd numbers of segments, by NEURON's d_lambda rule."""
         d_lambda = as_positive("d_lambda", d_lambda)
         given = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
         Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in given)

@@ -201,11 +201,7 @@ def grow(
 
 
 def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int) -> np.ndarray:
-    """Lay out the nodes branch after branch; (n,) int32 parents.
-
-    The branches hang at the end of their parent branch (which comes before them), those without
-    one at the end of the `soma_nodes` nodes before all branches; with none there they are roots.
-    """
+    """(n,) int32 parents, branch after branch; those without a parent hang at the soma, if any."""
     end = soma_nodes + np.cumsum(lengths)
     if end[-1] > MAX_NODES:
         raise InputError(f"a tree of {end[-1]} nodes, expected at most {MAX_NODES}")

@@ -94,11 +94,7 @@ def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event
 
 
 def within_reach(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> cla.Array:
-    """Return zeros on a device, in memory that the host uses without commands where it can.
-
-    That is a buffer on fine-grained SVM. `set_zero`, `set_soon`, `values_of` and `Reads` use it so:
-    a command takes longer than a short kernel.
-    """
+    """Zeros on a device, in fine-grained SVM where it can: commands outlast short kernels."""
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)
         set_zero(a, queue)
@@ -141,10 +137,7 @@ def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
 def set_soon(
     a: cla.Array, first: int, values: np.ndarray, queue: cl.CommandQueue
 ) -> cl.Event | None:
-    """Set or enqueue values for elements of an array of one dimension from `first` on.
-
-    The values must not change until the event, and dropping that waits for it.
-    """
+    """Set or enqueue values from `first` on, which must not change until the event."""
     host = _host_of(a)
     if host is not None:
         queue.finish()
@@ -164,10 +157,7 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 class Reads:
-    """Copies of small arrays to the host that are waited for once: each command takes a while.
-
-    Arrays of `zeros` lie in one buffer, of which one command reads all.
-    """
+    """Copies of small arrays to the host that are waited for once; `zeros` lie in one buffer."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device

@@ -99,10 +99,7 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove files without an end from PoCL's cache, and return how many.
-
-    Checked are those that were written, or belong to programs that were used, after the last check.
-    """
+    """Remove files without an end, of those new since the last check, from PoCL's cache."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0

@@ -49,11 +49,7 @@ def shares_memory(device: cl.Device) -> bool:
 
 
 def lends(device: cl.Device, a: np.ndarray) -> bool:
-    """Whether kernels can use an array of the host in place (zero-copy).
-
-    PoCL takes any address. Intel's runtime copies buffers that are not page-aligned, on every
-    solve. Others are untested.
-    """
+    """Whether kernels can use a host array in place: PoCL takes any address, Intel whole pages."""
     return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
 
 
@@ -80,10 +76,7 @@ def shared(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> n
 
 
 def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
-    """Lend the memory of a contiguous array of the host to a device; see `lends`.
-
-    The array must not change until what reads it has ended, nor be read until `returned`.
-    """
+    """Lend the memory of a host array, unchanged until what reads it has ended, to a device."""
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
     return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
@@ -132,11 +125,7 @@ class _Piece:
 
 
 class Results:
-    """New arrays of the host in pinned memory, which no two of them share.
-
-    The bus carries values to these as they are; and their pages are there already, when memory of
-    an earlier one is used again.
-    """
+    """New arrays of the host in pinned memory, whose pages are used again."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -178,11 +167,7 @@ def result_bytes(size: int) -> int:
 
 
 def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray) -> list[cl.Event]:
-    """Copy values to a device by way of a pinned array like them, slice by slice, without a wait.
-
-    Until the events have happened neither the pinned array nor the buffer must be used otherwise;
-    dropping an event waits for it.
-    """
+    """Copy values to a device through a pinned array; dropping one of the events waits for it."""
     if is_pinned(a):
         return [cl.enqueue_copy(queue, to, a, is_blocking=False)]
     flat, step, under_way = a.reshape(-1), _SLICE_BYTES // a.itemsize, list[cl.Event]()
@@ -263,11 +248,7 @@ class Direct:
 
 
 class Pinned:
-    """Copies in one direction through pinned pieces of `piece_bytes` each.
-
-    The queue is in order, and of these copies only. If it `joins`, the calling thread is one of
-    those that copy, so that `start` returns late: for copies that nothing runs beside.
-    """
+    """Copies in one direction through pinned pieces; with `joins` the calling thread takes part."""
 
     def __init__(
         self,
@@ -298,13 +279,7 @@ class Pinned:
     def start(
         self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
     ) -> Callable[[], list[cl.Event]]:
-        """Begin to copy rows one after another to the device.
-
-        Each of `arrays` is rows, (n,), and the buffer where they go; all buffers at once, which
-        takes less than one by one. What is returned waits until the rows are free and all is
-        enqueued, and returns the events after which the buffers have them. More can be started
-        before.
-        """
+        """Begin to copy rows to buffers; what is returned waits until the rows are free."""
 
         def copy(t: int, chunks: Sequence[Chunk]) -> None:
             busy = self._busy[t]

@@ -88,9 +88,8 @@ def whole_device(device: cl.Device) -> cl.Device:
 def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
     """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
 
-    PoCL 3.0 puts the queue of `make_queue` on the whole CPU all the same; on a queue on the part,
-    it compiles kernels to other last bits than on the whole. Where there are more parts than
-    cores, several are the same core.
+    PoCL 3.0 puts the queue of `make_queue` on the whole CPU all the same, and on a queue on the
+    part it compiles kernels to other last bits.
     """
     key = device, number, count
     if key not in _PARTS:  # each call would make other devices, and these other contexts
@@ -158,11 +157,7 @@ def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]
 
 
 def _vector_bytes(device: cl.Device) -> tuple[int, int]:
-    """Width of explicit vectors, and the width up to which the device is known to be right.
-
-    On CPUs the registers' width, as far as OpenCL has types for it. PoCL can report wider registers
-    than it compiles for, see `clhines.device.pocl`: then no vectors are wider than the latter.
-    """
+    """Width of explicit vectors, and that up to which the device is right; see `pocl`."""
     if not is_cpu(device):
         return 16, WIDEST_VECTOR
     reported = min(64, max(16, 4 * device.native_vector_width_float))
@@ -307,12 +302,7 @@ def _keep_context(queue: cl.CommandQueue) -> None:
 
 
 def context_of(device: cl.Device) -> cl.Context:
-    """Return the context that clhines keeps for a device.
-
-    There is one per device: runtimes keep several MiB for each context that they have ever made,
-    and kernels that were built for one serve all solvers. A part of a device that a caller has made
-    gets a context of its own, which is not kept.
-    """
+    """Return the context that clhines keeps for a device: each ever made takes several MiB."""
     check_process()
     if whole_device(device) != device and device not in _PARTS.values():
         return cl.Context([device])

@@ -54,10 +54,7 @@ def lock_of(user: object) -> threading.RLock:
 
 
 def exclusive(method: _Method) -> _Method:
-    """Let one thread at a time into the methods of an object that share its `_lock`, an RLock.
-
-    Raises `DeviceError` in a forked process (see `check_process`), unless the object is `_on_host`.
-    """
+    """Let one thread at a time into an object's methods; a forked process is refused."""
 
     @functools.wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -121,11 +121,7 @@ def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | No
 
 
 def _level_bytes() -> int:
-    """Bytes of the vectors of the name that takes the place of ``generic``, 32 at most.
-
-    Processors without AVX2 can have AVX, for which PoCL reports vectors of 32 bytes; that name
-    has none.
-    """
+    """Bytes of the vectors that PoCL has instead of ``generic``'s, 32 at most, 16 without AVX2."""
     try:
         name = _LEVELS[_level()][0].decode()
     except OSError:

@@ -38,13 +38,7 @@ build_seconds: list[float] = []  # wall time of each build of this process, in o
 
 
 def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
-    """Build the kernels of a spec, once per context.
-
-    Programs are kept for the contexts of `devices.context_of`, and for the `MOST_CONTEXTS` contexts
-    of callers that were used last; of each the `MOST_PROGRAMS` that were used last. Those that are
-    in use live on with their users. A text that is given as `source` takes the place of the
-    rendered spec, and is not kept. A BuildError has the compiler's log and the numbered source.
-    """
+    """Build a spec's kernels, or those of `source`, once per context; the last used are kept."""
     check_process()
     if source is not None:
         return _compile(context, source, spec)
@@ -79,11 +73,7 @@ def forget() -> None:
 
 
 class Kernel(cl.Kernel):
-    """A kernel whose first launch is watched where the runtime compiles then: PoCL's does.
-
-    `types` has for each argument the scalar type of NumPy, or None for a buffer: pyopencl sets a
-    number of unknown type only after trying it as an array, which takes ten times longer.
-    """
+    """A kernel whose first launch is watched, as PoCL compiles then; `types` speed up binding."""
 
     def __init__(self, built: cl.Program, name: str, types: Sequence[type | None]) -> None:
         super().__init__(built, name)
@@ -120,11 +110,7 @@ def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
 
 
 class BoundKernel:
-    """A kernel and all its arguments, of which a few change from launch to launch.
-
-    The arguments are kept, which a kernel does not do; numbers are NumPy scalars of the types that
-    the kernel has. `changing` are the numbers of those that `change` sets.
-    """
+    """A kernel and all its arguments, of which those numbered `changing` change per launch."""
 
     def __init__(
         self,

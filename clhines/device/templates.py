@@ -49,12 +49,7 @@ def _sorted(folder: Traversable) -> list[Traversable]:
 
 @cache
 def render(spec: TemplateSpec) -> str:
-    """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
-
-    A template includes another one, for the same spec, by ``${part("its name")}``, or with so many
-    spaces before each line by ``${part("its name", 4)}``. It prints the parameters of its kernel by
-    ``${signature(spec)}``; see `kernel_spec.signature`.
-    """
+    """Return a spec's OpenCL source; ``${part("NAME", SPACES)}`` includes another template."""
 
     def part(name: str, spaces: int = 0) -> str:
         text = str(_template(name).render(spec=spec, part=part, signature=signature))

@@ -117,10 +117,7 @@ def _after_another(device: cl.Device, family: str) -> str:
 
 
 def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
-    """Whether `limits` takes a family, for a choice among several; one that is wrong is logged.
-
-    Blocks of cells are vectors of instances: they have no scalar kernels.
-    """
+    """Whether `limits` takes a family, for a choice among several; one that is wrong is logged."""
     try:
         found = limits(device, family, dtype)
     except DeviceError as error:

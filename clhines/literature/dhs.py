@@ -50,12 +50,9 @@ class DhsSpec(KernelSpec):
 def plan_dhs(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan `dhs`: dendritic hierarchical scheduling (Zhang et al. 2023).
 
-    The published CUDA gives a cell threads of one warp and relies on their lockstep, and lets
-    two threads update one parent; here a barrier ends each step, and a node collects from its
-    children when its turn comes.
-
-    Cells that are too large for local memory even alone keep their values in global memory.
-    What nodes exchange is in local memory on GPUs, or where ``exchange=True`` asks for it.
+    The published CUDA relies on the lockstep of a warp, and lets two threads update one parent;
+    here a barrier ends each step, and a node collects from its children. Cells above local memory
+    keep their values in global memory.
     """
     lanes, work_group = _lanes(forest.num_cells, limits, options)
     itemsize = 8 if real == "double" else 4
@@ -82,10 +79,7 @@ def _plan_exchange(
     options: Options,
     size: tuple[int, int, int],
 ) -> Plan:
-    """Plan cells side by side, and those whose slots exceed local memory one after another.
-
-    `size` is lanes per cell, work-items per group, values that local memory holds.
-    """
+    """Plan cells side by side, and those whose slots exceed local memory one after another."""
     lanes, work_group, room = size
     steps = schedule.k_lane_steps(forest.trees, lanes)
     slots = exchange.exchange_slots(forest.trees, steps)
@@ -154,10 +148,7 @@ def _plan_places(
 
 
 def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
-    """Cells per work-group, and nodes of the largest, for which `room` holds two values per node.
-
-    `sizes`, of cells, are in the order of the work-groups; `per_group` is halved until all fit.
-    """
+    """Cells per work-group, halved until two values per node fit, and nodes of the largest."""
     while True:
         most = int(np.add.reduceat(sizes, np.arange(0, len(sizes), per_group)).max())
         if 2 * most <= room:
@@ -256,10 +247,7 @@ def _step_first(trees: Trees, steps: schedule.LaneSteps) -> np.ndarray:
 
 
 def _node_tables(trees: Trees, order: np.ndarray) -> dict[str, np.ndarray]:
-    """Neighbours of each node in the order of elimination, as places in its tree.
-
-    The children of a node are listed in that order too: every sum has one order.
-    """
+    """Neighbours of each node, and children in that order: every sum has one order."""
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     start = np.repeat(trees.offsets[:-1], trees.sizes)

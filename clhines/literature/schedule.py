@@ -29,9 +29,7 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
     """List schedule of dendritic hierarchical scheduling (Zhang et al. 2023, DeepDendrite).
 
     In every step the `k` deepest nodes whose children have all been eliminated go, or all of them
-    where there are fewer: for trees no schedule of `k` lanes has fewer steps (Hu 1961). Of nodes of
-    one depth, the last in `Trees.order` go first. A priority queue a tree: O(n log n), half a
-    second for a million nodes.
+    where there are fewer: for trees no schedule of `k` lanes has fewer steps (Hu 1961).
     """
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
     by_priority = np.lexsort((-trees.rank, -trees.depth, tree))
@@ -59,10 +57,7 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
 def _list_schedule(
     parent: list[int], waiting: list[int], k: int, order: list[int], width: list[int]
 ) -> None:
-    """Append the steps of one tree to `order` and `width`; nodes are numbered by priority.
-
-    `parent` is -1 at the root; `waiting` is the children that each node waits for.
-    """
+    """Append the steps of one tree, its nodes numbered by priority, to `order` and `width`."""
     ready = [v for v, count in enumerate(waiting) if count == 0]  # sorted, and so a heap
     waiting.append(2)  # for the root's parent, -1: never ready
     while ready:

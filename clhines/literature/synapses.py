@@ -34,11 +34,7 @@ def placed(*keys: np.ndarray) -> np.ndarray:
 
 
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
-    """Return the place of each synapse in chunks that cut few groups of either direction.
-
-    `forward` and `backward`, (k,), are numbers of groups from 0 on. A chunk begins with the first
-    forward group that has synapses left; of groups with as many in common the first is taken.
-    """
+    """Place of each synapse in chunks that cut few groups; each begins with the first one left."""
     ends = np.stack([forward, backward + int(forward.max(initial=-1)) + 1]).astype(np.int64)
     count, vertices = len(forward), int(ends.max(initial=-1)) + 1
     synapse = np.argsort(ends.reshape(-1), kind="stable") % max(1, count)

@@ -32,11 +32,7 @@ def fields_of(
     secondorder: object,
     ions: tuple[IonNodes, ...] | None = None,
 ) -> dict[str, Any]:
-    """Return fields of a `Model`: of ions, sources and connections that were `added` to a network.
-
-    `cells` are the somas of all cells, `wiring` is `Wiring.given` and `Wiring.outside`.
-    `secondorder` is NEURON's; 1 is without ion currents at the middle of the step.
-    """
+    """Return the fields of a `Model` that ions, sources and exact connections fill."""
     detectors = [cells, *(s for s in added.sources if not s.times)]
     trains = [s for s in added.sources if s.times]
     given, outside = wiring

@@ -153,10 +153,7 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Return what `compile` does, from a model of the same connections and events.
-
-    `model` has earlier changes, `groups` are as they were before all, and `v_init` is in mV.
-    """
+    """Compile again with other values, from a model of the same connections and events."""
     changed = [(number, name) for number, own in changes.parameters.items() for name in own]
     now = changes.groups(groups)
     kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
@@ -287,11 +284,7 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
 
 
 def are_alike(network: Network, model: Model) -> bool:
-    """Whether copies of a network are alike: no noise, and no stream of its own.
-
-    Events from outside have sources that are numbered otherwise. Each kind has one group, as its
-    instances are else in another order.
-    """
+    """Whether copies of a network are alike: no noise, no streams, no events from outside."""
     kinds = [k for k, _ in model.instances if k >= 0]
     streams = {(model.instances[g][0], name) for g, name, _ in inside(network).added.streams}
     return (

@@ -47,12 +47,7 @@ def kinds_of(
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism; those of constant ones become no kind.
-
-    `given` are all groups of a network, in order, and `area_at` gives the areas of nodes, µm².
-    `celsius` is of mechanisms that use it. Mechanisms and parameters that are `stored` get a value
-    for each instance in any case. Returns `Model.kinds` and `Model.instances`.
-    """
+    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`."""
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
     for group in given:
@@ -81,11 +76,7 @@ def kinds_of(
 def spiking(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Return kinds that know the capacitance of their nodes, where a text has a threshold.
-
-    And (num_cells,) thresholds of cells, mV: `threshold`, or that of the text at the soma. Raises
-    InputError where no spike of a cell can be that of a text.
-    """
+    """Kinds and thresholds, mV, of cells, where a text has a threshold of its own."""
     found, taken = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
@@ -127,12 +118,7 @@ def revalued(
     changed: Collection[tuple[int, str]],
     stored: Collection[tuple[str, str]],
 ) -> tuple[Kind, ...]:
-    """Return kinds with other values of some parameters, as `kinds_of` gives them.
-
-    `kinds` and `instances` are what that gave, and `groups` are all of the network with the values
-    as they are now. `changed` are numbers of groups, and parameters that may have other values than
-    in `kinds`; for `stored` see `kinds_of`.
-    """
+    """Return kinds with other values of the parameters `changed`, as `kinds_of` gives them."""
     found = []
     for k, kind in enumerate(kinds):
         own = [g for g in groups if instances[g.number][0] == k]
@@ -163,12 +149,7 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
 def constant_sums(
     given: Sequence[Group], structure: Structure, axial: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(m,) float64 each: axial conductances and those of constant mechanisms, µS; currents, nA.
-
-    These are the currents at 0 mV, negated. They are of one round of the structure where all
-    mechanisms repeat, and have the bits of those of all nodes, (n,), which they are otherwise.
-    Not `axial`: conductances of constant mechanisms alone.
-    """
+    """Conductances, µS, and negated currents at 0 mV, nA, of one round or of all nodes."""
     constant = [group for group in given if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
     d = d if axial else np.zeros_like(d)
@@ -228,10 +209,7 @@ def _merged(
 
 
 class ConstantSums:
-    """Conductances and currents at 0 mV of the constant mechanisms, with the bits of `kinds_of`.
-
-    `area`, µm², and `g_total`, the axial conductances of each node, µS, are (n,) float64.
-    """
+    """Conductances and currents at 0 mV of the constant mechanisms, with the bits of `kinds_of`."""
 
     def __init__(
         self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
@@ -264,10 +242,7 @@ class ConstantSums:
 
     @cached_property
     def _of_one_cell(self) -> list[np.ndarray] | None:
-        """(n_1,) float64: of cell 0 axial conductances and each group's factors, if all are alike.
-
-        None where cells differ, or where a node has several instances of a group.
-        """
+        """Axial conductances and each group's factors of cell 0, if all are alike, or None."""
         n, cells = len(self._area), self._forest.num_cells
         found = [self._g_total]
         for group in self._groups:

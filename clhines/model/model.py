@@ -251,11 +251,7 @@ class Alike:
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Events from outside, ordered by step; those of one step in the order given.
-
-    Those that are due later than any run can come to are left out. An event is due at the begin of
-    its `step`. All arrays are (m,), int64 but for the weights, float64.
-    """
+    """Events from outside by step, at whose begin each is due; none later than any run."""
 
     target: np.ndarray
     step: np.ndarray

@@ -21,10 +21,9 @@ class Field:
     """One array of a state.
 
     `per` is what the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
-    ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection`` of
-    `Model.netcons`, ``weight`` of these, ``source`` of events, ``ring`` entry of the sources'
-    times, ``detector``, or ``remote`` node of other ranks. `rows` is what the first of two axes
-    counts: ``slot`` of the ring of incoming events, self ``event`` of a queue, or ``watch``
+    ``plastic`` connection, ``sent`` (source of these), ``connection`` of `Model.netcons`,
+    ``weight`` of these, ``source``, ``ring`` entry, ``detector``, or ``remote`` node. `rows` is
+    what the first of two axes counts: ``slot`` of the ring, self ``event`` of a queue, or ``watch``
     condition.
     """
 
@@ -69,10 +68,7 @@ _QUEUE = (
 
 
 def plastic_fields(rule: Rule) -> Iterator[Field]:
-    """Yield the fields of a rule: weights, and traces with the step of their last event.
-
-    Traces of cells are those of all sources, on every rank. They are numbered: ``pre``, ``pre1``.
-    """
+    """Yield the fields of a rule: weights, and traces (``pre``, ``pre1``) with their last step."""
     yield Field("weight", "plastic", "float64", what="plastic")
     for side, names in rule.kept.items():
         for k in range(len(names)):

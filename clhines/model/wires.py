@@ -38,12 +38,10 @@ def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
 def divided(
     wiring: Wiring, added: Added, groups: Sequence[Group], dt: float
 ) -> tuple[Wiring, Wiring, np.ndarray]:
-    """Choose for each connection how its events are delivered.
+    """Return connections on the grid, those at exact times, and places of weights of the former.
 
-    They go by the grid, as sums of whole steps, from cells, detectors and trains to mechanisms
-    whose events add up; all others at exact times, and all where the network asks for that. Returns
-    those on the grid, those at exact times, and the places of the weights of the former in
-    `given_weights`. Raises InputError for a plastic connection that does not act in whole steps.
+    By the grid, as sums of whole steps, go events of cells, detectors and trains to mechanisms
+    whose events add up, unless the network asks for exact times.
     """
     parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
     train, sends = _trains(added), np.zeros(added.num_sources, bool)
@@ -102,12 +100,7 @@ def compiled_connections(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> tuple[Connections, np.ndarray]:
-    """Return the connections of cells and detectors, and their places among those given.
-
-    `dt` is in ms; `first` has the first target of each group's kind, -1 of one that takes no
-    events; for `instances` see `Model`. Raises InputError for a delay shorter than a step or too
-    long, a weight outside the bounds of its rule, or a plastic connection of a train.
-    """
+    """Return the connections of cells and detectors, and their places among those given."""
     train, begin = _trains(added), 0
     every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
     parts = list[tuple[np.ndarray, ...]]()

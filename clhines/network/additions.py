@@ -82,12 +82,7 @@ class PlayGiven:
 
 @dataclass(eq=False)
 class Added:
-    """What a network was given besides cells, mechanisms and plain connections.
-
-    `emitters` are groups that send events, and the number of their first source. `pointers` are
-    number of a group, name, instances and nodes; `streams` number of a group, name, and numbers.
-    `remote_v` are of nodes of other ranks, at the start, mV; they have the numbers after its own.
-    """
+    """All of a network besides cells, mechanisms and plain connections."""
 
     network: Any
     num_nodes: int

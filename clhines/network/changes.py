@@ -39,13 +39,7 @@ class Value:
 
 @dataclass(eq=False)
 class Changes:
-    """All that differs from the network.
-
-    `parameters` are by number of the group. Mechanisms and parameters that are `stored` have a
-    value in memory for each instance, so that another value needs no other plan and no other
-    kernel. `weight` is of all connections, in the order of `connect`, several of one connection one
-    after another. `events` are in place of all events from outside.
-    """
+    """All that differs from the network; what is `stored` has a value per instance in memory."""
 
     parameters: dict[int, dict[str, Value]] = field(default_factory=dict)
     stored: set[tuple[str, str]] = field(default_factory=set)

@@ -78,11 +78,8 @@ def fill(
 ) -> list[Group]:
     """Give copies of a network everything that is in it; return groups in the order of those given.
 
-    `copies` is of `structure_of_copies`. `groups` and `wiring` are of the network, with all
-    changes; several groups may be pieces of one that takes no events, and `instances` are which of
-    its group's instances each piece has, by default all. `streams` are group, name and numbers,
-    (count, 3) uint32, of all streams of random numbers of the network, also of those that were
-    given none: they would else have other numbers among those of the copies.
+    Several `groups` may be parts of one; `instances` are those of each. All `streams` are given,
+    else those of copies would get other numbers.
     """
     count = copies.num_cells // network.num_cells
     copies.celsius = network.celsius

@@ -242,11 +242,7 @@ def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
 def connected(
     pairs: Pairs, call: int, source_cell: np.ndarray, target_cell: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return source and target of each pair, (m,) int32, ascending by source, then target.
-
-    `call` is the number of the call of `connect`. `source_cell` and `target_cell` are by source
-    and target the numbers that are equal where both are of one cell.
-    """
+    """Source and target of each pair of a call of `connect`, (m,) int32, by source, then target."""
     if pairs.rule == "one_to_one":
         if len(source_cell) != len(target_cell):
             raise InputError(
@@ -315,10 +311,7 @@ class _Rows:
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
-        """Return by block the number of pairs of each row, and the columns row by row, int32.
-
-        Of a fixed in-degree: ``column * rows + row`` of all pairs of each block, ascending.
-        """
+        """By block pairs per row, and columns; of a fixed in-degree ``column * rows + row``."""
         count, columns = len(self.row_cell), len(self.column_cell)
         if self.fixed:
             self._check_columns()

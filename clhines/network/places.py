@@ -81,10 +81,7 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """How many of the nodes of `at` are of the first round; the others repeat them.
-
-        0 where there is one round, or where nodes were given and may be any.
-        """
+        """Count nodes of the first round, which the others repeat; 0 where they may be any."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
@@ -116,13 +113,7 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Turn a value of a parameter into a number or one for each of `nodes`.
-
-        A number and (m,) values, one for each of `nodes`, are returned as they are. So is what fits
-        nothing, which the check of parameters rejects. A callable is given the distances of the
-        nodes from their somas, (m,) float64, µm, and gives values in `unit`. Messages name the
-        parameter as `what`.
-        """
+        """Turn a parameter's value, or function of the distance, µm, into one per node."""
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
                 got = f"is of {len(value.values)} cells"

@@ -23,10 +23,7 @@ _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Trees and membranes of all cells.
-
-    The lists have arrays of some cells, which taken in turn, `turns` of them, make the network.
-    """
+    """Trees and membranes of all cells; `turns` through the lists make the network."""
 
     forest: Forest  # each tree rooted at its soma
     soma: np.ndarray
@@ -151,11 +148,7 @@ def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
 
 
 class NodeValues:
-    """Values of all nodes of a network, by name; arrays of all nodes are made when asked for.
-
-    `once` is one round of each, (m,), which is repeated to `count` nodes; the last round may be
-    cut. The arrays are read-only from now on.
-    """
+    """Values of all nodes by name, read-only; rounds of `once` are repeated when asked for."""
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:
         self._once, self.count = dict(once), count

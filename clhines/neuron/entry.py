@@ -317,10 +317,7 @@ def advance(
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
 ) -> int:
-    """Advance the model by as many steps as `count` says, as `run` does; return how many.
-
-    NEURON runs code that `CVode.event` was given at the end of steps that it takes itself.
-    """
+    """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
     ranks = ranks_of(h)
     rest, done = same_on(ranks, count(), h), 0
     while rest:

@@ -29,9 +29,8 @@ from clhines.neuron.read.contents import Instances
 class Imported:
     """A model of NEURON's memory as a network, in `copies` one after another.
 
-    `connections` are of each connection of the network, in order, the NetCon k, or -1 - k where it
-    is an event of NetCon k that is on its way; `crossed` are sources that are above their threshold
-    at the begin, which NEURON has not yet seen: it looks at the begin of its next step.
+    `connections` has the NetCon of each, or -1 - k for an event of NetCon k on its way; `crossed`
+    are sources above threshold that NEURON has not seen yet.
     """
 
     model: Model

@@ -64,10 +64,7 @@ class Value:
 
 
 class Column:
-    """A variable of all instances of a mechanism: NEURON's column of `count` numbers.
-
-    Those at `played` are set by vectors in each step, and not compared.
-    """
+    """NEURON's column of a variable of `count` instances; those `played` are not compared."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self._size = WORD.from_address(address), 8 * count
@@ -94,13 +91,7 @@ Part = Value | Column
 
 
 class Fingerprint:
-    """A model as it was read, with the values of when they were last taken.
-
-    Covered are all numbers that a user can change and a simulation has, and what NEURON calls in
-    each step. Numbers are compared bit by bit, with copies: of the structure (`fixed`), of
-    parameters of mechanisms (`given`), and those that a run changes (`moving`). `covers_all` says
-    whether there is no variable of the model that is not compared.
-    """
+    """A model as it was read: structure, parameters and moving values, compared bit by bit."""
 
     def __init__(self, model: Model) -> None:
         self._model, self.covers_all = model, True
@@ -293,10 +284,7 @@ class Kept:
         return True
 
     def _take(self, changed: list[str]) -> None:
-        """Let the simulation start from NEURON's values; drop it where events need another.
-
-        `changed` are mechanisms with other parameters.
-        """
+        """Start from NEURON's values and parameters of `changed`; drop the run if events differ."""
         imported, pending = self.imported, self.model.pending
         assert self.sim is not None and imported is not None
         began = float(imported.network.settings["t"]), float(self.model.h.t)
@@ -365,11 +353,7 @@ class Kept:
         self._lag = 0
 
     def steps_ahead(self, most: int) -> int:
-        """Return how many steps to take at once, at most.
-
-        NEURON takes one itself where it has voltages to transfer, and at whose end code of
-        `CVode.event` runs.
-        """
+        """Return steps to take at once; NEURON takes those with transfers or code of events."""
         if self.model.memory.transfers and self.model.waits_for_transfer():
             self.sim = None  # it would begin with the voltages of now
             return 1
@@ -380,10 +364,7 @@ class Kept:
         return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
-        """Take a step by NEURON, which sets currents and all other ASSIGNED variables.
-
-        What code of `CVode.event` changes at its end is a change by the user.
-        """
+        """Take a step by NEURON, which sets all ASSIGNED variables, and look for changes at its end."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later

@@ -31,11 +31,7 @@ from clhines.simulate.ranks.mpi import Ranks, agreed
 
 @dataclass(eq=False)
 class Model:
-    """What was read from NEURON's memory.
-
-    `watched` has of each mechanism with WATCH instance, condition and whether it is true, of those
-    armed.
-    """
+    """Everything read from NEURON's memory; `watched` are the armed WATCH conditions."""
 
     h: Hoc
     memory: Memory
@@ -62,10 +58,7 @@ class Model:
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     def waits_for_transfer(self) -> bool:
-        """Whether `target_var` does not yet set the voltage of now; all MPI ranks call it.
-
-        NEURON transfers at the end of its steps: what is changed between two acts a step later.
-        """
+        """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
         names = {(gap.owner, gap.name) for gap in self.gaps}
         before = {(o, n): self.every[o].values(n).copy() for o, n in names}
         self.memory.transfer()
@@ -126,10 +119,7 @@ class Model:
         return np.array(sorted(n for n in nodes if n not in self.nodes), np.int64)
 
     def refresh(self, values: bool) -> None:
-        """Read again what changes in a run: vectors, and values where they are not as they were.
-
-        A RejectedError says that something of that is not simulated.
-        """
+        """Read again what changes in a run: vectors, and `values` if they differ."""
         h, memory = self.h, self.memory
         self.plays.refresh()
         if values or self.trains.names:
@@ -172,12 +162,7 @@ class Model:
 def read_model(
     h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
 ) -> Model:
-    """Read everything, and list what is rejected.
-
-    `vectors` has of each VecStim its Vector, where it cannot be found; with `every`, Vectors that
-    will record or play after the next ``h.finitialize()`` count, too. All MPI `ranks` read their
-    models at once. A RejectedError says that segments cannot be read from Python.
-    """
+    """Read everything, with `every` also what records later, and list what is rejected."""
     with agreed(ranks):
         model = _read(h, vectors, every)
     _number_nodes(model, ranks)

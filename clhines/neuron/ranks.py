@@ -57,11 +57,7 @@ def _by_all(ranks: Ranks | None, holds: bool) -> bool:
 
 
 def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
-    """Return how many steps all ranks take, of `steps` that this one could.
-
-    They start anew, from ``h.finitialize()``, or all go on from their simulations: what NEURON
-    has on its way to other ranks is not read.
-    """
+    """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
     if ranks is None:
         return steps
     t, dt = float(kept.model.h.t), float(kept.model.h.dt)

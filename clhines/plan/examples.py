@@ -40,11 +40,7 @@ _FORK = """\
 
 
 def page() -> str:
-    """Return the examples, in lines of at most 100 columns.
-
-    Four systems of three elements in every layout (figure 2 of Valero-Lara et al. 2018), and a
-    branched cell in those that know branches (figure 1.1 of the 2018 report).
-    """
+    """Examples of four systems in every layout (2018), and a branched cell, <= 100 columns."""
     four, fork = Forest.from_parents([np.arange(-1, 3 - 1)] * 4), Forest(_fork())
     letters = [f"{system}{element}" for system in "abcd" for element in range(3)]
     numbers = [f"{node:2}" for node in range(fork.num_nodes)]

@@ -123,9 +123,8 @@ def parameter(text: str, usual: str = "") -> Parameter:
 class TemplateSpec:
     """Base class of the specs of all templates.
 
-    `template` is the name without its ending. `kernels` has the parameters of each kernel of the
-    template, in order: ``TYPE NAME``, or ``TYPE NAME if CONDITION and ...`` with attributes of the
-    spec; or several of these with commas between. Types are as in `Parameter`.
+    `kernels` has the parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE
+    NAME if CONDITION and ...`` with attributes of the spec. Types are as in `Parameter`.
     """
 
     template: ClassVar[str] = ""

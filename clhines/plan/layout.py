@@ -87,10 +87,8 @@ def natural_pieces(
 ) -> dict[str, np.ndarray]:
     """Tables to read pieces of cells from natural order; parameters as of `natural_order`.
 
-    ``order_start`` is as there. ``order`` has, for each value of a template, in natural order in
-    its block of the lowest places, the place in the block; ``natural_index``, for each value of a
-    block, in that order, from its first place on, the index in natural order. It depends on no
-    other templates' blocks.
+    ``order`` has, for each value of a template in natural order, the place in the block;
+    ``natural_index`` its index in natural order.
     """
     ascending = np.argsort(start)
     start, size, template = start[ascending], size[ascending], template[ascending]

@@ -48,9 +48,8 @@ class Named:
 class Method:
     """One row of the table of methods.
 
-    ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, as several
-    rows share a planner; `real` is ``double`` or ``float``. `options` have defaults, None where the
-    limits decide; with `chains_only` no node may have several children.
+    ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, `real`
+    ``double`` or ``float``. `options` have defaults, None where the limits decide.
     """
 
     summary: str
@@ -127,12 +126,7 @@ def make_plan(
 def candidate_plans(
     forest: Forest, dtype: DTypeLike, limits: Limits, **options: Option
 ) -> Iterator[tuple[Candidate, Plan]]:
-    """Yield the candidates of `auto` with their plans, fastest first by the cost model.
-
-    Candidates that the forest or the device rules out are skipped, and so are those without one of
-    the `options`, which override the candidate's own. If none can be planned, the `InputError` of
-    the first one is raised.
-    """
+    """Yield candidates of `auto` that can be planned, fastest first, or raise the first error."""
     real_name(dtype)
     ranked = auto.ranked(forest, dtype, limits)
     known = sorted({name for c, _ in ranked for name in METHODS[c.method].options})

@@ -43,10 +43,7 @@ Option = int | str | None  # value of an option
 
 
 class Options(TypedDict, total=False):
-    """Options of the methods besides dtype and device; each has those of its row in `METHODS`.
-
-    None, or a false value, leaves the choice to the method and the limits of the device.
-    """
+    """Options of the methods besides dtype and device; None leaves the choice to the method."""
 
     work_group: int | None
     block_size: int | None
@@ -69,11 +66,7 @@ class Part:
     """One kernel of a plan, for some or all of its cells, and its launches: mostly one.
 
     `source` and `target` are arrays that the launch works on: 0 the batch, k the k-th of
-    `Plan.scratch`; and those that it reduces to or expands from, or, where it solves, takes as
-    scratch. `statistics` are the cost, known without a device: `dependent_steps`, eliminations and
-    substitutions one after another; `idle_lanes`, the share of lane-steps without work; barriers,
-    levels or rounds, cells per block. `launches` are the kernel's first argument and the
-    work-groups of each; one of `num_units` and `num_groups` unless given.
+    `Plan.scratch`. `launches` are the kernel's first argument and the work-groups of each.
     """
 
     spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are those of a plain solve
@@ -181,11 +174,7 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
-
-        Its device order begins at `first_place`; `cells`, (num_cells,), are the numbers of its
-        cells in the whole batch; `scratch` arrays come before its own.
-        """
+        """Return the same launch in a larger plan, from `first_place` on; see `KernelSpec.tables`."""
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():
             if name not in tables or (self.source and role != "cell"):
@@ -356,10 +345,7 @@ def coarse(needed: int, room: int, least: int = 1) -> int:
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Values of an array in local memory: `needed`, aligned, and so possibly above `room`.
-
-    On a GPU, where a work-group's share decides how many run at once, no more than needed.
-    """
+    """Values of an array in local memory: `needed`, aligned; on CPUs all `room`."""
     size = coarse(aligned(needed), room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else aligned(needed)
 

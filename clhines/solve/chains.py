@@ -83,10 +83,7 @@ def sizes_of(sizes: object) -> np.ndarray:
 
 
 class Chains:
-    """Shapes of the arrays of some tridiagonal systems, and the arrays as Hines matrices.
-
-    `rows` are (m,) int64. The shape (m, n) of systems of one size n is `grid`, else that is None.
-    """
+    """Shapes of arrays of tridiagonal systems, (m, n) `grid` if equal, and their Hines matrices."""
 
     def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
         self.rows, self.dtype = rows, dtype

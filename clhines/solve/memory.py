@@ -77,10 +77,7 @@ class Buffers:
 
 
 class KeptBuffers:
-    """Buffers that stay until larger or other ones are asked for, or they are dropped.
-
-    Releasing a buffer makes some drivers wait for all that is enqueued, and with them the host.
-    """
+    """Buffers that stay until others are asked for: releasing one makes some drivers wait."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -205,12 +202,7 @@ class Room:
         return most if needed <= self.memory and one * most <= self.largest else 1
 
     def plan(self, forest: Forest, make: Callable[[Forest], Plan]) -> tuple[list[Plan], np.ndarray]:
-        """Plan the whole batch, or as few slices of whole cells as fit, evenly filled.
-
-        Slices are small enough for `STAGES` of them to be on the device at once, but for cells that
-        need it for themselves; where not even one cell fits, that is a `DeviceMemoryError`. Returns
-        what `plan_slices` does.
-        """
+        """Plan the whole batch, or few slices, `STAGES` of which fit; see `plan_slices`."""
         if self._least_slices(forest, self.memory) == 1:
             whole = make(forest)
             if self.fits(whole):
@@ -260,10 +252,7 @@ class Memory:
 
 
 def memory_errors(method: _Method) -> _Method:
-    """Turn OpenCL's out-of-memory errors of a method into `DeviceMemoryError`.
-
-    Its object has `memory`, one item per device, and `queue`, that of the first.
-    """
+    """Turn OpenCL's out-of-memory errors of a method into `DeviceMemoryError`."""
 
     @functools.wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -324,12 +313,10 @@ def pipeline_bytes(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: 
 def plan_slices(
     forest: Forest, count: int, plan: Callable[[Forest], Plan], fits: Callable[[int, Plan], bool]
 ) -> tuple[list[Plan], np.ndarray]:
-    """Plan a batch in slices of whole cells, about `count` or more where these do not fit.
+    """Plans of about `count` slices of whole cells, and their first cells with the end.
 
-    Where the shapes of the cells repeat, slices are chosen such that they share one plan.
-    ``fits(cell, plan)`` says whether a slice that begins with that cell fits; it raises where the
-    slice is one cell, which cannot be made smaller. Returns a plan of each slice, and the first
-    cell of each with the end, (len(plans) + 1,) int64.
+    Where the shapes of the cells repeat, slices share one plan. ``fits(cell, plan)`` raises where
+    the slice is one cell, which cannot be made smaller.
     """
     made: dict[tuple[int, int], Plan] = {}
     period = shape_period(forest.shape_of_cell)

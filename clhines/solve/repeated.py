@@ -23,11 +23,7 @@ Key: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """A call that was checked, with its launches.
-
-    The arrays `given`, that for the solution last, are referred to weakly but for their buffers.
-    `gone` is called when one of them is: then nothing may keep its buffer any longer.
-    """
+    """A call that was checked, with weakly held arrays; `gone` is called when one of them goes."""
 
     __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")
 

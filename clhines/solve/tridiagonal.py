@@ -227,11 +227,7 @@ class Tridiagonal(Holder):
 
 
 class Rows:
-    """Right-hand sides and solutions of some matrix: shapes, signs, and where they are.
-
-    `side` makes them on the device; None: NumPy. `sign` is that of each row of the matrix, so of
-    right-hand sides; with the transposed matrix, of solutions.
-    """
+    """Right-hand sides and solutions: shapes, signs of rows, and the device's `side`, or None."""
 
     def __init__(self, owner: Tridiagonal, side: DeviceChains | None, sign: Array | None) -> None:
         self._owner, self._side, self._sign = owner, side, sign

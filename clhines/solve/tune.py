@@ -138,13 +138,7 @@ def measure(
     prepare: Callable[[Plan], Launch],
     keep: bool = True,
 ) -> Tuning:
-    """Time candidates, the heuristic's choice first, and return the times and the winner.
-
-    ``prepare(plan)`` puts a plan and its values on the device and returns what `median_seconds`
-    launches. A candidate for which it raises `DeviceMemoryError` or `BuildError` is passed over;
-    where no candidate runs, the error of the first is raised. With `keep` all candidates are on the
-    device at once; otherwise each is prepared again in every round.
-    """
+    """Time candidates, the heuristic's choice first; pass over those that do not fit or build."""
     ready: list[Callable[[], Launch]] = []
     able: list[Candidate] = []
     refused: DeviceMemoryError | BuildError | None = None

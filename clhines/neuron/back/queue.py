@@ -103,12 +103,7 @@ class EventQueue:
             send(events, time, netcon, threads)
 
     def send_selves(self, *columns: np.ndarray) -> None:
-        """Put self events into the queue.
-
-        `columns` are addresses of point processes, times, ms, flags, addresses of the weights that
-        they come with, or 0, and where the instances keep them for net_move, 0 where it is not
-        known.
-        """
+        """Put self events into the queue, by addresses of instances and weights, or 0."""
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
         pointers, room = [ctypes.c_void_p] * 3, ctypes.addressof(_ROOM)
         send = self._memory.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
@@ -137,11 +132,7 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class Pending:
-    """All events on their way, with times of arrival, ms; `netcons` and `binned` are connections.
-
-    The latter are in NEURON's bins of a step, the last to be delivered in one first. `statements`
-    are times at which code runs that `CVode.event` was given; it runs at the end of a step.
-    """
+    """All events on their way, ms; those `binned`, and times of `CVode.event`'s statements."""
 
     netcons: list[tuple[int, float]] = field(default_factory=list)
     binned: list[tuple[int, float]] = field(default_factory=list)
@@ -198,11 +189,7 @@ def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
 
 
 class Bins:
-    """NEURON's bins, found by its time now and its step, ms; OSError if not as expected.
-
-    A bin has the events of connections that are due in a step; see `simulate.events.bins`. NEURON
-    counts bins from a time of its own, which each of its steps moves on.
-    """
+    """NEURON's bins of events, counted from a time of its own; see `simulate.events.bins`."""
 
     def __init__(self, memory: Memory, queue: EventQueue, t: float, dt: float) -> None:
         self._memory, self._queue, self._dt = memory, queue, dt

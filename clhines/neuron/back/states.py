@@ -40,10 +40,7 @@ def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Step at whose begin NEURON's time is.
-
-    An InputError says that it is at none, as dt was another before, or the time is negative.
-    """
+    """Step at whose begin NEURON's time is; InputError where it is at none."""
     if h.t < -0.5 * dt:
         raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")
     step = round(h.t / dt)
@@ -95,10 +92,7 @@ def _ions(
 def take_values(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays | None = None
 ) -> None:
-    """Let a simulation go on from NEURON's present values.
-
-    `arrays` are those of its start, which are changed; by default those that it has now.
-    """
+    """Let a simulation go on from NEURON's present values; `arrays` of its start are changed."""
     model, copies = imported.model, imported.copies
     arrays = sim.arrays() if arrays is None else arrays
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
@@ -172,10 +166,7 @@ def voltages(imported: Imported) -> np.ndarray:
 
 
 def _voltages(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return NEURON's column of voltages, where in it are those of all its nodes, and ours.
-
-    Nodes with membrane are last: they give the voltage where an end has none of its own.
-    """
+    """NEURON's voltages, where in them its nodes are, and ours; those with membrane are last."""
     tree = model.tree
     nodes = np.concatenate([tree.addresses, tree.inner])
     values, rows = model.fields.rows(tree.v, nodes)
@@ -262,10 +253,7 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
 
 
 def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
-    """Write a simulation's values into NEURON's memory; events and records are written apart.
-
-    `arrays` are those of the simulation.
-    """
+    """Write a simulation's values, but events and records, into NEURON's memory."""
     model = imported.model
     ions = (ion.instances for ion in model.contents.ions.values())
     for instances in (*model.every.values(), *ions):

@@ -53,11 +53,7 @@ class Fields:
     is_point: np.ndarray  # of each mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return how many nodes each section has, their addresses, and where each section starts.
-
-        The number is with the node at a section's end. The addresses are of all sections' nodes, in
-        each from that next to the parent on.
-        """
+        """Nodes of each section, end included; their addresses, parent's end first; starts."""
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
         nodes = self._word(begin + 8 * np.arange(number.sum()), 0)
@@ -109,11 +105,7 @@ class Fields:
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
-        """Return the data of point processes and artificial cells (C++ objects), in their order.
-
-        `node` is the address of NEURON's node, 0 where there is none; all is 0 of a point process
-        that is nowhere. OSError where they are not as expected.
-        """
+        """Return data of point processes (C++ objects) in order, 0 where there is none."""
         _, node, data, owner = gather(points, 4).astype(np.int64).T
         found = np.zeros((len(points), 5), np.int64)
         here = data != 0
@@ -226,10 +218,7 @@ def _found(memory: Memory, section: Section, parent: int) -> Fields:
 
 
 class Columns:
-    """Variables of instances of one mechanism, which are attributes of `things`.
-
-    `rows` are the addresses of the numbers of their rows, (k,) int64.
-    """
+    """Variables of instances of one mechanism; `rows` are addresses, (k,) int64."""
 
     def __init__(self, memory: Memory, things: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._things, self.rows = memory, things, rows

@@ -44,10 +44,7 @@ _LISTS = 4  # words of NEURON's object with the lists of what records and plays 
 
 
 class Memory(Objects):
-    """Reads NEURON's lists; `kinds` has NEURON's classes of events by their tables.
-
-    An OSError says that the library, or something in it, is not found or not as expected.
-    """
+    """Reads NEURON's lists; OSError where the library is not as expected."""
 
     CLASSES = (
         "YvecRecord",
@@ -74,11 +71,7 @@ class Memory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Columns of all variables of a mechanism by name, of those that hoc does not see, too.
-
-        The reference is to a variable of it, as ``segment.hh._ref_m``. Columns are side by side:
-        the reference is pointed to one after the other, and NEURON names it.
-        """
+        """Columns of a mechanism's variables by name: one reference is pointed to each in turn."""
         at = WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = WORD.from_address(id(reference) + 8 * (self.reference + 3))
         first, own, found = at.value, shape.value, dict[str, int]()
@@ -212,10 +205,7 @@ class Memory(Objects):
         return bool(WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as in a step; a RuntimeError is NEURON's, before `setup_transfer`.
-
-        An exception of C++ ends a process that calls it by ctypes. So NEURON calls it, as a method.
-        """
+        """Transfer voltages as in a step, by a method: C++'s exceptions end a caller by ctypes."""
         sources = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()

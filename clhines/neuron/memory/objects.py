@@ -68,10 +68,7 @@ class Objects:
         return words_at(self._known(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
-        """Return where the address is of the function that a method of a class calls.
-
-        OSError where a function that is known is not where it is looked for.
-        """
+        """Where the address of a method's function is; OSError where a known one is elsewhere."""
         known = words_at(words_at(self._known("fadvance"), 3)[_PROC], 1)[0]
         if known != ctypes.cast(self.symbol("_Z8fadvancev"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
@@ -79,10 +76,7 @@ class Objects:
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether a name of hoc is a procedure with the code of another one, which has not run.
-
-        Where that has 0, one that has run may keep what it has looked up of objects.
-        """
+        """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
         kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
@@ -207,10 +201,7 @@ class Objects:
         return data
 
     def fields_of(self, point: int) -> list[int]:
-        """Return the addresses of a point process's variables in the order of its file.
-
-        Those that hoc does not see are among them.
-        """
+        """Addresses of a point process's variables in the order of its file, hidden ones, too."""
         data = self._property(point)
         pointer, whole = ctypes.c_void_p, ctypes.c_int
         count = self.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)
@@ -219,10 +210,7 @@ class Objects:
         return [field(data, k, 0) for k in range(count(data))]
 
     def slots_of(self, point: int) -> tuple[int, int, int]:
-        """Return where the places that are no variables begin, their width in bytes, their number.
-
-        Its own address is in the second place of every point process.
-        """
+        """Begin, width in bytes, and number of places; the second has its own address."""
         data = self._property(point)
         places, kind, sizes = self._of_property
         size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value

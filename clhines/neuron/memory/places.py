@@ -18,11 +18,7 @@ ION = "_ion"  # behind the name of an ion that owns a variable
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a model, by its owner and its name, as ``v``, ``i_membrane``, ``m`` or ``cai``.
-
-    `owner` is the name of its mechanism; of an ion with `ION` behind it, as a mechanism may be
-    called like an ion; empty for the voltage of a node and its membrane's current.
-    """
+    """A variable by owner, an ion's with `ION` behind it, empty for a node's, and name."""
 
     owner: str
     name: str

@@ -58,11 +58,7 @@ class Catalogue:
         return any(len(self._h.List(n)) for n in cells)
 
     def without_text(self, points: bool) -> list[str]:
-        """Names of point processes, or of what is in membranes, that NEURON has no NMODL of.
-
-        ChannelBuilder, `make_mechanism` and `make_pointprocess` make such. A segment of Python does
-        not show all of those in membranes.
-        """
+        """Names of mechanisms without NMODL: ChannelBuilder's, `make_pointprocess`'s and such."""
         types, found = self._types[points], list[str]()
         for name in self.names(points):
             types.select(self._numbers[name][1])
@@ -71,11 +67,7 @@ class Catalogue:
         return found
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Point processes and variables of theirs that hide others of segments in Python.
-
-        `make_pointprocess` makes such: a variable ``x`` or ``diam`` takes the place of
-        ``Segment.x`` or of the diameter.
-        """
+        """Point processes whose variables hide others, as ``Segment.x``, in Python."""
         return [
             (name, variable)
             for name in self.without_text(points=True)

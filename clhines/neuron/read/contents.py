@@ -22,10 +22,7 @@ _BEGIN = "area", "pntproc"  # the first two places of every point process
 
 
 class Things(Sequence[Hoc]):
-    """What variables of instances are attributes of, made when asked for.
-
-    `load` returns a function from an instance to what its variables are attributes of.
-    """
+    """What variables of instances are attributes of, made when asked for by `load`."""
 
     def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
         self._count, self._load = count, load
@@ -54,10 +51,7 @@ class Things(Sequence[Hoc]):
 
 @dataclass(eq=False)
 class Instances:
-    """All instances of one mechanism.
-
-    `objects` are addresses of hoc objects, of point processes and artificial cells.
-    """
+    """All instances of one mechanism; `objects` are addresses of hoc objects."""
 
     entry: Entry
     things: Things
@@ -200,14 +194,7 @@ def _add_points(
 
 
 class Slots:
-    """Finds places that NEURON keeps for events of instances; reads and writes WATCH conditions.
-
-    What each place of an instance is for is in NEURON's table of mechanisms; where the table has
-    it, and how wide a place is, is found from what is known of every point process: its second
-    place has its own address.
-
-    An OSError says that NEURON's library has not what is needed.
-    """
+    """Reads and writes WATCH conditions, in places that NEURON's table of mechanisms names."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -230,10 +217,7 @@ class Slots:
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
-        """(k,) int64: the words in the one POINTER of instances; a place is `width` bytes wide.
-
-        OSError where there are several.
-        """
+        """(k,) int64: words in the one POINTER of instances, in places of `width` bytes."""
         kind = instances.entry.number
         if self._at is None:  # found by any point process
             self.place_of(int(np.flatnonzero(self._memory.are_points())[0]), "netsend")
@@ -323,10 +307,7 @@ class Slots:
 
 
 class Hidden:
-    """Reads and writes variables that hoc does not see: ASSIGNED without RANGE, between blocks.
-
-    `columns` is empty where the mechanism has no variable that hoc sees.
-    """
+    """Reads and writes ASSIGNED variables without RANGE, found between columns that hoc sees."""
 
     def __init__(self, memory: Memory, instances: Instances) -> None:
         self._rows: Columns | None = None

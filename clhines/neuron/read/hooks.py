@@ -45,11 +45,7 @@ def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Reje
 
 
 def acting(h: Hoc, memory: Memory) -> list[Rejected]:
-    """Return what of it neither sections nor procedures of hoc tell.
-
-    Where the lists of `Random.play` and `CVode.extra_scatter_gather` cannot be found in memory, as
-    on systems other than Linux, a warning says so.
-    """
+    """Return what acts besides sections and procedures; warn where that cannot be read."""
     found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
     if memory.variable("nrn_multisplit_solve_"):
         way_out = "connect the pieces as sections; gid_clear(2) takes it out"

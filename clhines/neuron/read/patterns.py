@@ -42,10 +42,7 @@ class Pattern:
 def read_patterns(
     memory: Memory, contents: Contents, waits: set[tuple[str, int]], name: str
 ) -> list[Pattern | str]:
-    """Return what each instance has not sent, or why it cannot be simulated.
-
-    `waits` are the instances whose self event is on its way.
-    """
+    """Return what each instance has not sent, or why not; `waits` have a self event coming."""
     found, readable = list[Pattern | str](), Readable()
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.slots_of(memory.inside(thing))

@@ -28,12 +28,10 @@ CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 
 @dataclass(eq=False)
 class Tree:
-    """All nodes of a model, cell after cell; arrays have an entry a section, or a node.
+    """All nodes of a model, cell after cell, parents before children.
 
-    The sections, parents before children, are listed again after `forget`. `inner` are addresses of
-    NEURON's nodes with membrane: segments in the order of sections, each from its end 0 to its end
-    1. `addresses` are all of NEURON's nodes, ascending, and `numbers` the nodes that have their
-    voltages here.
+    `inner` are addresses of nodes with membrane, from end 0 to end 1; `addresses`, ascending, are
+    of all, and `numbers` the nodes that have their voltages here.
     """
 
     h: Hoc
@@ -220,11 +218,7 @@ class _Bare:
         self._all = bool(h.CVode().use_fast_imem())  # their membranes' currents are 0
 
     def are(self, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray) -> np.ndarray:
-        """(s,) bool: whether nothing is at an end, which has the voltage of the segment beside it.
-
-        `ends` are the addresses of the nodes of the ends, and of those beside them, (s,) int64;
-        `joined` are the nodes at which sections start.
-        """
+        """(s,) bool: whether nothing is at an end, whose voltage is the next segment's."""
         if self._all:
             return np.zeros(len(ends[0]), bool)
         v, beside = (self._fields.values(self._column, nodes) for nodes in ends)

@@ -44,11 +44,7 @@ def on_ranks(h: Hoc) -> bool:
 
 
 class Senders:
-    """All point processes and artificial cells, each with a number, and found by address.
-
-    `name` says of each which of the mechanisms, `names`, it is; `objects` and `points` are
-    addresses of the hoc object and of the C++ object.
-    """
+    """All point processes and artificial cells by number: mechanism, hoc and C++ addresses."""
 
     def __init__(self, memory: Memory, contents: Contents) -> None:
         every = contents.points.values()

@@ -47,11 +47,7 @@ class Level:
 
 @dataclass(frozen=True)
 class FineSpec(KernelSpec):
-    """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
-
-    `capacity` is the values of the largest block, for which local memory holds the factors and the
-    intermediate solution; 0 leaves them in global memory.
-    """
+    """One work-group per block, one work-item per branch; `capacity` 0 is without local memory."""
 
     template: ClassVar[str] = "by_branch/fine"
     tables: ClassVar[tuple[str, ...]] = (

@@ -34,12 +34,7 @@ WRITTEN = ("interleaved", "block_interleaved")
 
 @dataclass(frozen=True)
 class CellSpec(KernelSpec):
-    """Numbers and switches of ``cell.mako``: one work-item per cell, or a vector of cells.
-
-    `same_shape`: the cells of a work-item have one shape: vector types, one step code for all.
-    `rhs_local` is values of a right-hand side that a work-group (one block) holds in local memory;
-    0 leaves them in global memory.
-    """
+    """One work-item per cell, or per vector of cells; `rhs_local` is values in local memory."""
 
     template: ClassVar[str] = "by_cell/cell"
     step: ClassVar[Word] = schedule.STEP

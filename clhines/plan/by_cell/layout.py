@@ -53,10 +53,8 @@ def cell_after_cell(forest: Forest, cells: np.ndarray) -> Columns:
 def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     """Cut the cells, largest first, into blocks of `width` lanes.
 
-    A width of 1 is the flat layout, 0 the full-interleaved one, which is cut only where the cells
-    are below half the size of their block's largest, so that padding stays below one half whatever
-    the mix of sizes. With `whole_shapes` a block has one shape only, and idle lanes as padding
-    where needed.
+    1 is the flat layout, 0 the full-interleaved one, which is cut where the cells are below half
+    the size of their block's largest: padding stays below one half.
     """
     cells = cells_by_shape(forest)
     sizes = forest.sizes[cells]

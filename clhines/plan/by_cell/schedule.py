@@ -13,13 +13,10 @@ MAX_CELL_NODES = STEP.most("parent") + 1
 
 
 def serial_steps(trees: Trees) -> np.ndarray:
-    """Codes of the serial schedule: one node a step, in the reverse of ``trees.order``.
+    """Codes, a `STEP` each, of the serial schedule, in ``trees.order``, which is reversed.
 
     A node hands its contribution to its parent in registers when the parent is the next step, and
-    through memory otherwise. Code of step i, a `STEP`, where `parent` counts from the start of the
-    tree (-1 at the root), `waiting` says that contributions for node i lie in memory, and `first`
-    that node i is the first to leave one for its parent. Every sum therefore has one fixed order,
-    without atomics. The codes, int32, are in ``trees.order``.
+    through memory otherwise, so that every sum has one fixed order, without atomics.
     """
     start = np.repeat(trees.offsets[:-1], trees.sizes)
     above = trees.parent[trees.order]

@@ -44,11 +44,7 @@ class Pieces:
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
-    """Cut every cell into connected pieces that fit a work-group.
-
-    A piece has at most `most_segments` whole segments, of at most `segment` nodes each, see
-    `schedule.segments`, and at most `most` values in local memory.
-    """
+    """Cut cells into connected pieces of at most `most` values and `most_segments` segments."""
     trees = forest.trees
     cut = schedule.segments(trees, segment)
     top = schedule.pieces(cut, most, most_segments)
@@ -129,11 +125,9 @@ ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3
 class ContractionSpec(KernelSpec):
     """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
-    `tree_places` is the values of `u` and of the tree of segments, which lies where `u` of the
-    leaves was and may reach beyond it. `phase` is ``solve``; or ``reduce`` pieces of cells to the
-    trees of their kept nodes, and ``expand`` the solution of these to all nodes, and solve blocks
-    of whole cells, if any. `factor` is ``make``: write the inverse pivots, of d and u alone;
-    ``use``: take these for `d`; or empty: solve from d, u and b.
+    `phase` is ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
+    ``expand`` these to all nodes. `factor` is ``make``: write the inverse pivots; ``use`` them for
+    `d`; or empty.
     """
 
     template: ClassVar[str] = "by_segment/contraction"
@@ -265,11 +259,7 @@ def _contraction(
     options: Options,
     ranks: np.ndarray | None,
 ) -> Plan:
-    """Plan cells that fit into local memory, those above it, and put the launches together.
-
-    `ranks`, (n,), are those of a system that stands for a larger one: the place of each node in the
-    elimination order of its cell there.
-    """
+    """Plan cells in local memory, and those above it; `ranks` are of the larger system's order."""
     most = int(options["segment"] or 0) or usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
         raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")

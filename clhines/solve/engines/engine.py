@@ -72,10 +72,8 @@ class Eliminated(Protocol):
 class Engine:
     """A way to solve one batch; `Solver` has one and asks nothing else of it.
 
-    `plan` is that of the whole batch, or of its first part; `num_slices` is the parts in which the
-    batch is solved one after another. `found_finite`: the last solve found that all values of b and
-    x are finite; then nobody needs to look at them again. `takes_device_order`: `device_order`
-    returns.
+    `found_finite`: the last solve found that all values of b and x are finite.
+    `takes_device_order`: `device_order` returns.
     """
 
     plan: Plan

@@ -111,10 +111,7 @@ def prefers_shared(resident: Resident, rows: int) -> bool:
 
 
 def solves_by_values(resident: Resident) -> bool:
-    """Whether factors are best kept as the matrix in NumPy arrays, which every solve reads.
-
-    That is so where each solve eliminates anew, and nothing needs to be copied for it.
-    """
+    """Whether factors are best kept as values: each solve eliminates anew, and copies nothing."""
     if any(launch.part.keeps_factors for launch in resident.launches):
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
@@ -124,11 +121,7 @@ def solves_by_values(resident: Resident) -> bool:
 def pin_buffers(
     plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
 ) -> list[Buffer]:
-    """Pinned memory of the host for what comes and goes: some of d, u, l, b and x; and the status.
-
-    `staged` says whether values of that many bytes, which come together, go through `copies.Pinned`
-    instead. In natural order all operands come together, else each comes alone.
-    """
+    """Pinned memory for operands, unless `staged` copies of that many bytes, and for the status."""
     n, item = plan.forest.num_nodes, dtype.itemsize
     sizes = {name: n * (rows if name in "bx" else 1) for name in names}
     together = sum(size for name, size in sizes.items() if name != "x") * item
@@ -229,11 +222,7 @@ class Shared:
         self._places[plan.gather[places]] = places
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """Solve and wait; the status returned, (num_cells,) int32, is valid until the next solve.
-
-        `given` has d, u, (l), b in natural order, contiguous, of the solver's dtype; `target` may
-        be b itself, and overlaps nothing else.
-        """
+        """Solve d, u, (l), b and wait; the status, (num_cells,) int32, is valid until the next."""
         self._run(given)
         x = self._values["x"]
         if target.flags.c_contiguous:
@@ -262,11 +251,9 @@ class Shared:
 class Hosted:
     """Solves in kept buffers, or in place in the host's arrays where the device can use these.
 
-    Operands in `names` come from the host: d, u, (l), b, or b alone with a matrix. That is
-    `packed`, factors in device order as of `Resident.make_factors`, or `natural`, d, u, (l) in
-    natural order; the status `factored` goes with either. With `finds_infinite` the status has
-    `NOT_FINITE` where values of x are not finite, and so where those of b are not: no method drops
-    a value of b.
+    A matrix is `packed`, as of `Resident.make_factors`, or `natural`; the status `factored` goes
+    with either. With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite,
+    and so where those of b are not: no method drops a value of b.
     """
 
     def __init__(
@@ -390,10 +377,7 @@ class Hosted:
 
 
 class Elimination:
-    """Eliminations of matrices that go to device arrays of their own, in natural order.
-
-    The plan of `resident` takes natural order; `names` are d, u, (l); `x` in `taken` is a dummy.
-    """
+    """Eliminations of matrices to device arrays of their own, in natural order."""
 
     def __init__(
         self, resident: Resident, transfer: Transfer, taken: Buffers, names: Sequence[str]
@@ -407,11 +391,7 @@ class Elimination:
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
     def run(self, given: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
-        """Bring a matrix and eliminate it; waits.
-
-        `given` has d, u, (l) as in `Shared.solve`; `targets` is where these go, and the status.
-        The status of each cell is returned, (num_cells,) int32, valid until the next call.
-        """
+        """Bring a matrix, eliminate it, and return the status, valid until the next call."""
         self._carrier.bring([(name, a, targets[name]) for name, a in given.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)

@@ -45,11 +45,7 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel, the arguments that are the same in every launch, and the names of the others.
-
-    `given` is the key of the step whose arguments the kernel has. It is no reference to these:
-    they may be gone, and then so is the step.
-    """
+    """A kernel with its constant arguments; `given` is the key of the step that set the others."""
 
     kernel: program.Kernel
     values: int
@@ -59,11 +55,7 @@ class _Bound:
 
 
 class Slot:
-    """An array of a launch that each call gives anew, by name; or one that is always the same.
-
-    `given` is its memory if that is always the same; `name` that of the array which `Step.run_with`
-    is given otherwise.
-    """
+    """An array that is always the same, `given`, or given anew by `name` in each call."""
 
     def __init__(self, shape: tuple[int, ...], given: object = None, name: str = "") -> None:
         self.shape, self.ndim, self.name = shape, len(shape), name
@@ -71,11 +63,7 @@ class Slot:
 
 
 class Step(NamedTuple):
-    """One launch of a solve: a kernel with all its arguments, which can be repeated.
-
-    A kernel keeps its arguments from launch to launch, and setting them takes longer than the
-    launch itself. So a step sets them only where another step has had the kernel meanwhile.
-    """
+    """One launch with all its arguments, which are only set where another step had the kernel."""
 
     bound: _Bound
     arguments: tuple[int | cl.Buffer | cl.SVM | Slot, ...]
@@ -233,13 +221,7 @@ class Resident:
         natural: bool = False,
         status: cla.Array | Slot | None = None,
     ) -> list[Step]:
-        """Return the launches of a solve in device order; `operands` are d, u, (l), b.
-
-        With `factored`, the status of `make_factors`, `d` is what that has made, and parts that
-        cannot use factors write their status there. `natural`: all arrays are in natural order,
-        which the plan must take; `x` may be `b`. `status`, (num_cells,) int32, is written instead
-        of ``self.status`` where nothing is `factored`.
-        """
+        """Return the launches of a solve, in device or `natural` order, or by `make_factors`."""
         if status is None:
             status = self.status if factored is None else factored
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
@@ -285,11 +267,7 @@ class Resident:
     def make_factors(
         self, matrix: Sequence[cla.Array], taken: Buffers
     ) -> tuple[cla.Array, cla.Array]:
-        """Enqueue the elimination of d, u, (l), in device order; `taken` of `factor_buffers`.
-
-        Returns inverse pivots, (packed size,), where the part of the plan can use them, else `d`;
-        and the status, (num_cells,) int32.
-        """
+        """Enqueue the elimination; return inverse pivots, or `d`, and the status."""
         able = [launch for launch in self.launches if launch.part.keeps_factors]
         factors = matrix[0]
         if able:
@@ -394,8 +372,5 @@ def _names(symmetric: bool) -> list[str]:
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Replace the events of `a` by `event`, which has waited for them.
-
-    `Array.add_event` would make the host wait once ten events have come together.
-    """
+    """Replace the events of `a` by one: ten of them would make `Array.add_event` wait."""
     a.events[:] = [event]

@@ -30,10 +30,8 @@ _T = TypeVar("_T")
 class Several(Engine):
     """Engine: ranges of cells on several devices at the same time, from NumPy to NumPy.
 
-    ``make(part, queue)`` is the solver of some cells on one device; `solvers` has one for each
-    device that has cells. `cells` and `nodes` are the first of each of these solvers, and the end;
-    `seconds` is the wall time of each in the last solve. `shares` are fractions of the nodes, one
-    per given device (default: equal), in the end 0 for a device without cells.
+    ``make(part, queue)`` is the solver of some cells on one device; `shares` are fractions of the
+    nodes, default equal, in the end 0 for a device without cells.
     """
 
     def __init__(

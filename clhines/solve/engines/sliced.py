@@ -72,11 +72,7 @@ class _StoppedError(Exception):
 
 
 class Sliced(Engine):
-    """Engine: slices of whole cells from NumPy to NumPy, through a pipeline where several fit.
-
-    `plans` and `bounds` are those of `Room.plan`. `pipeline` is made when first needed, and None
-    where slices are so large that they are solved one by one.
-    """
+    """Engine: slices of whole cells, through a pipeline unless they are too large for several."""
 
     def __init__(
         self,
@@ -157,10 +153,8 @@ class Sliced(Engine):
 class Pipeline:
     """Solves slices from NumPy to NumPy: one is copied in, one solved, one copied out.
 
-    Each stage has a queue and a thread of its own, and `queue` is that of the solves; the slices
-    take turns in three slots of device memory, so that none is allocated or freed during a solve.
-    `plans` and `bounds` are those of `plan_slices`; `rows_at_once` right-hand sides of a slice are
-    on the device at once. `compute` False leaves out the solves, to time the copies alone.
+    Each stage has a queue and a thread of its own; the slices take turns in three slots of device
+    memory. `compute` False leaves out the solves, to time the copies alone.
     """
 
     def __init__(

@@ -49,11 +49,7 @@ _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 class Whole(Engine):
-    """Engine: one plan on one queue, in natural and in device order.
-
-    `transfer` is that of a solver that has several of these, one after another. `order` is the
-    device order, which packed arrays are marked with.
-    """
+    """Engine: one plan on one queue, in natural order and in device `order`."""
 
     takes_device_order = True
 
@@ -340,11 +336,7 @@ class Whole(Engine):
 
 
 class WholeFactors:
-    """A matrix that `Whole` has eliminated.
-
-    `matrix` is in device order, (packed size,) each: inverse pivots where the plan can use them,
-    else the diagonal; u, (l). `bad`, (num_cells,) int32, has the keys of bad pivots.
-    """
+    """A matrix in device order, eliminated where the plan can, and its bad pivots by cell."""
 
     values: Mapping[str, Any] = MappingProxyType({})  # of the matrix in natural order, if it is so
 
@@ -399,10 +391,7 @@ class WholeFactors:
 
 
 class ValueFactors(WholeFactors):
-    """A matrix in natural order, of methods that take it and eliminate it anew in every solve.
-
-    Its `values`, d, u, (l), are dropped when it is first needed in device order.
-    """
+    """A matrix in natural order, eliminated in every solve, until needed in device order."""
 
     def __init__(self, engine: Whole, values: Mapping[str, Any], bad: BadPivots) -> None:
         self.engine, self.values, self._bad, self.way = engine, values, bad, None
