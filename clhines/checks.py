@@ -52,7 +52,6 @@ def as_array(
 
 
 def as_number(name: str, value: object, unit: str | None = None) -> float:
-    """Return a finite number."""
     array = as_array(name, value, unit=unit)
     if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
         raise InputError(f"{name} is {shown(value)}; expected a finite number")
@@ -60,7 +59,6 @@ def as_number(name: str, value: object, unit: str | None = None) -> float:
 
 
 def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
-    """Return a new float64 array of any shape, of finite numbers."""
     array = _array(name, values, unit=unit)
     if array.size and array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
@@ -73,7 +71,6 @@ def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
 
 
 def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT) -> int:
-    """Return a whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} is {shown(value)}; expected a whole number, {least} or more")
     if value > most:
@@ -89,7 +86,6 @@ def as_seed(seed: object) -> int:
 
 
 def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
-    """Return one of some words."""
     if not isinstance(value, str) or value not in choices:
         near = meant(value, choices)
         raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}{near}")
@@ -128,7 +124,6 @@ def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarr
 
 
 def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
-    """Return (m,) int64 indices, which may be given as a mask of all `count` things."""
     if values.dtype.kind != "b":
         return as_indices(name, values, count, what)
     if values.shape != (count,):

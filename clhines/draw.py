@@ -309,7 +309,6 @@ def _traces(
 def _drawing(
     ax: Axes | None, path: PathLike | None, size: tuple[float, float]
 ) -> Iterator[tuple[Figure, Axes]]:
-    """Give axes to draw into, and write their figure at the end."""
     check_format(path)
     axes = _figure(figsize=size).subplots() if ax is None else ax
     figure = _figure_of(axes)
@@ -318,7 +317,6 @@ def _drawing(
 
 
 def _figure_of(ax: object) -> Any:
-    """Return the figure of axes that the user gave."""
     if not hasattr(ax, "get_figure"):
         raise InputError(f"ax is {type(ax).__name__}; expected matplotlib's Axes")
     return ax.get_figure()
@@ -485,7 +483,6 @@ def check_format(path: PathLike | None) -> None:
 
 
 def _save(figure: Any, path: PathLike | None) -> None:
-    """Write a picture whole or not at all, in the format of its ending."""
     if path is not None:
         with files.whole(path) as file:
             figure.savefig(file, format=Path(os.fsdecode(path)).suffix.lower()[1:])

@@ -208,14 +208,12 @@ class Npz:
 
     @property
     def names(self) -> list[str]:
-        """Names of the members."""
         return list(self._members)
 
     def _refuse(self, name: str, why: str, error: BaseException | None = None) -> NoReturn:
         raise InputError(f"{self.name}: {shown(name)} {why}") from error
 
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        """Return shape and dtype that a member says it has."""
         with self._opened(name) as member:
             shape, _, dtype = member[1]
             return shape, dtype
@@ -301,13 +299,11 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def write_npz(path: PathLike, arrays: dict[str, np.ndarray]) -> None:
-    """Write an ``.npz`` file with `whole`."""
     with whole(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> None:
-    """Write a text in UTF-8 with `whole`."""
     with whole(path, part) as file:
         file.write(text.encode())
 
@@ -322,7 +318,6 @@ def entry_path(name: str, key: Mapping[str, object]) -> Path:
 
 
 def write_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> Path:
-    """Write an entry of a store, whole or not at all; `OSError` where that fails."""
     path = entry_path(name, key)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"schema": schema, "key": key, **more}, indent=1)
@@ -334,7 +329,6 @@ def write_entry(name: str, schema: int, key: Mapping[str, object], **more: objec
 
 
 def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
-    """Return an entry of a store; None for anything that `write_entry` has not written."""
     try:
         entry = read_json(path)
     except InputError:

@@ -46,7 +46,6 @@ class Trees:
 
     @property
     def num_trees(self) -> int:
-        """Number of distinct trees."""
         return len(self.offsets) - 1
 
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
@@ -65,12 +64,10 @@ class Trees:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """(num_trees,) int64: nodes of each tree."""
         return np.diff(self.offsets)
 
     @cached_property
     def num_children(self) -> np.ndarray:
-        """(num_nodes,) int64: children of each node."""
         inner = self.parent[self.parent >= 0]
         return np.bincount(inner, minlength=len(self.parent))
 
@@ -88,7 +85,6 @@ class Trees:
 
     @cached_property
     def _branches(self) -> tuple[np.ndarray, ...]:
-        """Branch arrays, in branch order; see the properties below for each."""
         first_of_node, _ = self._chains
         heads = np.flatnonzero(first_of_node == np.arange(len(self.parent)))
         number = np.full(len(self.parent), -1)
@@ -135,7 +131,6 @@ class Trees:
 
     @property
     def branch_tree(self) -> np.ndarray:
-        """(num_branches,) int64: the tree that each branch belongs to."""
         return self._branches[4]
 
     @property
@@ -145,7 +140,6 @@ class Trees:
 
     @cached_property
     def branch_length(self) -> np.ndarray:
-        """(num_branches,) int64: nodes of each branch."""
         return np.bincount(self.branch_of_node, minlength=len(self.branch_first))
 
     @cached_property

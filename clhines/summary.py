@@ -11,7 +11,6 @@ _CELL = "style='text-align:left;vertical-align:top;white-space:pre-wrap'"
 
 
 def as_html(title: str, rows: Mapping[str, object]) -> str:
-    """Return a title and a table of names and values; all of it is escaped."""
     cells = "".join(
         f"<tr><th {_CELL}>{escape(name)}</th><td {_CELL}>{escape(str(value))}</td></tr>"
         for name, value in rows.items()

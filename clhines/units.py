@@ -273,7 +273,6 @@ def _suggested(name: str) -> str:
 
 
 def _product(powers: list[tuple[Dimension, int]]) -> Dimension:
-    """Add up the exponents of several dimensions."""
     return tuple(sum(d[k] * exponent for d, exponent in powers) for k in range(len(_NONE)))
 
 

@@ -58,7 +58,6 @@ def _stimulus(traces: Traces) -> tuple[np.ndarray, np.ndarray]:
 
 
 def minimum_voltage(traces: Traces) -> np.ndarray:
-    """Smallest voltage during the stimulus."""
     return traces.smallest(*_stimulus(traces))
 
 
@@ -90,44 +89,36 @@ def _during(traces: Traces) -> RaggedArray:
 
 
 def spike_count(traces: Traces) -> np.ndarray:
-    """Count the spikes."""
     return traces.of(peak_indices).counts
 
 
 def spike_count_stimint(traces: Traces) -> np.ndarray:
-    """Count the spikes during the stimulus."""
     return traces.of(_during).counts
 
 
 def peak_time(traces: Traces) -> RaggedArray:
-    """Peaks, ms."""
     peaks = traces.of(peak_indices)
     return RaggedArray(peaks.offsets, traces.t[peaks.values])
 
 
 def peak_voltage(traces: Traces) -> RaggedArray:
-    """Voltages of the peaks, mV."""
     peaks = traces.of(peak_indices)
     return RaggedArray(peaks.offsets, traces.v[peaks.rows, peaks.values])
 
 
 def time_to_first_spike(traces: Traces) -> np.ndarray:
-    """Time of the first peak after the begin of the stimulus, ms; negative if it comes before."""
     return traces.of(peak_time).at(0) - traces.stim_start
 
 
 def time_to_last_spike(traces: Traces) -> np.ndarray:
-    """Time of the last peak after the begin of the stimulus, ms."""
     return traces.of(peak_time).at(-1) - traces.stim_start
 
 
 def inv_time_to_first_spike(traces: Traces) -> np.ndarray:
-    """1000 over `time_to_first_spike`, Hz."""
     return 1000.0 / traces.of(time_to_first_spike)
 
 
 def mean_frequency(traces: Traces) -> np.ndarray:
-    """Spikes during the stimulus over the time until the last of them, Hz."""
     during = traces.of(_during)
     last = np.where(during.counts > 0, during.at(-1), 0.0)
     elapsed = last - traces.stim_start
@@ -142,7 +133,6 @@ def _intervals(times: RaggedArray) -> RaggedArray:
 
 
 def all_isi_values(traces: Traces) -> RaggedArray:
-    """Intervals between peaks, ms."""
     return _intervals(traces.of(peak_time))
 
 
@@ -172,12 +162,10 @@ def irregularity_index(traces: Traces) -> np.ndarray:
 
 
 def inv_first_isi(traces: Traces) -> np.ndarray:
-    """1000 over the first interval, Hz."""
     return 1000.0 / traces.of(all_isi_values).at(0)
 
 
 def doublet_isi(traces: Traces) -> np.ndarray:
-    """First interval, ms."""
     return traces.of(all_isi_values).at(0)
 
 
@@ -198,7 +186,6 @@ def adaptation_index(traces: Traces) -> np.ndarray:
 
 
 def min_ahp_values(traces: Traces) -> RaggedArray:
-    """Voltages of the minima after the peaks, mV."""
     found = traces.of(min_ahp_indices)
     return RaggedArray(found.offsets, traces.v[found.rows, found.values])
 
@@ -291,7 +278,6 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
 
 
 def known_features(names: Iterable[str]) -> list[str]:
-    """Return names of features as a list; each is in `FEATURES`."""
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in FEATURES:

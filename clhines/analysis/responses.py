@@ -14,8 +14,6 @@ from clhines.errors import InputError, meant
 
 
 class Responses(Protocol):
-    """Voltages of sets under protocols, as in `clhines.simulate.population`."""
-
     @property
     def t(self) -> np.ndarray:
         """(T,) float64, ms."""
@@ -47,7 +45,6 @@ def check_population(population: object) -> None:
 
 
 def check_names(what: str, given: Mapping[str, object], expected: Iterable[str]) -> None:
-    """Reject a mapping that does not have exactly these keys."""
     names = tuple(expected)
     if not isinstance(given, Mapping):
         raise InputError(f"{what} is {shown(given)}; expected a mapping of {', '.join(names)}")

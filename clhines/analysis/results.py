@@ -12,8 +12,6 @@ from clhines.errors import InputError
 
 
 class Spikes(Protocol):
-    """Spikes by time, then cell, as in `clhines.simulate.result.Result`."""
-
     @property
     def spike_time(self) -> np.ndarray:
         """(k,) float64, ms."""

@@ -62,7 +62,6 @@ class Segments:
         return RaggedArray(highest.offsets, self.top[highest.values])
 
     def peak_voltages(self) -> RaggedArray:
-        """Voltages of the peaks, mV."""
         highest = self._highest
         return RaggedArray(highest.offsets, self.top_v[highest.values])
 
@@ -71,7 +70,6 @@ class Segments:
         return self._minima(length)[0]
 
     def minimum_voltages(self, length: int) -> RaggedArray:
-        """Voltages of these, mV; traces have `length` samples."""
         return self._minima(length)[1]
 
     def _minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
@@ -109,7 +107,6 @@ class Segments:
 
 
 def segments_of(v: np.ndarray, threshold: float) -> Segments:
-    """Divide traces, (m, k), mV, into segments."""
     (count, length), flat = v.shape, v.reshape(-1)
     above, below = v > threshold, v < threshold
     kind = np.full(v.shape, -1)

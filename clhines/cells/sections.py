@@ -95,12 +95,10 @@ class Sections:
 
     @property
     def num_sections(self) -> int:
-        """Number of sections."""
         return len(self.parent)
 
     @property
     def has_soma(self) -> bool:
-        """Whether section 0 is of a soma."""
         return bool(self.soma[0])
 
     @cached_property
@@ -113,7 +111,6 @@ class Sections:
 
     @cached_property
     def arc(self) -> np.ndarray:
-        """(num_points,) float64, µm: distance of each point from the beginning of its section."""
         # NEURON subtracts in single precision before it goes over to double.
         with np.errstate(over="ignore"):  # is found by `checked_counts`
             step = np.diff(self.points[:, :3], axis=0).astype(np.float64)
@@ -126,7 +123,6 @@ class Sections:
 
     @cached_property
     def length(self) -> np.ndarray:
-        """(num_sections,) float64, µm: length along the axis."""
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
@@ -397,7 +393,6 @@ def _with_length(
 
 
 def as_positive(name: str, value: object, unit: str | None = None) -> float:
-    """Return a finite number above 0, in a unit."""
     value = as_numbers(name, value, unit)
     try:
         number = as_number(name, value)

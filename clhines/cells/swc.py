@@ -111,7 +111,6 @@ def read_swc(
 
 
 def _read(path: str | os.PathLike[str]) -> Morphology:
-    """Read all samples of a file, with any number of roots."""
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"path is {shown(path)}, expected the name of an SWC file")
     name = path_text(path)
@@ -154,7 +153,6 @@ def _read_bytes(path: str, name: str) -> bytes:
 
 
 def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
-    """Split the file into rows; bytes, because `str` knows line ends that SWC does not."""
     rows: list[Row] = []
     lines: list[int] = []
     number = 0

@@ -136,7 +136,6 @@ def sample_swc() -> list[Path]:
 
 
 def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarray:
-    """Return `size` positive numbers, µm."""
     array = np.asarray(as_numbers(name, values, "um"), dtype=np.float64)
     if array.shape != (size,) or not np.isfinite(array).all() or not (array > 0).all():
         expected = "a positive number" if size == 1 else f"{size} positive numbers"
@@ -211,7 +210,6 @@ def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """Return a generator of random numbers from a seed."""
     try:
         return np.random.default_rng(
             seed if isinstance(seed, np.random.Generator) else operator.index(seed)

@@ -11,7 +11,6 @@ from clhines.simulate.engines.choose import described
 
 
 def run_devices(_: argparse.Namespace) -> int:
-    """List the devices, and the engines that advance networks on them."""
     try:
         default, note = devices.choose(), "* is what is used when --device names no other"
     except ClhinesError as error:

@@ -32,7 +32,6 @@ _KINDS = (
 
 
 def run_doctor(_: argparse.Namespace) -> int:
-    """Run all checks; returns 1 where one of them found a fault."""
     faults = 0
     for check, what in (
         (versions, "reading versions"),
@@ -209,7 +208,6 @@ def _output(command: list[str]) -> str | None:
 
 
 def extras() -> list[Finding]:
-    """Say which optional packages there are."""
     names = {"matplotlib": f"pictures need {install('plot')}", "neuron": "NEURON is not installed"}
     return [
         Finding(True, f"{name} {v}" if (v := _version(name)) else why)

@@ -76,7 +76,6 @@ def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _tell(text: str) -> None:
-    """Print to the standard error, which may be closed at the other end."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
@@ -99,7 +98,6 @@ def _streams_open() -> bool:
 
 
 def _run(arguments: argparse.Namespace) -> tuple[int, str]:
-    """Run the command; returns the exit code, and the message of an error."""
     try:
         # The checks find values that are not finite.
         with np.errstate(all="ignore"), _warnings_in_one_line():

@@ -50,7 +50,6 @@ def state_memory(solver: Solver) -> None:
 
 
 def where(solver: Solver) -> dict[str, object]:
-    """Return what a report says of the devices and the memory."""
     from clhines.device.devices import label
 
     return {
@@ -72,7 +71,6 @@ def as_json(report: Mapping[str, object]) -> str:
 
 
 def mib(sizes: Sequence[float]) -> str:
-    """Return a sum of sizes in MiB for reading."""
     from clhines.solve.memory import size_text
 
     return size_text(round(sum(sizes) * 2**20))

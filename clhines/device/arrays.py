@@ -68,7 +68,6 @@ def order_of(a: object) -> Order | None:
 
 
 def unmark(a: object) -> None:
-    """Note that an array now has values in natural order."""
     if order_of(a) is not None:
         delattr(a, _MARK)
 
@@ -111,7 +110,6 @@ def _host_of(a: cla.Array) -> np.ndarray | None:
 
 
 def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
-    """Return elements of an array of one dimension, within reach if that is."""
     found, host = a[begin:end], _host_of(a)
     if host is not None:
         setattr(found, _HOST, host[begin:end])
@@ -148,7 +146,6 @@ def set_soon(
 
 
 def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
-    """Wait, and return the values of an array."""
     host = _host_of(a)
     if host is None:
         return a.get(queue)
@@ -208,13 +205,11 @@ class Reads:
             self._queue.finish()
 
     def get(self, a: cla.Array) -> np.ndarray:
-        """Wait, and return the values of an array: those at `wait`, once, if it was copied."""
         found = self._found.pop(id(a), None)
         return values_of(a, self._queue) if found is None else found[1]
 
 
 def writable(a: object) -> TypeGuard[Array]:
-    """Whether a solution can be written there."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     if not isinstance(a, np.ndarray) or not a.flags.writeable:

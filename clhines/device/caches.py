@@ -46,7 +46,6 @@ class _Process:
 
 
 def pocl_folder() -> Path:
-    """Folder of PoCL's cache, as PoCL chooses it."""
     named = os.environ.get("POCL_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(named) if named else Path(home, "pocl", "kcache")

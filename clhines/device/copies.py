@@ -32,7 +32,6 @@ _FEWER = 4  # copy threads per direction = cores // 4
 
 
 def threads() -> int:
-    """Threads that copy in one direction."""
     allowed = getattr(os, "sched_getaffinity", None)
     cores = len(allowed(0)) if allowed else os.cpu_count() or 1
     return min(max(cores // _FEWER, 1), MOST_THREADS)
@@ -44,7 +43,6 @@ def helps(device: cl.Device) -> bool:
 
 
 def shares_memory(device: cl.Device) -> bool:
-    """Whether the device works in the host's memory."""
     return is_cpu(device) and not is_simulator(device)
 
 
@@ -156,7 +154,6 @@ class Results:
 
 
 def is_pinned(a: np.ndarray) -> bool:
-    """Whether an array is one of `Results.empty_like`."""
     return type(a.base) is _Piece
 
 
@@ -219,7 +216,6 @@ class Direct:
     def start(
         self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
     ) -> Callable[[], list[cl.Event]]:
-        """Copy rows one after another to the device."""
         done: list[cl.Event] = []
         for rows, to in arrays:
             place = 0
@@ -268,7 +264,6 @@ class Pinned:
 
     @property
     def pinned_bytes(self) -> int:
-        """Bytes of pinned host memory."""
         return pinned_bytes(self._count, self._piece_bytes)
 
     def _pin(self) -> np.ndarray:
@@ -345,7 +340,6 @@ class Pinned:
 
 
 def pinned_bytes(num_threads: int | None = None, piece_bytes: int = PIECE_BYTES) -> int:
-    """Pinned host memory of a `Pinned`, in bytes."""
     return (num_threads or threads()) * PIECES * piece_bytes
 
 
@@ -388,5 +382,4 @@ def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
 
 
 def make_staging(queue: cl.CommandQueue, pinned: bool) -> Pinned | Direct:
-    """Return `Pinned` or `Direct` on the queue."""
     return Pinned(queue) if pinned else Direct(queue)

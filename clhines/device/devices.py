@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 
 def _hint() -> str:
-    """Return advice for the case that no device was found."""
     return pocl_problem() or INSTALL_HINT
 
 
@@ -73,7 +72,6 @@ def is_simulator(device: cl.Device) -> bool:
 
 
 def is_cpu(device: cl.Device) -> bool:
-    """Whether the device is a CPU (a simulator counts as what it claims to be)."""
     return bool(device.type & cl.device_type.CPU) and not device.type & cl.device_type.GPU
 
 
@@ -238,7 +236,6 @@ def _named(text: str, origin: str) -> cl.Device:
 
 
 def _words(device: cl.Device) -> str:
-    """Return what names a device: its name, its platform's, and common words for them."""
     words = [device.name, device.platform.name]
     if "Portable Computing" in device.platform.name:
         words.append("pocl")
@@ -313,7 +310,6 @@ def context_of(device: cl.Device) -> cl.Context:
 
 
 def keeps(context: cl.Context) -> bool:
-    """Whether this is a context of `context_of`."""
     return any(context == kept for kept in tuple(_CONTEXTS.values()))
 
 

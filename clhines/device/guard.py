@@ -26,8 +26,6 @@ _RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpe
 
 
 class _Process:
-    """Facts about this process."""
-
     uses_opencl = False
     forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
     users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # of OpenCL, by `lock_of`

@@ -96,7 +96,6 @@ class Kernel(cl.Kernel):
         first_launch(f"the compilation of {self._what} for {device}", event)
 
     def __call__(self, *args: object, **kwargs: object) -> cl.Event:
-        """Enqueue the kernel."""
         event = super().__call__(*args, **kwargs)
         if self.fresh:
             self.launched(event)
@@ -104,7 +103,6 @@ class Kernel(cl.Kernel):
 
 
 def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
-    """Build the kernels of a spec, once per context, and return one."""
     types = [_SCALARS.get(p.type) for p in spec.parameters(name)]
     return Kernel(build(context, spec), name, types)
 
@@ -165,7 +163,6 @@ class BoundKernel:
 
 
 def _as_argument(argument: Argument) -> cl.Buffer | np.generic | int | float:
-    """Return what a kernel takes."""
     return argument.data if isinstance(argument, cla.Array) else argument
 
 
@@ -196,7 +193,6 @@ def _dump(source: str, spec: TemplateSpec) -> None:
 
 
 def _named(spec: TemplateSpec) -> str:
-    """Name of a kernel's template."""
     return str(getattr(spec, "template", "a source"))
 
 

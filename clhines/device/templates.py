@@ -24,7 +24,6 @@ def _template(name: str) -> Template:
 
 
 def _folder() -> Traversable:
-    """Where the templates are: the installed package, or beside it in a checkout."""
     try:
         return files("clhines.kernels")
     except ModuleNotFoundError:  # run from a checkout that is not installed
@@ -43,7 +42,6 @@ def digest() -> str:
 
 
 def _sorted(folder: Traversable) -> list[Traversable]:
-    """Return what is in a folder, by name."""
     return sorted(folder.iterdir(), key=lambda found: found.name)
 
 

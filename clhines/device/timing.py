@@ -73,7 +73,6 @@ def _by_wall_time(queue: cl.CommandQueue) -> bool:
 
 
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int = 9) -> float:
-    """Median time of the kernel of `floor`, s."""
     return median_seconds(queue, floor(queue, n, dtype), repeats)
 
 

@@ -71,8 +71,6 @@ class Outcome:
 
 
 class _Process:
-    """Facts about this process."""
-
     forced = 0  # bytes of vectors, in a child; 0: the device's own
     known: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
     used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  engine -> itself, after another
@@ -80,7 +78,6 @@ class _Process:
 
 
 def switched_off() -> bool:
-    """Whether the environment leaves the checks out."""
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 
@@ -130,7 +127,6 @@ def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
 
 
 def title(family: str) -> str:
-    """Return a family's description, or those of several."""
     return ", then ".join(FAMILIES[name] for name in family.split("+"))
 
 
@@ -148,12 +144,10 @@ def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
 
 
 def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
-    """Return the outcome that is kept for a device; None where there is none."""
     return _load(_key(devices.whole_device(device), family, np.dtype(dtype).name))
 
 
 def families(device: cl.Device) -> list[str]:
-    """Return the families that a device is used for, and its engines in turn."""
     left = {"lists" if devices.is_cpu(device) else "blocks"}
     if not devices.has_fp64(device):
         left |= DOUBLE
@@ -162,7 +156,6 @@ def families(device: cl.Device) -> list[str]:
 
 
 def forget() -> None:
-    """Forget what this process knows; files stay."""
     with _LOCK:
         _Process.known, _Process.used, _Process.wrong = {}, {}, set()
 
@@ -263,7 +256,6 @@ def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | 
 
 
 def command(index: str, family: str, dtype: str, width: int) -> list[str]:
-    """Command of the process that solves one problem; it imports what this one would."""
     path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
     numbers = str(width), str(PROCESSOR_SECONDS)
     return [sys.executable, "-c", _PROGRAM, json.dumps(path), index, family, dtype, *numbers]
@@ -335,7 +327,6 @@ def _kernels() -> str:
 
 
 def _save(key: dict[str, object], found: Outcome) -> None:
-    """Keep an outcome; where that cannot be, each process checks for itself."""
     try:
         files.write_entry("trust", _SCHEMA, key, outcome=asdict(found))
     except OSError as error:

@@ -195,7 +195,6 @@ def _plan_groups(
 
 
 def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
-    """Lanes per cell and work-items per group."""
     lanes, work_group = options["k"], options["work_group"]
     most = limits.max_work_group
     if lanes is None:

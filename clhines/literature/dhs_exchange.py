@@ -52,7 +52,6 @@ class DhsExchangeSpec(KernelSpec):
 
     @property
     def cells(self) -> int:
-        """Cells per work-group."""
         return self.work_group // self.lanes
 
 
@@ -135,8 +134,6 @@ def bytes_per_cell(slots: np.ndarray, real: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Cells side by side in work-groups."""
-
     cells: np.ndarray  # natural cells in the order of the work-groups
     width: int  # cells of each group; the last one may have fewer
     profile: np.ndarray  # of each group: the most lanes of its cells in every step
@@ -228,7 +225,6 @@ def plan_exchange(
 def _tables(
     forest: Forest, steps: LaneSteps, slots: Slots, groups: _Groups
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Tables of the kernel, in the order of its arguments; idle units have no steps."""
     trees = forest.trees
     shape = forest.shape_of_cell[groups.cells]
     idle = len(groups.profile) * groups.width - len(shape)

@@ -194,7 +194,6 @@ class CopiedKind(Deferred, Kind):
 
     @property
     def count(self) -> int:
-        """Number of instances."""
         return self.once.count * self.copies
 
     def is_single(self, name: str) -> bool:

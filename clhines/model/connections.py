@@ -92,7 +92,6 @@ class Connections:
 
     @cached_property
     def _grouped(self) -> bool:
-        """Whether they were given by source, then target."""
         return not any(
             ((a[1:] < a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] < b[:-1]))).any()
             for a, b in (
@@ -212,7 +211,6 @@ def _sorted(*keys: np.ndarray) -> np.ndarray:
 
 
 def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return values, or one number, as an array of a shape."""
     if values.shape not in ((), shape):
         raise InputError(f"{name} has shape {values.shape}; expected {shape} or one number")
     return np.broadcast_to(values, shape)
@@ -238,7 +236,6 @@ def _numbers(
 
 
 def check_sizes(connections: Connections, num_targets: int, slots: int, capacity: int) -> None:
-    """Raise InputError for sizes that do not go with the connections."""
     if num_targets < max(1, connections.num_targets):
         raise InputError(
             f"num_targets is {num_targets}; expected at least {max(1, connections.num_targets)}"

@@ -36,11 +36,9 @@ class Kind:
 
     @property
     def count(self) -> int:
-        """Number of instances."""
         return len(self.node)
 
     def is_single(self, name: str) -> bool:
-        """Whether a parameter is one number for all instances."""
         return np.ndim(self.parameters[name]) == 0
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -124,7 +122,6 @@ class Model:
 
     @property
     def on_grid(self) -> bool:
-        """Whether some events are delivered in whole steps."""
         return self.connections.count > 0 or len(self.events.step) > 0
 
     @property

@@ -42,7 +42,6 @@ class Field:
         return f"{self.what}{number}_{self.name}" if self.what else self.name
 
     def dtype_in(self, real: DTypeLike) -> np.dtype:
-        """Dtype in a simulation whose values are of the dtype `real`."""
         return np.dtype(real if self.dtype == "real" else self.dtype)
 
 

@@ -50,7 +50,6 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Whether there is a change."""
         found = self.parameters or self.stored or self.weight is not None
         return bool(found) or self.events is not None
 

@@ -112,7 +112,6 @@ class _Filling:
         self._begins: list[tuple[int, int, int]] = []  # first source there, how many, first here
 
     def _nodes(self, nodes: np.ndarray) -> np.ndarray:
-        """Nodes of all copies."""
         return (nodes + self.network.forest.num_nodes * self._turn).reshape(-1)
 
     def groups_and_sources(self) -> None:
@@ -218,7 +217,6 @@ class _Filling:
 
 
 def frozen(a: np.ndarray) -> np.ndarray:
-    """Make an array read-only, and return it."""
     a.setflags(write=False)
     return a
 
@@ -229,12 +227,10 @@ def copied_nodes(mechanism: Mechanism, node: np.ndarray, num_nodes: int, copies:
 
 
 def tiled(once: np.ndarray, copies: int) -> np.ndarray:
-    """Return an array of all copies."""
     return frozen(np.tile(once, copies))
 
 
 def copied_values(once: Values, copies: int) -> Values:
-    """Return parameters of all copies of instances."""
     return {k: tiled(v, copies) if isinstance(v, np.ndarray) else v for k, v in once.items()}
 
 
@@ -293,7 +289,6 @@ def _group(network: Network, copied: Copied, once: Group) -> Group:
 
 
 def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
-    """Return all that was added to one copy, for all."""
     added, copies, n = inside(copied.once).added, copied.count, copied.once.forest.num_nodes
     sizes = [len(group) for group in copied.once.groups]
     return replace(
@@ -360,6 +355,5 @@ def _wires(network: Network, copied: Copied, wiring: Wiring) -> Wiring:
 def _instances(
     once: Network, group: np.ndarray, index: np.ndarray, copies: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Group and instance in all copies of instances of one group."""
     size = len(once.groups[int(group[0])]) if len(group) else 0
     return np.tile(group, copies), shifted(index, size, copies)

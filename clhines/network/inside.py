@@ -14,8 +14,6 @@ from clhines.quantities import as_numbers
 
 
 class Inside:
-    """The parts of a network."""
-
     added: Any  # an `Added`; these modules know this one
     wiring: Any  # a `Wiring`
     copied: Any = None  # a `Copied` or None
@@ -59,13 +57,11 @@ class Inside:
         return as_parameter(mechanism, name, value, len(nodes))
 
     def connect(self, source: np.ndarray, target: Group, *given: Any) -> Any:
-        """Do what `Network.connect` does, with sources by their numbers."""
         self.check_not_frozen("connect()")
         self.wiring.check_target(target)
         return self.wiring.connect(source, target, *given)
 
 
 def inside(network: Any) -> Inside:
-    """Return what is inside a network."""
     found: Inside = network._inside
     return found

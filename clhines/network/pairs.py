@@ -301,12 +301,10 @@ class _Rows:
 
     @property
     def fixed(self) -> bool:
-        """Whether all rows have the same number of pairs."""
         return self.pairs.rule in ("fixed_indegree", "fixed_outdegree")
 
     @property
     def expected(self) -> float:
-        """Pairs of a row, on average."""
         number = self.pairs.number
         return number if self.fixed else number * len(self.column_cell)
 
@@ -337,7 +335,6 @@ class _Rows:
             )
 
     def _block(self, size: int, first: int) -> tuple[np.ndarray, ...]:
-        """Return what `made` does, of the rows from `first` on."""
         rows = np.arange(first, min(first + size, len(self.row_cell)))
         key = self.pairs.seed, self.call, first // size
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
@@ -443,7 +440,6 @@ def _as_probability(name: str, value: object) -> float:
 
 
 def _as_positions(name: str, value: object) -> np.ndarray:
-    """(count, dimensions) float64."""
     found = as_real(name, value)
     if found.ndim not in (1, 2):
         raise InputError(

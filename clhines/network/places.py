@@ -29,8 +29,6 @@ Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of 
 
 
 class Places:
-    """Where the nodes of a network are."""
-
     def __init__(self, structure: Structure) -> None:
         self.cables = structure.cables[: structure.forest.num_cells]
         self.forest, self.soma = structure.forest, structure.soma
@@ -39,16 +37,13 @@ class Places:
 
     @property
     def area(self) -> np.ndarray:
-        """(n,) float64, µm²."""
         return self._values.whole("area")
 
     def area_at(self, nodes: np.ndarray) -> np.ndarray:
-        """(m,) float64, µm²: of some nodes."""
         return self._values.at("area", nodes)
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """(n,) float64, µm: `Cable.distance` of all cells."""
         self._need_cables("a function of the distance")
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
@@ -97,11 +92,9 @@ class Places:
         return nodes[wanted[self.cell_of(nodes)]]
 
     def cell_of(self, nodes: np.ndarray | int) -> np.ndarray:
-        """(m,) int64: the cell of each node."""
         return stretch_of(self.forest.cell_offsets, nodes)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
-        """Check one value for each cell."""
         array = as_array("values", values)
         if array.shape != (self.forest.num_cells,):
             raise InputError(

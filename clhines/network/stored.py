@@ -36,7 +36,6 @@ _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
-    """Write a network to a file; see `Network.save`. `celsius` is None where it was not set."""
     if inside(network).copied is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
     arrays = list[np.ndarray]()
@@ -104,7 +103,6 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
 
 
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
-    """Read a network from a file; see `Network.load`. `make` gives it its cells."""
     with Npz(path, _WHAT) as file:
         if file.header("network")[1].kind == "U":  # its digest
             what = "is the state of a simulation, for Simulation.restore()"
@@ -136,7 +134,6 @@ def _value(file: Npz, saved: object) -> Any:
 def _made(
     saved: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Any]
 ) -> Any:
-    """Return the network of a file's text."""
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
     net = make(_cells({name: value(a) for name, a in saved["cells"].items()}))
@@ -261,7 +258,6 @@ def _connect(net: Any, columns: list[Any], rule: Rule | None) -> None:
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the number that all values are."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

@@ -89,7 +89,6 @@ def of_arrays(
     capacitance: ArrayLike,
     soma: ArrayLike | None,
 ) -> Structure:
-    """Return the structure of plain arrays; see `Network.from_arrays`."""
     given = Forest(parent, cell_offsets)  # type: ignore[arg-type]
     n, starts = given.num_nodes, given.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
@@ -120,7 +119,6 @@ def of_arrays(
 
 
 def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:
-    """(n,) float64 of numbers that are 0 or more."""
     array = as_array(name, values, unit=unit)
     if array.shape != (n,):
         raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
@@ -176,7 +174,6 @@ class NodeValues:
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
-        """Whether a value is not 0."""
         return bool(self.once(name).any())
 
     def copied(self, copies: int) -> NodeValues:

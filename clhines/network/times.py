@@ -16,7 +16,6 @@ LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int
 
 
 def as_step(dt: object) -> float:
-    """Return a step, ms, that is above 0."""
     step = as_number("dt", dt, "ms")
     if not step > 0:
         raise InputError(f"dt is {step:g} ms; expected above 0")

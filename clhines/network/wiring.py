@@ -94,7 +94,6 @@ class Wiring:
 
     @property
     def network(self) -> Any:
-        """Whose connections these are."""
         return self._network
 
     def check_target(self, target: object) -> None:
@@ -115,7 +114,6 @@ class Wiring:
         delay: ArrayLike,
         rule: Rule | None,
     ) -> Connections:
-        """Check and keep connections; see `Network.connect`."""
         self._check_rule(rule)
         rows = rows_of_weights(weight, target)
         given = {"source": source, "index": index, "weight": np.arange(len(rows)), "delay": delay}
@@ -189,7 +187,6 @@ class Wiring:
     def add_event(
         self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
     ) -> None:
-        """Check and keep events from outside; see `Network.add_event`."""
         weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
@@ -200,7 +197,6 @@ class Wiring:
 
     @property
     def rule(self) -> Rule | None:
-        """Rule of the plastic connections."""
         return self._rule
 
     @property
@@ -216,7 +212,6 @@ class Wiring:
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """Connections of each `connect` that made any."""
         return tuple(
             Connections(self, number, self._network.groups[int(group[0])])
             for number, (_, group, *_) in enumerate(self.columns)

@@ -354,7 +354,6 @@ def advance(
 
 
 def as_step(fixed_step: object) -> float | None:
-    """Return a time step, ms, or None."""
     step = None if fixed_step is None else as_number("fixed_step", fixed_step, "ms")
     if step is not None and step <= 0:
         raise InputError(f"fixed_step is {step:g} ms; expected more than 0")
@@ -381,7 +380,6 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 
 
 def num_steps(h: Hoc, tstop: float) -> int:
-    """Return how many steps ``h.continuerun(tstop)`` takes."""
     tstop = as_number("tstop", tstop, "ms")
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)

@@ -58,7 +58,6 @@ class Imported:
 
 
 def network_of(model: Model) -> Imported:
-    """Make the network of a model; a RejectedError says what is not simulated."""
     if model.rejected:
         raise RejectedError(model.rejected)
     tree = model.tree
@@ -180,7 +179,6 @@ def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> No
 
 
 def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
-    """Set all POINTERs: by the transfer of ParallelContext, and by setpointer."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))
@@ -240,7 +238,6 @@ def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
 def _sources(
     model: Model, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Sources | Group, int]]:
-    """Make the sources of events, one for each origin."""
     origins, trains = model.wires.origins, model.trains
     at = [k for k, o in enumerate(origins) if o.sender is None]
     detectors = network.add_detector(

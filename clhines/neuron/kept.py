@@ -46,20 +46,16 @@ _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 
 
 class Value:
-    """What a function returns."""
-
     def __init__(self, read: Callable[[], object]) -> None:
         self._read, self._known = read, read()
 
     def same(self) -> bool:
-        """Whether it returns what it did."""
         now = self._read()
         if isinstance(now, np.ndarray):
             return np.array_equal(now, self._known)  # type: ignore[arg-type]
         return now == self._known
 
     def take(self) -> None:
-        """Take what it returns now."""
         self._known = self._read()
 
 
@@ -364,7 +360,7 @@ class Kept:
         return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
-        """Take a step by NEURON, which sets all ASSIGNED variables, and look for changes at its end."""
+        """Take a step by NEURON, which sets all ASSIGNED variables and runs code at its end."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later

@@ -68,7 +68,6 @@ class Model:
         return any(changed)
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
-        """Return the tables of the FUNCTION_TABLE of a mechanism, of those that are found."""
         instances, found = self.every[name], dict[str, FunctionTable]()
         for function, count in function_tables_of(instances.entry.text).items():
             of_point = instances.entry.kind != "density"
@@ -80,7 +79,6 @@ class Model:
         return found
 
     def hidden_of(self, name: str) -> Hidden:
-        """Return the variables of a mechanism that hoc does not see."""
         if name not in self.hidden:
             self.hidden[name] = Hidden(self.memory, self.every[name])
         return self.hidden[name]
@@ -108,7 +106,6 @@ class Model:
         raise OSError("a model without point processes")
 
     def read_gaps(self) -> tuple[list[Gap], list[Rejected]]:
-        """See `read_gaps` of `read.played`; all MPI ranks call this."""
         read = self.memory, self.fields, self.tree, self.contents
         return read_gaps(*read, self.nodes, self.all_nodes)
 
@@ -190,7 +187,6 @@ def _number_nodes(model: Model, ranks: Ranks | None) -> None:
 
 
 def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
-    """Read what a rank reads on its own."""
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
     try:
@@ -287,7 +283,6 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 
 def _convert(model: Model) -> None:
-    """Convert all mechanisms."""
     for name, instances in model.every.items():
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_

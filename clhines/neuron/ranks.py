@@ -20,7 +20,6 @@ from clhines.simulate.ranks.mpi import Ranks, own_queue, world
 
 
 def ranks_of(h: Hoc) -> Ranks | None:
-    """Return the MPI ranks that NEURON has; None where there is one process."""
     if not on_ranks(h):
         return None
     comm, size = world(), int(h.ParallelContext().nhost())

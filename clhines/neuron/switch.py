@@ -33,8 +33,6 @@ _SHOWN = 400  # characters of a message that hoc prints
 
 @dataclass(frozen=True)
 class Options:
-    """How models are run while the switch is on; see `enable`."""
-
     request: Request
     fallback: str | None
     fixed_step: float | None
@@ -69,11 +67,9 @@ class Switch:
 
     @property
     def options(self) -> Options | None:
-        """Options of the switch; None where it is off."""
         return self._options
 
     def set(self, options: Options | None) -> None:
-        """Turn it on, or off, or on with other options."""
         if (options is None) != (self._options is None):
             self._turn_off() if options is None else self._turn_on()
         self._options = options

@@ -68,8 +68,6 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 
 @dataclass(frozen=True)
 class Statistics:
-    """Properties of a forest that the cost model uses."""
-
     cells: int
     nodes: int  # of all cells
     shapes: int  # distinct cells

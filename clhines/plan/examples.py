@@ -63,7 +63,6 @@ def _fork() -> np.ndarray:
 def _example(
     forest: Forest, names: list[str], method: str, options: Options, what: str
 ) -> Iterator[str]:
-    """One layout: its description, its lines, and an empty line."""
     one_block: dict[str, Any] = {"work_group": 32, "max_cells": 4}
     draw = {"fine": _levels, "contraction": _segments}.get(method, _blocks)
     more: dict[str, Any] = {} if draw is _blocks else one_block

@@ -34,12 +34,10 @@ class Word:
             raise ValueError(f"{widths}: {sum(widths.values())} bits; expected at most {_BITS}")
 
     def most(self, name: str) -> int:
-        """Largest value of a number."""
         return (1 << self._widths[name]) - 1
 
     @property
     def shifts(self) -> dict[str, int]:
-        """Bits below each number."""
         ends = np.cumsum(list(self._widths.values())).tolist()
         return dict(zip(self._widths, [0, *ends[:-1]], strict=True))
 
@@ -60,7 +58,6 @@ class Word:
         return word.astype(np.int32)
 
     def unpack(self, name: str, word: np.ndarray) -> np.ndarray:
-        """Return one number of each word."""
         value = word >> self.shifts[name]
         return value if self._is_last(name) else value & self.most(name)
 
@@ -95,8 +92,6 @@ NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has suc
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel."""
-
     name: str
     type: str  # of OpenCL C without address space: ``int``, ``const real *restrict``
     role: str = ""  # of a table, as in `KernelSpec`, or empty
@@ -131,7 +126,6 @@ class TemplateSpec:
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        """Parameters of a kernel in the order of its arguments."""
         return self._given(self.kernels[kernel])
 
     def _given(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
@@ -195,7 +189,6 @@ class KernelSpec(TemplateSpec):
 
     @property
     def unsymmetric(self) -> bool:
-        """Whether ``l`` is passed."""
         return not self.symmetric
 
     def parameters(self, kernel: str = "solve") -> list[Parameter]:

@@ -154,7 +154,6 @@ def candidate_plans(
 
 
 def find_method(name: str) -> Method:
-    """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
     if not isinstance(name, str) or name not in METHODS:
         near = meant(name, ["auto", *METHODS])
         raise InputError(

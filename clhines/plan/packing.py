@@ -37,7 +37,6 @@ class Blocks:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return len(self.template)
 
     @property

@@ -85,12 +85,10 @@ class Part:
 
     @property
     def needs_factor(self) -> bool:
-        """Whether the kernel takes a scratch array in device order for the factors."""
         return bool(self.spec.needs_factor)
 
     @property
     def phase(self) -> str:
-        """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``."""
         return str(self.spec.phase)
 
     @property
@@ -154,7 +152,6 @@ class Part:
         return as_int32(tables, len(gather))
 
     def natural_sizes(self, forest: Forest) -> dict[str, int]:
-        """Lengths of `natural_tables`, known without them."""
         if self._reads_cells:
             return {"cell_start": forest.num_cells + 1}
         if not self._reorders:
@@ -174,7 +171,7 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch in a larger plan, from `first_place` on; see `KernelSpec.tables`."""
+        """Return the same launch in a larger plan, beginning at `first_place`; see `KernelSpec`."""
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():
             if name not in tables or (self.source and role != "cell"):
@@ -335,7 +332,6 @@ def real_name(dtype: DTypeLike) -> str:
 
 
 def work_group_size(options: Options, limits: Limits, default: int) -> int:
-    """Return the work-items of a group: as requested, otherwise `default` if the device can."""
     return int(options["work_group"] or min(default, limits.max_work_group))
 
 

@@ -22,7 +22,6 @@ def may_lose(plan: Plan) -> bool:
 
 
 def on_host(queue: cl.CommandQueue, arrays: dict[str, Array]) -> dict[str, np.ndarray]:
-    """Return copies of d, u, (l), b as they are before a solve."""
     return {
         name: a.get(queue) if isinstance(a, cla.Array) else a.copy() for name, a in arrays.items()
     }

@@ -91,7 +91,6 @@ class Arguments:
         return arrays
 
     def _ready(self, given: dict[str, Given | None]) -> dict[str, Array] | None:
-        """Return the arrays where nothing is to be converted, in less time than a small solve."""
         found: dict[str, Array] = {}
         row = (self.forest.num_nodes,)
         for name, a in given.items():
@@ -150,7 +149,6 @@ class Arguments:
             raise InputError(f"out has shape {out.shape}; expected a whole array of {shape}")
 
     def check_finite(self, name: str, a: np.ndarray | cla.Array) -> None:
-        """Raise `InputError` for the first value of a NumPy array that is not finite."""
         if isinstance(a, np.ndarray):
             check_finite(self.forest, name, a)
 
@@ -161,7 +159,6 @@ class Arguments:
         return engine.finds_finite and not np.may_share_memory(b, target)
 
     def raise_bad_pivot(self, found: BadPivots) -> None:
-        """Raise `PivotError` for the first of them, if there are any."""
         cells, nodes = found
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))

@@ -154,14 +154,12 @@ class Chains:
     # -- on the host ---------------------------------------------------------------------------
 
     def values(self, name: str, a: object) -> np.ndarray:
-        """Return real numbers of the dtype; device arrays are rejected."""
         if isinstance(a, cla.Array):
             raise InputError(MIXED)
         with np.errstate(over="ignore"):  # what becomes infinite is told of as such
             return real_numbers(name, a).astype(self.dtype, copy=False)
 
     def matrix(self, dl: object, d: object, du: object) -> Matrix:
-        """Return the Hines matrix of NumPy arrays, or of what NumPy takes as such."""
         main = self._spread("d", self.values("d", d))
         low = self._spread("dl", self.values("dl", dl))
         up = self._spread("du", self.values("du", du))
@@ -217,7 +215,6 @@ class DeviceChains:
         self._groups = wide_groups(queue.device, chains.n)
 
     def matrix(self, dl: cla.Array, d: cla.Array, du: cla.Array) -> Matrix:
-        """Enqueue what makes the Hines matrix."""
         chains, given = self._chains, {"dl": dl, "d": d, "du": du}
         between = [chains.is_between(name, a.shape) for name, a in given.items()]
         out = [cla.empty(self._queue, chains.n, chains.dtype) for _ in range(4)]
@@ -274,5 +271,4 @@ class DeviceChains:
 
 
 def on_device(*arrays: Given) -> bool:
-    """Whether any is a pyopencl array."""
     return any(isinstance(a, cla.Array) for a in arrays)

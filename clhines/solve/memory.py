@@ -29,7 +29,6 @@ _PERIODS = 64  # candidates for the period of a pattern of shapes that are check
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes for reading."""
     if count < 1 << 14:
         return f"{count} bytes"
     return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
@@ -45,7 +44,6 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffer."""
         return self.size * self.dtype.itemsize
 
 
@@ -101,7 +99,6 @@ class KeptBuffers:
 
 
 def total(listed: Iterable[Buffer]) -> int:
-    """Bytes of all buffers of a list."""
     return sum(one.nbytes for one in listed)
 
 
@@ -158,7 +155,6 @@ def natural_factor_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[B
 
 
 def solve_buffers(plan: Plan, dtype: np.dtype, operands: int = 4, rows: int = 1) -> list[Buffer]:
-    """Return all buffers of a solve from NumPy to NumPy."""
     natural = plan.takes_natural
     listed = table_buffers(plan, natural) + scratch_buffers(plan, dtype, operands)
     return listed + value_buffers(plan, dtype, operands, rows, natural)
@@ -182,7 +178,6 @@ class Room:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of a value."""
         return self.dtype.itemsize
 
     def needed(self, plan: Plan) -> int:
@@ -190,7 +185,6 @@ class Room:
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan, times: int = 1) -> bool:
-        """Whether `times` batches of the plan fit."""
         one = plan.packed_size * self.itemsize
         return one <= self.largest and self.needed(plan) * times <= self.memory
 
@@ -276,7 +270,6 @@ def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryE
 
 
 def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """Return the values of one slot: a slice that is on the device together with others."""
     most = max(plan.forest.num_nodes for plan in plans)
     sizes = {name: most * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     status = Buffer("status", max(plan.forest.num_cells for plan in plans), _INT)

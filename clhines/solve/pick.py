@@ -141,7 +141,6 @@ def engine_for(
 
 
 def logged(engine: _Any) -> _Any:
-    """Log what an engine is and the memory that it takes; return it."""
     if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
         needed = "; ".join(map(str, engine.memory))
         _log.info("engine %s: %s", type(engine).__name__.lower(), needed)

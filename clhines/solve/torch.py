@@ -41,8 +41,6 @@ class _Plain:
 
 
 class _Factored(_Plain):
-    """Eliminates once."""
-
     def __init__(self, solver: Solver, matrix: dict[str, np.ndarray], check: bool) -> None:
         super().__init__(solver, check)
         self.factors: HostFactors = solver.factor(**matrix, check=self.check)
@@ -99,7 +97,6 @@ def _over_rows(products: torch.Tensor) -> torch.Tensor:
 
 
 def _on_host(t: torch.Tensor) -> np.ndarray:
-    """Values of a tensor; no copy where it lies contiguously in the host's memory."""
     return t.detach().cpu().numpy()
 
 

@@ -480,7 +480,6 @@ def _real_array(name: str, a: object) -> np.ndarray:
 
 
 def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, int]:
-    """Return number and rows of systems that are given without `sizes`."""
     d = arrays["d"]
     if not d.size or d.ndim not in (1, 2):
         raise InputError(f"d has shape {d.shape}; expected (m, n) or (n,), or (N,) with sizes")

@@ -62,7 +62,6 @@ def store_key(
 
 
 def save(key: Key, tuning: Tuning) -> Path:
-    """Store a winner, in a file that appears whole or not at all; `OSError` where that fails."""
     seconds = {str(c): s for c, s in tuning.rows if math.isfinite(s)}
     best = {"method": tuning.best.method, "options": dict(tuning.best.options)}
     return files.write_entry("tuned", _SCHEMA, key, **best, seconds=seconds)
@@ -85,7 +84,6 @@ def stored() -> Iterator[Entry]:
 
 
 def clear() -> int:
-    """Remove the store's files, unusable ones too; returns how many entries there were."""
     entries = _files("tuned-*.json")
     for path in [*entries, *_files("tuned-*.tmp")]:
         path.unlink(missing_ok=True)

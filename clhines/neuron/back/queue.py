@@ -39,14 +39,11 @@ class QueuedColumns(NamedTuple):
 
 
 class EventQueue:
-    """NEURON's queue."""
-
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
     @property
     def address(self) -> int:
-        """Address of NEURON's queue of events, 0 where it has none."""
         name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
         queue = self._memory.function(name, pointer, pointer)
         return queue(self._memory.variable("nrn_threads")) or 0
@@ -78,7 +75,6 @@ class EventQueue:
         return QueuedColumns(*(column[order] for column in columns))
 
     def events(self) -> list[Queued]:
-        """Return the events on their way, by time."""
         return [Queued(*event) for event in zip(*(a.tolist() for a in self.columns()), strict=True)]
 
     def remove(self, *items: int) -> None:
@@ -89,7 +85,6 @@ class EventQueue:
             remove(at, item)
 
     def move(self, item: int, time: float) -> None:
-        """Let an event in the queue come at another time."""
         name, pointer = "_ZN6TQueue4moveEP6TQItemd", ctypes.c_void_p
         move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
         move(self.address, item, time)
@@ -142,7 +137,6 @@ class Pending:
 
 
 def read_pending(queue: EventQueue, wires: Wires) -> Pending:
-    """Read NEURON's queue of events."""
     found, events = Pending(), queue.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
     listeners, delay = _listeners(wires, events), wires.read.delay
@@ -273,6 +267,5 @@ def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
 
 
 def _names(wires: Wires, targets: np.ndarray) -> list[str]:
-    """Return the mechanisms of some targets, in order."""
     numbers, first = np.unique(wires.senders.name[targets], return_index=True)
     return [wires.senders.names[k] for k in numbers[np.argsort(first)]]

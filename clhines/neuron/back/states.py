@@ -158,7 +158,6 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
 
 
 def voltages(imported: Imported) -> np.ndarray:
-    """(n,) float64, mV: NEURON's."""
     values, rows, numbers = _voltages(imported.model)
     v = np.zeros(imported.model.tree.num_nodes)
     v[numbers] = values[rows]
@@ -226,7 +225,6 @@ def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
 def _queue_event(
     queue: Arrays, name: str, at: np.ndarray, event: tuple[float, float], connection: np.ndarray
 ) -> None:
-    """Put one self event into the queue of an instance, in each copy."""
     size, room = queue["size"], len(queue["time"])
     slot = size[at].astype(np.int64)
     if (slot >= room).any():
@@ -239,7 +237,6 @@ def _queue_event(
 
 
 def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
-    """Arm the WATCH conditions that NEURON has armed."""
     model = imported.model
     for name, conditions in model.watched.items():
         k, place = sim.model.instances[imported.groups[name].number]
@@ -272,7 +269,6 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 
 
 def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:
-    """Write the weights that events have changed."""
     first, wires = sim.model.netcons.first_weight, imported.model.wires
     own = np.flatnonzero(imported.connections >= 0)
     number = imported.connections[own]

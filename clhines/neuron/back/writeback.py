@@ -264,7 +264,6 @@ def _movable(imported: Imported) -> dict[str, np.ndarray]:
 
 
 def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
-    """Arm the WATCH conditions that a simulation has armed, and no others."""
     model = imported.model
     if model.watched:
         model.slots.disarm()
@@ -302,7 +301,6 @@ def _put_netcons(
 
 
 def _train_numbers(imported: Imported) -> set[int]:
-    """Return the sources of given times."""
     network, origins, names = imported.network, imported.model.wires.origins, imported.model.trains
     return {
         int(network.source_numbers(source, [k])[0])

@@ -73,7 +73,6 @@ class Fields:
         return 1.0 / ri
 
     def values(self, column: int, nodes: np.ndarray) -> np.ndarray:
-        """(k,) float64: a column of NEURON's for some nodes."""
         array, rows = self.rows(column, nodes)
         return array[rows]
 
@@ -137,7 +136,6 @@ class Data(NamedTuple):
     places: np.ndarray  # address of what is no variable
 
     def of(self, type_: int) -> Data:
-        """Return those of a mechanism."""
         begin, end = np.searchsorted(self.type_, [type_, type_ + 1])
         return Data(*(column[begin:end] for column in self))
 
@@ -230,12 +228,10 @@ class Columns:
         self._numbers = None
 
     def values(self, name: str, place: int | None) -> np.ndarray | None:
-        """(count,) float64: a variable of all instances; None where it is not in a column."""
         found = self._find(name, place)
         return None if found is None else found[0][found[1]]
 
     def put(self, name: str, values: np.ndarray, place: int | None) -> bool:
-        """Set a variable of all instances; False where it is not in a column."""
         found = self._find(name, place)
         if found is None:
             return False

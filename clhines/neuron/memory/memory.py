@@ -110,7 +110,6 @@ class Memory(Objects):
         return (found[1], found[2]) if found is not None else ("", "")
 
     def weight_address(self, netcon: Hoc) -> int:
-        """Address of the first weight of a NetCon."""
         return self.place(ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
@@ -160,7 +159,6 @@ class Memory(Objects):
         return [entry for entry in entries if entry in found]
 
     def played(self, every: bool = False) -> list[Played]:
-        """Return what records and plays; or all that will."""
         found = []
         for address in self._entries() if every else self.acting():
             words = words_at(address, 16)
@@ -181,12 +179,10 @@ class Memory(Objects):
         return np.column_stack([address.astype(np.uint64), words * kept])
 
     def vectors(self) -> dict[int, Hoc]:
-        """Return all Vectors by the addresses of their C++ objects."""
         found = list(self._h.List("Vector"))
         return dict(zip(self.insides_of(self.objects_of(found)).tolist(), found, strict=True))
 
     def new_vector(self) -> Hoc:
-        """Make a Vector."""
         return self._h.Vector(1)
 
     def vector_data(self, address: int) -> np.ndarray:

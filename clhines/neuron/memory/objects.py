@@ -51,20 +51,17 @@ class Objects:
         return self._functions[name]
 
     def address(self, name: str) -> int:
-        """Return the address of a variable of NEURON's library, likewise."""
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
         except ValueError as error:
             raise OSError(str(error)) from None
 
     def variable(self, name: str) -> int:
-        """Return the word in a variable of NEURON's library."""
         return WORD.from_address(self.address(name)).value
 
     # -- names of hoc ---------------------------------------------------------------------
 
     def template(self, name: str) -> int:
-        """Address of what hoc knows of a class."""
         return words_at(self._known(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
@@ -162,7 +159,6 @@ class Objects:
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
     def area(self, node: int) -> Place:
-        """Where the area of a node's membrane is, µm²."""
         name = "_Z30_nrn_mechanism_get_area_handleP4Node"
         return self.place_of(self.function(name, _Handle, ctypes.c_void_p)(node).words[:])
 
@@ -173,7 +169,6 @@ class Objects:
         return Place(column, row, index >> 32, index & 0xFFFFFFFF)
 
     def value(self, place: Place) -> float:
-        """Present value of a variable."""
         at = place.column
         if place.row:
             entry = self.row(place) * place.size + place.place
@@ -182,11 +177,9 @@ class Objects:
 
     @staticmethod
     def row(place: Place) -> int:
-        """Row of a variable in its column."""
         return WORD.from_address(place.row).value
 
     def set_value(self, place: Place, value: float) -> None:
-        """Set a variable that has a row."""
         entry = self.row(place) * place.size + place.place
         at = WORD.from_address(place.column).value + 8 * entry
         ctypes.c_double.from_address(at).value = value

@@ -27,8 +27,6 @@ class Variable:
 
 
 class Places:
-    """Looks places up."""
-
     def __init__(self, memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents
         self._columns: dict[int, tuple[str, str, int]] = {}

@@ -39,7 +39,6 @@ class EventSources:
         self._calibrate()
 
     def every(self) -> list[Source]:
-        """Return NEURON's sources of events (PreSyn)."""
         list_ = self._list()
         return [self._source(a) for a in vector_at(list_)] if list_ else []
 
@@ -66,12 +65,10 @@ class EventSources:
         return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
 
     def threshold(self, address: int) -> float:
-        """Threshold of a source, mV."""
         at = self._fields["threshold"]
         return float(ctypes.c_double.from_address(address + 8 * at).value)
 
     def netcons(self, things: Sequence[Hoc]) -> NetConColumns:
-        """Return what all NetCons are told by their memory; OSError where it is not as expected."""
         address, f = self._memory.insides_of(self._memory.objects_of(things)), self._fields
         words = gather(address, NETCON_WORDS)
         delay = words[:, f["delay"]].copy().view(np.float64)
@@ -165,6 +162,5 @@ class EventSources:
         return bool(ctypes.c_bool.from_address(at).value)
 
     def set_above(self, source: int, above: bool) -> None:
-        """Tell a source whether its voltage is above the threshold."""
         at = source + 8 * (self._fields["threshold"] - 4)  # before the vector of NetConColumns
         ctypes.c_bool.from_address(at).value = above

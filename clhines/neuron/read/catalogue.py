@@ -15,14 +15,11 @@ STRUCTURE = ("morphology", "capacitance")
 
 
 def plain(text: str) -> str:
-    """Return an NMODL text without comments and spaces."""
     return re.sub(r"\s+", "", _COMMENTS.sub("", text))
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A mechanism that NEURON knows, with NEURON's number of its type."""
-
     name: str
     number: int
     kind: str  # ``density``, ``point``, ``artificial`` or ``ion``
@@ -53,7 +50,6 @@ class Catalogue:
         return [n for n, (p, _) in self._numbers.items() if p == int(points)]
 
     def has_artificial(self) -> bool:
-        """Whether there are artificial cells."""
         cells = (n for n, (p, k) in self._numbers.items() if p and self._types[1].is_artificial(k))
         return any(len(self._h.List(n)) for n in cells)
 

@@ -73,7 +73,6 @@ class Instances:
         return np.array([getattr(thing, name)[place] for thing in self.things], np.float64)
 
     def put(self, name: str, values: np.ndarray, place: int | None = None) -> None:
-        """Set a variable of all instances."""
         if self.columns.put(name, values, place):
             return
         for thing, value in zip(self.things, values.tolist(), strict=True):
@@ -85,8 +84,6 @@ class Instances:
 
 @dataclass(eq=False)
 class Ion:
-    """An ion, as ``ca``, where it is."""
-
     name: str
     valence: float
     instances: Instances
@@ -95,8 +92,6 @@ class Ion:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a model has besides its tree."""
-
     density: dict[str, Instances]
     points: dict[str, Instances]  # and artificial cells
     ions: dict[str, Ion]  # by NEURON's name, as ``ca_ion``
@@ -283,11 +278,9 @@ class Slots:
         return found
 
     def disarm(self) -> None:
-        """Disarm all conditions of the model."""
         self._memory.function("_Z15nrn_watch_clearv", None)()
 
     def watch(self, instances: Instances, armed: Sequence[tuple[int, int, bool]]) -> None:
-        """Arm conditions, as `watched` gives them."""
         kind, begin = instances.entry.number, self.place_of(instances.entry.number, "watch")
         rows = instances.columns.numbers()
         of_row: list[list[int]] = [[] for _ in rows]
@@ -333,6 +326,5 @@ class Hidden:
         return column[number]
 
     def put(self, name: str, values: np.ndarray, place: int | None) -> None:
-        """Set a variable of all instances."""
         column, number = self._at(name, place)
         column[number] = values

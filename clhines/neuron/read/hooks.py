@@ -40,7 +40,6 @@ _OBJECTS = {  # classes whose objects act in each step
 
 
 def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Rejected]:
-    """Return everything that acts in each step and is not simulated."""
     return [*acting(h, memory), *_branches(sections), *_replaced(h, memory)]
 
 

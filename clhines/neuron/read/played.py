@@ -96,7 +96,6 @@ class PlayReader:
         return [variable for variable in every if variable.owner == owner]
 
     def forget(self) -> None:
-        """Hold no vector any more."""
         self.vectors = {}
         for recorder in self.recorders:
             recorder.vector = None

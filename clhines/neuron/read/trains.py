@@ -78,7 +78,6 @@ class Trains:
 def read_trains(
     h: Hoc, memory: Memory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
 ) -> Trains:
-    """Find the times of all VecStim."""
     found = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
     given = {memory.object_of(stim): vector for stim, vector in vectors.items()}
     known = {memory.inside(v): v for v in h.List("Vector")} if found.names else {}
@@ -113,7 +112,6 @@ def read_trains(
 def _add_patterns(
     found: Trains, memory: Memory, contents: Contents, waits: set[tuple[str, int]]
 ) -> None:
-    """Find what all PatternStim have not sent."""
     names = [n for n, i in contents.points.items() if is_pattern(i.entry.text)]
     for name in names:
         for k, one in enumerate(read_patterns(memory, contents, waits, name)):

@@ -54,11 +54,10 @@ class Tree:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return len(self.parent)
 
     @cached_property
-    def sections(self) -> tuple[Section, ...]:  # noqa: D102
+    def sections(self) -> tuple[Section, ...]:
         every = list(self.h.allsec())
         return tuple(every[k] for k in self.order.tolist())
 
@@ -84,7 +83,6 @@ class Tree:
         return self.inner_numbers[self._first_inner[k] :][: self.nseg[k]]
 
     def at(self, segment: Segment) -> int:
-        """Node of a segment."""
         if segment.sec not in self:
             raise InputError(f"{segment} is of no section of the model")
         k, x = self._index[segment.sec], segment.x
@@ -98,7 +96,6 @@ class Tree:
         return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
 
     def segment(self, place: int) -> Segment:
-        """Segment that is at a place of `inner`."""
         k = int(np.searchsorted(self._first_inner, place, side="right")) - 1
         return self.sections[k]((place - self._first_inner[k] + 0.5) / self.nseg[k])
 
@@ -130,7 +127,6 @@ def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[i
 
 
 def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
-    """Return the compartments of all sections, and the data of mechanisms in `Tree.inner`."""
     every_section = list(h.allsec())
     order, is_root = _order(every_section, memory, fields)
     sections = [every_section[k] for k in order]

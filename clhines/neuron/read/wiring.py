@@ -24,8 +24,6 @@ Sender = tuple[str, int]  # a point process or artificial cell: its name, and wh
 
 @dataclass(eq=False)
 class Origin:
-    """A source of events."""
-
     node: int  # whose voltage is compared, -1 where it is a sender
     threshold: float  # mV
     sender: Sender | None
@@ -74,8 +72,6 @@ class Senders:
 
 @dataclass(eq=False)
 class Wires:
-    """Sources and connections of a model."""
-
     senders: Senders
     origins: list[Origin]
     every: np.ndarray  # addresses of all NetCons
@@ -89,11 +85,9 @@ class Wires:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the weights again."""
         self.weights = self.present_weights()
 
     def present_weights(self) -> np.ndarray:
-        """Return `weights` as they are now."""
         found = np.zeros((len(self.width), int(self.width.max(initial=0))))
         for place in range(found.shape[1]):
             some = self.width > place
@@ -101,7 +95,6 @@ class Wires:
         return found
 
     def target_of(self, k: int) -> Sender:
-        """Return the target of a NetCon."""
         return self.senders[int(self.target[k])]
 
     def sending(self) -> np.ndarray:

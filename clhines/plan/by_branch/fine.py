@@ -36,8 +36,6 @@ CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2
 
 @dataclass(frozen=True)
 class Level:
-    """Properties of one level that all blocks of a kernel share."""
-
     width: int  # branches in each block; 0 where blocks differ
     offset: int  # values of the levels before it in each block; -1 where blocks differ
     length: int  # nodes of each branch; 0 where branches differ
@@ -71,12 +69,10 @@ class FineSpec(KernelSpec):
 
     @property
     def variant(self) -> str:
-        """See `KernelSpec.variant`."""
         count = len(self.levels)
         return f"written for {count or 'any number of'} level{'s' * (count != 1)}"
 
     def general(self) -> FineSpec:
-        """See `KernelSpec.general`."""
         return replace(self, levels=())
 
 
@@ -222,7 +218,6 @@ def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shap
 def _levels(
     shaped: _Shaped, lanes: int
 ) -> tuple[schedule.BranchLevels, branch_layout.LevelStrided]:
-    """Levels of the blocks, and where their values lie."""
     level = schedule.shifted_levels(*shaped.slots(), lanes) if shaped.shift else None
     levels = schedule.branch_levels(*shaped.slots(), level)
     return levels, branch_layout.LevelStrided(levels, shaped.blocks)

@@ -67,7 +67,6 @@ class VectorRows:
         self._vectors, self._blocks = vectors, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:
-        """(size,) int32: natural index at every place of the device order."""
         vectors = self._vectors
         root = self.vector_place + (vectors.rows - 1) * vectors.width
         first = root[vectors.vector] + vectors.lane

@@ -58,12 +58,10 @@ class LevelSpec(KernelSpec):
 
     @property
     def backward(self) -> bool:
-        """Whether this is the elimination."""
         return self.phase == "backward"
 
     @property
     def forward(self) -> bool:
-        """Whether this is the forward sweep."""
         return self.phase == "forward"
 
 

@@ -32,12 +32,10 @@ class BranchLevels:
 
     @property
     def width(self) -> np.ndarray:
-        """(num_levels,) int64: branches on each level."""
         return np.diff(self.branch_start)
 
     @property
     def longest(self) -> np.ndarray:
-        """(num_levels,) int64: nodes of the longest branch on each level."""
         return self.length[self.branch_start[:-1]]
 
 

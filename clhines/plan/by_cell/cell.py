@@ -60,17 +60,14 @@ class CellSpec(KernelSpec):
 
     @property
     def variant(self) -> str:
-        """See `KernelSpec.variant`."""
         size = f" of {self.rows} nodes" if self.rows else ""
         return f"written for {'chains' if self.chains else 'cells' if size else 'any cells'}{size}"
 
     def general(self) -> CellSpec:
-        """See `KernelSpec.general`."""
         return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
 
     @property
     def codes_by_shape(self) -> bool:
-        """Whether step codes lie shape after shape."""
         return not self.codes_in_order
 
 

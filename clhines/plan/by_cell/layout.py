@@ -26,7 +26,6 @@ class Columns:
 
     @property
     def size(self) -> int:
-        """Length of the device order, padding included."""
         return int(self.block_start[-1])
 
     @property

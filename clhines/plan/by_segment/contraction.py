@@ -205,12 +205,10 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reorders_cells(self) -> bool:
-        """Whether these are values of whole cells, one after another."""
         return self.reorders and not self.of_pieces
 
     @property
     def reorders_pieces(self) -> bool:
-        """Whether these are values of pieces of cells."""
         return self.reorders and self.of_pieces
 
     @property
@@ -220,27 +218,22 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reduces(self) -> bool:
-        """Whether the kernel writes the system of the kept nodes."""
         return self.phase == "reduce"
 
     @property
     def expands(self) -> bool:
-        """Whether the kernel reads the solution of the kept nodes."""
         return self.phase == "expand"
 
     @property
     def makes(self) -> bool:
-        """Whether the kernel writes inverse pivots."""
         return self.factor == "make"
 
     @property
     def solves(self) -> bool:
-        """Whether the kernel reads a right-hand side."""
         return not self.makes
 
     @property
     def gives_x(self) -> bool:
-        """Whether the kernel writes a solution."""
         return self.solves and not self.reduces
 
 
@@ -294,8 +287,6 @@ def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Optio
 
 @dataclass(frozen=True)
 class _Contraction:
-    """Parameters that all launches of a contraction plan share."""
-
     method: str
     real: str
     limits: Limits

@@ -43,14 +43,12 @@ class SegmentRows:
         return place, lanes.slot[k], lanes.first[k] + step
 
     def gather(self, forest: Forest) -> np.ndarray:
-        """(size,) int32: natural index at every place of the device order."""
         return block_gather(forest, self._blocks, self.template_size, *self.entries())
 
 
 def tables(
     trees: Trees, blocks: Blocks, lanes: SegmentLanes, places: SegmentRows
 ) -> dict[str, np.ndarray]:
-    """Tables that every form of the kernel takes."""
     kind, counts = blocks.template, np.diff(lanes.template_start)
     record = (
         places.block_start,

@@ -85,7 +85,6 @@ class Engine:
 
     @property
     def memory(self) -> list[Memory]:
-        """Largest memory use of solves, one item per device."""
         raise NotImplementedError
 
     @property
@@ -104,7 +103,6 @@ class Engine:
         return False
 
     def describe(self) -> str:
-        """Return the last words of the solver's `repr`."""
         return f"{self.plan.method}, {devices.label(self.queue.device)})"
 
     def device_order(self, what: str) -> DeviceOrder:
@@ -116,11 +114,9 @@ class Engine:
         return np.empty_like(b)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
         raise NotImplementedError
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        """Solve arrays on the device."""
         self.device_order("solve() with device arrays")
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Eliminated:

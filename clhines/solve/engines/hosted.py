@@ -51,7 +51,6 @@ class Transfer:
         return target
 
     def to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
-        """Copy the arrays that are not on the device yet."""
         if isinstance(a, cla.Array):
             return a
         return self.copied(a, cla.empty(self.queue, a.shape, a.dtype))
@@ -67,7 +66,6 @@ class Transfer:
 
     @functools.cached_property
     def results(self) -> copies.Results:
-        """Made when first needed."""
         return copies.Results(self.queue)
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
@@ -76,11 +74,9 @@ class Transfer:
 
     @functools.cached_property
     def copies(self) -> copies.Pinned:
-        """Made when first needed."""
         return copies.Pinned(self.queue, copies.threads(), PIECE_BYTES, True)
 
     def pinned_bytes(self) -> int:
-        """Pinned memory of `copies`."""
         return copies.pinned_bytes(copies.threads(), PIECE_BYTES)
 
 
@@ -180,7 +176,6 @@ class Carrier:
             self._under_way.append(read)
 
     def fetch(self, x: cl.Buffer, out: np.ndarray) -> None:
-        """Copy the solution to the host, and wait."""
         pin = self._pins.get("x")
         if self._transfer.staged(out.nbytes) and not copies.is_pinned(out):
             self._transfer.copies.fetch(x, list(np.atleast_2d(out)))
@@ -191,7 +186,6 @@ class Carrier:
         self._under_way.clear()
 
     def ended(self) -> None:
-        """Forget the copies, which have ended."""
         self._under_way.clear()
 
 
@@ -307,7 +301,6 @@ class Hosted:
         return Slot(shape, self.taken[name].base_data)
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """See `Shared.solve`."""
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
         lent, sources = None, dict[str, cl.Buffer]()
         if self._may_lend:

@@ -72,7 +72,6 @@ class Step(NamedTuple):
     key: object  # of this step alone
 
     def run(self, queue: cl.CommandQueue, wait_for: list[cl.Event] | None) -> cl.Event:
-        """Enqueue it."""
         bound = self.bound
         if bound.given is not self.key:
             bound.given = None  # some arguments of each, if the next line raises
@@ -120,7 +119,6 @@ class Launch:
     def kernel(
         self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
     ) -> cl.Kernel:
-        """Return the kernel, built when first needed."""
         return self._bound(symmetric, rhs, factor, natural).kernel
 
     def _bound(self, symmetric: bool, rhs: int, factor: str, natural: bool) -> _Bound:
@@ -201,7 +199,6 @@ class Resident:
         factored: cla.Array | None = None,
         natural: bool = False,
     ) -> list[cl.Event]:
-        """Enqueue a solve; arguments as of `steps`."""
         return self.run(self.steps(operands, x, overwrite, factored, natural), wait_for)
 
     def run(self, steps: Sequence[Step], wait_for: list[cl.Event]) -> list[cl.Event]:
@@ -304,7 +301,6 @@ class Resident:
         return sets
 
     def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
-        """Enqueue pack (natural to device order) or unpack."""
         rows = source.shape[0] if source.ndim == 2 else 1
         kernel = self._pack if packing else self._unpack
         events = [*source.events, *target.events]
@@ -334,7 +330,6 @@ class Resident:
             self._permute(self._pack, (sources[name], targets[name]), count)
 
     def unpack_buffer(self, source: cl.Buffer, target: cl.Buffer, rows: int) -> None:
-        """Enqueue unpack of rows in a buffer."""
         self._permute(self._unpack, (source, target), rows)
 
     def _permute(
@@ -367,7 +362,6 @@ class Resident:
 
 
 def _names(symmetric: bool) -> list[str]:
-    """Names of the operands of a solve, in their order."""
     return ["d", "u", "b"] if symmetric else ["d", "u", "l", "b"]
 
 

@@ -81,29 +81,24 @@ class Several(Engine):
         )
 
     def _name(self, k: int) -> str:
-        """Say which device this is, and of which cells."""
         first, end = self.cells[k : k + 2]
         device = self._queues[self._place[k]].device
         return f"devices[{self._place[k]}], {devices.label(device)}, cells {first} to {end - 1}"
 
     @property
     def memory(self) -> list[Memory]:
-        """See `Engine`."""
         return [one for solver in self.solvers for one in solver.memory]
 
     @property
     def source(self) -> str:
-        """See `Engine`."""
         return "\n".join(dict.fromkeys(solver.source for solver in self.solvers))
 
     @property
     def kernel_events(self) -> list[cl.Event]:  # type: ignore[override]
-        """See `Engine`."""
         return [event for solver in self.solvers for event in solver.kernel_events]
 
     @property
     def may_lose(self) -> bool:
-        """See `Engine`."""
         return any(accuracy.may_lose(solver.plan) for solver in self.solvers)
 
     def describe(self) -> str:
@@ -168,21 +163,17 @@ class Several(Engine):
         ) from next(iter(failed.values()))
 
     def of(self, k: int, a: np.ndarray) -> np.ndarray:
-        """Values of the cells of one device."""
         return a[..., self.nodes[k] : self.nodes[k + 1]]
 
     # -- natural order -------------------------------------------------------------------------
 
     def device_order(self, what: str) -> DeviceOrder:
-        """Raise `InputError`."""
         raise InputError(
             f"{what} works on one device, not on {len(self._queues)}; use those of the solvers in "
             "solver.parts"
         )
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """See `Engine`."""
-
         def work(k: int) -> float:
             begin = time.perf_counter()
             given: dict[str, Any] = {name: self.of(k, a) for name, a in arrays.items()}
@@ -202,7 +193,6 @@ class Several(Engine):
             raise
 
     def bad_pivots(self) -> BadPivots:
-        """See `Engine`."""
         return self.joined(self.each(lambda k: self.solvers[k].status(), threads=True))
 
     def joined(self, status: list[np.ndarray]) -> BadPivots:
@@ -217,8 +207,6 @@ class Several(Engine):
         )
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> SeveralFactors:
-        """See `Engine`."""
-
         def work(k: int) -> Factors:
             given = {name: self.of(k, a) for name, a in arrays.items()}
             return self.solvers[k].factor(**given, check=False)
@@ -233,12 +221,9 @@ class SeveralFactors:
         self.engine, self.factors = engine, factors
 
     def transposed(self) -> SeveralFactors:
-        """See `Eliminated`."""
         return SeveralFactors(self.engine, [one.transposed() for one in self.factors])
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `Eliminated`."""
-
         def work(k: int) -> None:
             part = self.engine.of(k, target)
             here = part if target is b else self.engine.of(k, b)
@@ -247,11 +232,9 @@ class SeveralFactors:
         self.engine.all_solved(work, target)
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
-        """Raise `InputError`."""
         self.engine.device_order("solve() with device arrays")
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        """Raise `InputError`."""
         self.engine.device_order("enqueue()")
         raise AssertionError
 
@@ -260,13 +243,11 @@ class SeveralFactors:
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
-        """See `Eliminated`."""
         return self.engine.joined(
             self.engine.each(lambda k: self.factors[k].status(), threads=True)
         )
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`."""
         found = [one.eliminated.matrix_on_host() for one in self.factors]
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
@@ -281,7 +262,6 @@ def _one_line(error: Exception) -> str:
 
 
 def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue]:
-    """Return a queue for each device named."""
     if not isinstance(given, (list, tuple)) or not given:
         raise InputError(
             f"devices={shown(given)}; expected a list of one or more pyopencl devices, index pairs "

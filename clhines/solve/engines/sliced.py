@@ -102,7 +102,6 @@ class Sliced(Engine):
 
     @property
     def memory(self) -> list[Memory]:
-        """See `Engine`."""
         if not self.several_fit:
             return [memory_of(self.plans, self.room, self.transfer)]
         pinned = copies.pinned_bytes() if copies.helps(self.queue.device) else 0
@@ -110,7 +109,6 @@ class Sliced(Engine):
         return [Memory(taken, 2 * pinned, self.num_slices)]
 
     def device_order(self, what: str) -> DeviceOrder:
-        """Raise `DeviceMemoryError`."""
         raise DeviceMemoryError(
             f"{what} needs the whole batch on the device: "
             f"{size_text(sum(map(self.room.needed, self.plans)))}, where "
@@ -119,13 +117,11 @@ class Sliced(Engine):
         )
 
     def bad_pivots(self) -> BadPivots:
-        """See `Engine`."""
         if self._bad is None:
             raise nothing_solved()
         return self._bad
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """See `Engine`."""
         with Ended(self.queue):
             if not self.several_fit:
                 self._bad = self._one_by_one(arrays, target)
@@ -179,7 +175,6 @@ class Pipeline:
 
     @property
     def pinned_bytes(self) -> int:
-        """Pinned host memory in use, in bytes."""
         return int(self.sending.pinned_bytes + self.fetching.pinned_bytes)
 
     def solve(
@@ -196,7 +191,6 @@ class Pipeline:
         return np.concatenate(cells), np.concatenate(nodes)
 
     def nodes(self, k: int) -> slice:
-        """Nodes of a slice."""
         return slice(*self.forest.cell_offsets[self.bounds[k : k + 2]].tolist())
 
     def resident_of(self, k: int, num_operands: int) -> Resident:
@@ -240,7 +234,6 @@ class _Run:
         return taken
 
     def all_stages(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Run all stages; returns cells and nodes of bad pivots, slice by slice."""
         found: list[tuple[np.ndarray, np.ndarray]] = []
         errors: list[BaseException | None] = []
         with (
@@ -286,7 +279,6 @@ class _Run:
     # -- stages --------------------------------------------------------------------------------
 
     def _bring(self) -> None:
-        """Copy slice after slice to the device."""
         pipeline, b = self.pipeline, self.arrays["b"]
         for k in range(len(self.plans)):
             slot, nodes = self._get(self.free), pipeline.nodes(k)
@@ -306,7 +298,6 @@ class _Run:
                 given = []  # stays where it is
 
     def _solve(self) -> None:
-        """Enqueue the solves of all slices."""
         for _ in range(self.num_jobs):
             job = self._get(self.ready)
             job.events = job.sent()
@@ -352,7 +343,6 @@ class _Run:
         return {k: taken.view(k, (*rows, size) if k in "bx" else (size,)) for k in names}
 
     def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: tqdm) -> None:
-        """Copy slice after slice back."""
         pipeline = self.pipeline
         for _ in range(self.num_jobs):
             job = self._get(self.done)

@@ -81,7 +81,6 @@ class Whole(Engine):
 
     @memory_errors
     def build(self) -> Whole:
-        """Build the kernels of the plain solve."""
         for launch in self.loaded.launches:
             launch.kernel(True, 1)
         return self
@@ -93,15 +92,12 @@ class Whole(Engine):
 
     @functools.cached_property
     def finds_finite(self) -> bool:
-        """See `Engine`."""
         return all(part.finds_infinite(1) for part in self.plan.parts)
 
     def device_order(self, what: str) -> Whole:
-        """Return itself."""
         return self
 
     def bad_pivots(self) -> BadPivots:
-        """See `Engine`."""
         if not self._solved:
             raise nothing_solved()
         if self._bad is None:
@@ -111,21 +107,17 @@ class Whole(Engine):
     # -- device order --------------------------------------------------------------------------
 
     def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
-        """See `DeviceOrder`."""
         shape = *a.shape[:-1], self.plan.packed_size
         packed = cla.empty(self.queue, shape, self.dtype)
         return self.order.mark(self.loaded.permute(self.transfer.to_device(a), packed, True))
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
-        """See `DeviceOrder`."""
         return self.loaded.permute(a, target, False)
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
-        """See `DeviceOrder`."""
         return self.loaded.steps(operands, out, overwrite)
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """See `DeviceOrder`."""
         self.kernel_events = self.loaded.run(steps, waits)
         only_event(out, self.kernel_events[-1])
         self._bad, self._solved = None, True
@@ -134,11 +126,9 @@ class Whole(Engine):
     # -- natural order -------------------------------------------------------------------------
 
     def empty_like(self, b: np.ndarray) -> np.ndarray:
-        """See `Engine`."""
         return self.transfer.empty_like(b)
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        """See `Engine`."""
         matrix = [a for name, a in arrays.items() if name != "b"]
         spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
         if self.loaded.takes_natural and not spoilt:
@@ -156,7 +146,6 @@ class Whole(Engine):
         self.loaded.permute(x, target, False)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """See `Engine`."""
         self._bad, self._solved = self.solve_values(arrays, target), True
 
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
@@ -276,7 +265,6 @@ class Whole(Engine):
         self.found_finite = finite
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
-        """See `Engine`."""
         host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
         if host and solves_by_values(self.loaded):
             host = {name: a.copy() for name, a in host.items()}
@@ -350,17 +338,14 @@ class WholeFactors:
         return {"packed": self.matrix, "factored": self.bad}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `Eliminated`."""
         self.engine.solve_factored(self, b, target)
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
-        """See `Eliminated`."""
         packed = self.engine.pack(b)
         self.enqueue(self.prepare(packed, packed), packed, [])
         self.engine.unpack(packed, target)
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        """See `Eliminated`."""
         if any(out.base_data == a.base_data for a in self.matrix):
             raise InputError("out is one of the factors; expected another array")
         return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
@@ -373,7 +358,6 @@ class WholeFactors:
         return done[-1]
 
     def bad_pivots(self) -> BadPivots:
-        """See `Eliminated`."""
         return self.engine.loaded.first_bad(self.bad)
 
     def transposed(self) -> WholeFactors:
@@ -398,7 +382,6 @@ class ValueFactors(WholeFactors):
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """The values as NumPy or pyopencl arrays, (n,)."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -410,16 +393,13 @@ class ValueFactors(WholeFactors):
 
     @property
     def matrix(self) -> list[cla.Array]:  # type: ignore[override]
-        """See `WholeFactors`."""
         return self._on_device.matrix
 
     @property
     def bad(self) -> cla.Array:
-        """See `WholeFactors`."""
         return self._on_device.bad
 
     def bad_pivots(self) -> BadPivots:
-        """See `Eliminated`."""
         return self._bad
 
 
@@ -428,24 +408,20 @@ class HostFactors(ValueFactors):
 
     @property
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """See `ValueFactors`."""
         return self.values
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `Eliminated`."""
         if self.values:
             self.engine.solve_values({**self.values, "b": b}, target)
         else:
             super().solve_host(b, target)
 
     def transposed(self) -> WholeFactors:
-        """See `Eliminated`."""
         if not self.values:
             return super().transposed()
         return HostFactors(self.engine, _swapped(self.values), self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`."""
         return dict(self.values) or super().matrix_on_host()
 
 
@@ -460,14 +436,12 @@ class NaturalFactors(ValueFactors):
 
     @property
     def given(self) -> dict[str, Any]:
-        """See `WholeFactors`."""
         if not self.values:
             return super().given
         return {"natural": list(self.values.values()), "factored": self._status}
 
     @property
     def arrays(self) -> Mapping[str, cla.Array]:
-        """See `ValueFactors`."""
         queue, dtype = self.engine.queue, self.engine.dtype
         return {
             name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
@@ -475,25 +449,21 @@ class NaturalFactors(ValueFactors):
         }
 
     def transposed(self) -> WholeFactors:
-        """See `Eliminated`."""
         if not self.values:
             return super().transposed()
         return NaturalFactors(self.engine, _swapped(self.values), self._status, self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`."""
         found = {name: a.get(self.engine.queue) for name, a in self.arrays.items()}
         return found or super().matrix_on_host()
 
 
 def _swapped(matrix: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Return the matrix with u and l in each other's place."""
     d, *couplings = matrix.values()
     return dict(zip(matrix, [d, *reversed(couplings)], strict=True))
 
 
 def _count(b: np.ndarray) -> int:
-    """Right-hand sides."""
     return len(b) if b.ndim > 1 else 1
 
 
