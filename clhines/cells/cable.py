@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike
 
 from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
-from clhines.cells.regions import NAMES, in_region, path_distance
 from clhines.cells.sections import Sections, as_positive, per_section, sections_of
 from clhines.checks import as_array, as_indices, as_real
 from clhines.errors import InputError
@@ -36,6 +35,47 @@ from clhines.summary import as_html, range_text
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+from clhines.arrays import climb
+from clhines.checks import shown
+
+# Type codes of SWC files; `dend` and `apic` are the names that NEURON's importer gives.
+REGIONS = {"axon": 2, "basal": 3, "dend": 3, "apical": 4, "apic": 4}
+WORDS = ("soma", "dendrites", "all", *REGIONS)
+NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
+
+
+def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
+    """(n,) bool: nodes with membrane that a word of `WORDS` means; axons are dendrites, too."""
+    if not isinstance(word, str) or word not in WORDS:
+        raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
+    membrane = area > 0
+    if word == "all":
+        return membrane
+    if word == "soma":
+        return in_soma
+    if word == "dendrites":
+        return membrane & ~in_soma
+    return membrane & ~in_soma & (type_ == REGIONS[word])
+
+
+def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.ndarray:
+    """(n,) float64: length of the way through the tree from `origin` to each node.
+
+    The way from a node climbs to the way from `origin` to the root, where the two meet: in the
+    chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1.
+    """
+    number = np.arange(len(parent))
+    above = np.where(parent < 0, number, parent)
+    _, depth = climb(above, to_parent)
+    on_way = np.zeros(len(parent), bool)
+    node = origin
+    while node >= 0:
+        on_way[node] = True
+        node = int(parent[node])
+    meets, length = climb(np.where(on_way, number, above), np.where(on_way, 0.0, to_parent))
+    return length + np.abs(depth[origin] - depth[meets])
 
 
 def areas_and_resistances(

@@ -50,7 +50,7 @@ Radii
     must be finite and above 0, with one exception besides the outline: a tip may have radius 0
     where its parent has more. The neurite then ends in a cone, which has an area, and whose
     resistance up to any node inside is finite. A radius that is missing, negative, or 0 elsewhere
-    raises `CableError`, which names the sample; `clhines.cells.repair` can interpolate zero radii.
+    raises `CableError`, which names the sample; `clhines.cells.samples` can interpolate zero radii.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.cells.morphology import Morphology
-from clhines.cells.repair import zero_radii
 from clhines.cells.samples import (
     Tree,
     at,
@@ -72,6 +71,7 @@ from clhines.cells.samples import (
     in_a_row,
     is_sphere_of_three,
     tree_of,
+    zero_radii,
 )
 from clhines.checks import as_number, spread
 from clhines.errors import CableError, InputError, shown

@@ -69,7 +69,7 @@ def read_swc(
     roots : {"refuse", "split"}
         What to do with several roots (parent -1): reject the file, or read one cell per root.
     repair : {"zero-radius"}, optional
-        Interpolate radii of 0 inside neurites (`clhines.cells.repair.zero_radii`), which would be
+        Interpolate radii of 0 inside neurites (`clhines.cells.samples.zero_radii`), which would be
         rejected when a matrix is built. Each one is reported by a `RepairWarning`, with file, line,
         sample and new radius, and listed in `Morphology.repaired`.
 
@@ -97,7 +97,7 @@ def read_swc(
     if roots not in ("refuse", "split"):
         near = meant(roots, ("refuse", "split"))
         raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"{near}')
-    from clhines.cells.repair import REPAIRS, repaired  # which needs this module
+    from clhines.cells.samples import REPAIRS, repaired  # which needs this module
 
     if repair is not None and repair not in REPAIRS:
         near = meant(repair, REPAIRS)

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import clhines
 from clhines.cells import cable, swc, synthetic
-from clhines.cells.repair import REPAIRS
+from clhines.cells.samples import REPAIRS
 from clhines.cli.report import bar
 from clhines.errors import InputError, meant, shown
 from clhines.simulate.engines.table import CHOICES, ENGINES, FAMILY

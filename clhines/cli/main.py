@@ -162,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="find out what is wrong with an installation")
     doctor.set_defaults(run=partial(_run_module, "doctor"))
     devices = commands.add_parser("devices", help="list the OpenCL devices")
-    devices.set_defaults(run=partial(_run_module, "devices"))
+    devices.set_defaults(run=partial(_run_module, "doctor"))
 
     add_plan(commands)
     add_solve(commands)
@@ -190,5 +190,5 @@ def _add_tune(commands: Commands) -> None:
 
 def _run_module(name: str, arguments: argparse.Namespace) -> int:
     """Run a command whose module imports pyopencl, which is slow or missing for others."""
-    run = getattr(import_module(f"clhines.cli.{name}"), f"run_{name}")
+    run = getattr(import_module(f"clhines.cli.{name}"), f"run_{arguments.command}")
     return int(run(arguments))

@@ -16,7 +16,7 @@ import numpy as np
 import clhines
 from clhines import draw, files
 from clhines.cells import cable
-from clhines.cells.repair import REPAIRS
+from clhines.cells.samples import REPAIRS
 from clhines.cli.arguments import (
     Commands,
     Once,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, stretch_of
-from clhines.cells.regions import WORDS
+from clhines.cells.cable import WORDS
 from clhines.checks import as_array, as_indices, as_places, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.network.structure import NodeValues, Structure

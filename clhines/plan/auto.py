@@ -1,7 +1,7 @@
 """Candidates of `auto`, and the cost model that ranks them without a device.
 
 Three modules share the work: `ranked` orders the candidates here, `methods.candidate_plans` plans
-them in that order and skips those that are impossible, and `clhines.solve.pick` takes the first one
+them in that order and skips those that are impossible, and `clhines.solve.tune` takes the first one
 or measures them.
 
 A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;

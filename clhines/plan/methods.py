@@ -20,8 +20,7 @@ from clhines.plan import auto
 from clhines.plan.auto import Candidate
 from clhines.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
 from clhines.plan.by_branch.levels import plan_levels
-from clhines.plan.by_cell import schedule
-from clhines.plan.by_cell.cell import plan_block_local, plan_cells
+from clhines.plan.by_cell.cell import MAX_CELL_NODES, plan_block_local, plan_cells
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import Limits, Option, Options, Plan, real_name
@@ -110,10 +109,10 @@ def make_plan(
         _check_option(name, value, limits)
     real = real_name(dtype)
     check_width(options.get("vector_width"), "vector_width", real, limits)
-    if int(forest.sizes.max()) > schedule.MAX_CELL_NODES:
+    if int(forest.sizes.max()) > MAX_CELL_NODES:
         raise InputError(
             f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
-            f"expected at most {schedule.MAX_CELL_NODES}"
+            f"expected at most {MAX_CELL_NODES}"
         )
     most = options.get("max_cells")
     if most:

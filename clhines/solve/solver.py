@@ -26,9 +26,8 @@ from clhines.solve.engines.engine import Engine, first_nodes
 from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
-from clhines.solve.pick import engine_for, logged
 from clhines.solve.repeated import Calls
-from clhines.solve.tune import Tuning
+from clhines.solve.tune import Tuning, engine_for, logged
 
 
 class Part(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.forest import Forest
-from clhines.plan.by_cell import layout, schedule
+from clhines.forest import Forest, Trees
+from clhines.plan.by_cell import layout
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec, Word
 from clhines.plan.plan import (
@@ -23,6 +23,31 @@ from clhines.plan.plan import (
     local_size,
     work_group_size,
 )
+
+# Code of a step of `serial_steps`; the parent of a root is -1.
+STEP = Word(first=1, waiting=1, parent=29)
+MAX_CELL_NODES = STEP.most("parent") + 1
+
+
+def serial_steps(trees: Trees) -> np.ndarray:
+    """Codes, a `STEP` each, of the serial schedule, in ``trees.order``, which is reversed.
+
+    A node hands its contribution to its parent in registers when the parent is the next step, and
+    through memory otherwise, so that every sum has one fixed order, without atomics.
+    """
+    start = np.repeat(trees.offsets[:-1], trees.sizes)
+    above = trees.parent[trees.order]
+    parent = np.where(above < 0, start - 1, trees.rank[above])
+    step = np.arange(len(parent))
+    leaves_sum = np.flatnonzero((parent != step - 1) & (parent >= start))
+    waiting = np.zeros(len(parent), np.int64)
+    waiting[parent[leaves_sum]] = 1
+    last = np.full(len(parent), -1)
+    np.maximum.at(last, parent[leaves_sum], leaves_sum)
+    first = np.zeros(len(parent), np.int64)
+    first[last[last >= 0]] = 1
+    return STEP.pack(first=first, waiting=waiting, parent=parent - start)
+
 
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
 AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
@@ -37,7 +62,7 @@ class CellSpec(KernelSpec):
     """One work-item per cell, or per vector of cells; `rhs_local` is values in local memory."""
 
     template: ClassVar[str] = "by_cell/cell"
-    step: ClassVar[Word] = schedule.STEP
+    step: ClassVar[Word] = STEP
     first_argument: ClassVar[str] = "num_lanes"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
@@ -215,7 +240,7 @@ def _step_codes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Step codes of the lanes and where each lane's begin."""
     trees = forest.trees
-    codes = schedule.serial_steps(trees)
+    codes = serial_steps(trees)
     if per_shape:
         return codes, np.where(shape < 0, 0, trees.offsets[shape])
     out = np.zeros(columns.size, np.int32)
