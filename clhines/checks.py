@@ -93,7 +93,6 @@ def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
 
 
 def check_parameter(of: str, name: object, known: Collection[str]) -> None:
-    """Raise InputError for a name that is none of the parameters of something."""
     if name not in known:
         raise InputError(
             f"{of} has no parameter {shown(name)}; expected one of "
@@ -102,14 +101,12 @@ def check_parameter(of: str, name: object, known: Collection[str]) -> None:
 
 
 def as_switch(name: str, value: object) -> bool:
-    """Return True or False, which are not taken from anything else."""
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} is {shown(value)}; expected True or False")
     return bool(value)
 
 
 def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
-    """Return (m,) int64 indices of things of which there are `count`."""
     if not values.size:
         return np.zeros(0, np.int64)
     if values.dtype.kind not in "iu":
@@ -189,7 +186,6 @@ def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
 
 
 def available() -> int | None:
-    """Return the bytes that a process may still take; None where the system does not say."""
     found = [n for n in (_of_system(), *(_of_group(*names) for names in _GROUPS)) if n is not None]
     return min(found, default=None)
 

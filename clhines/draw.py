@@ -263,7 +263,6 @@ def _top(result: Any) -> int:
 
 
 def _raster(axes: Any, result: Any) -> int:
-    """Draw the spikes of cells, a mark each; return how many there are."""
     of_cells = result.spike_cell < result.num_cells
     when, cell, top = result.spike_time[of_cells], result.spike_cell[of_cells], _top(result)
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
@@ -394,7 +393,6 @@ def _panels(
     label: str,
     ax: Axes | None,
 ) -> Figure:
-    """Draw a cell once for each row of values, into `ax` where it is given."""
     node, ends, diameter = _strokes(cable)
     extent = np.ptp(ends.reshape(-1, 3), axis=0)
     plane = np.sort(np.argsort(extent, kind="stable")[1:])
@@ -449,7 +447,6 @@ def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _strokes_drawn(
     axes: Axes, ends: np.ndarray, width: np.ndarray, values: np.ndarray
 ) -> LineCollection:
-    """Draw strokes, those of the largest width last."""
     from matplotlib import colormaps
     from matplotlib.collections import LineCollection
 

@@ -47,7 +47,6 @@ def check_target(path: PathLike) -> None:
 
 
 def check_new(path: PathLike) -> None:
-    """Raise InputError where a regular file is there already, which would be replaced."""
     if os.path.isfile(path):
         raise InputError(f"{path_text(path)} is there already; expected another name")
 
@@ -82,7 +81,6 @@ def path_text(path: PathLike) -> str:
 
 
 def _target(path: PathLike) -> tuple[str, os.stat_result | None]:
-    """Return where a file goes, and what is there; reject what cannot be written to."""
     try:
         name = os.fsdecode(path)
         older = os.stat(name) if name else None
@@ -164,7 +162,6 @@ class Member:
 
 
 def check_values(name: str, array: np.ndarray, expected: Member) -> None:
-    """Raise InputError for the first number that is not finite or not within its bounds."""
     if array.dtype.kind not in "fiu" or not array.size:
         return
     wrong = ~np.isfinite(array)
@@ -219,7 +216,6 @@ class Npz:
             return shape, dtype
 
     def read(self, name: str, expected: Member) -> np.ndarray:
-        """Return an array after comparing it with what is expected."""
         with self._opened(name) as (file, (shape, fortran, dtype)):
             if (shape, dtype) != (expected.shape, expected.dtype):
                 self._refuse(

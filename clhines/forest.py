@@ -111,7 +111,6 @@ class Trees:
 
     @property
     def branch_of_node(self) -> np.ndarray:
-        """(num_nodes,) int64."""
         return self._branches[0]
 
     @property
@@ -150,7 +149,6 @@ class Trees:
 
     @cached_property
     def num_levels(self) -> np.ndarray:
-        """(num_trees,) int64: branch levels of each tree."""
         return self.branch_level[self.branch_offsets[1:] - 1] + 1
 
     @cached_property
@@ -230,7 +228,6 @@ class Forest:
         self._freeze()
 
     def _freeze(self) -> None:
-        """Make the arrays read-only: all else is derived from them once."""
         trees, known = self.trees, [self.parent] if "parent" in vars(self) else []
         for a in (*known, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
             a.flags.writeable = False

@@ -35,7 +35,6 @@ def _is_quantity(value: object) -> bool:
 
 
 def has_unit(value: object) -> bool:
-    """Whether a value has a unit, or a list, tuple or object array has one with a unit."""
     if _is_quantity(value):
         return True
     if isinstance(value, np.ndarray) and value.dtype == object:
@@ -99,7 +98,6 @@ def _converted(name: str, value: object, unit: str | None) -> object:
 
 
 def _unit_of(value: object) -> str:
-    """Return the unit of a quantity for messages."""
     for attribute in ("dimensionality", "units", "unit", "dimensions"):
         found = getattr(value, attribute, None)
         if attribute == "dimensionality" and not hasattr(found, "string"):
@@ -117,6 +115,5 @@ def _text(unit: object) -> str:
 
 
 def check_no_units(**given: object) -> None:
-    """Raise `InputError` for the first of some arguments, by name, that has a unit."""
     for name, value in given.items():
         as_numbers(name, value)

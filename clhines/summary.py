@@ -19,12 +19,10 @@ def as_html(title: str, rows: Mapping[str, object]) -> str:
 
 
 def counted(number: int, name: str) -> str:
-    """Return ``1 cell``, ``2 cells``."""
     return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def range_text(value: float | np.ndarray) -> str:
-    """Return a number, or the smallest and the largest, for reading."""
     if not np.size(value):
         return "none"
     least, most = np.min(value), np.max(value)

@@ -262,7 +262,6 @@ def all_names() -> dict[str, Scaled]:
 
 
 def _suggested(name: str) -> str:
-    """Return the name that a wrong one is meant to be: one that differs in case, or a close one."""
     same = [known for known in _COMMON if known.lower() == name.lower()]
     long = (prefix + word for prefix in LONG_PREFIXES for word in sorted(WORDS))
     near = same or get_close_matches(name, [*_COMMON, *sorted(BASES), *long], n=1, cutoff=0.6)

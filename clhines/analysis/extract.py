@@ -58,6 +58,7 @@ def _stimulus(traces: Traces) -> tuple[np.ndarray, np.ndarray]:
 
 
 def minimum_voltage(traces: Traces) -> np.ndarray:
+    """Smallest voltage during the stimulus."""
     return traces.smallest(*_stimulus(traces))
 
 
@@ -81,7 +82,6 @@ _SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
 
 
 def _during(traces: Traces) -> RaggedArray:
-    """Peaks during the stimulus, ms."""
     times = traces.of(peak_time)
     rows = times.rows
     after = times.values >= traces.stim_start[rows]
@@ -107,18 +107,22 @@ def peak_voltage(traces: Traces) -> RaggedArray:
 
 
 def time_to_first_spike(traces: Traces) -> np.ndarray:
+    """Time of the first peak after the begin of the stimulus, ms; negative if it comes before."""
     return traces.of(peak_time).at(0) - traces.stim_start
 
 
 def time_to_last_spike(traces: Traces) -> np.ndarray:
+    """Time of the last peak after the begin of the stimulus, ms."""
     return traces.of(peak_time).at(-1) - traces.stim_start
 
 
 def inv_time_to_first_spike(traces: Traces) -> np.ndarray:
+    """1000 over `time_to_first_spike`, Hz."""
     return 1000.0 / traces.of(time_to_first_spike)
 
 
 def mean_frequency(traces: Traces) -> np.ndarray:
+    """Spikes during the stimulus over the time until the last of them, Hz."""
     during = traces.of(_during)
     last = np.where(during.counts > 0, during.at(-1), 0.0)
     elapsed = last - traces.stim_start
@@ -133,6 +137,7 @@ def _intervals(times: RaggedArray) -> RaggedArray:
 
 
 def all_isi_values(traces: Traces) -> RaggedArray:
+    """Intervals between peaks, ms."""
     return _intervals(traces.of(peak_time))
 
 
@@ -186,6 +191,7 @@ def adaptation_index(traces: Traces) -> np.ndarray:
 
 
 def min_ahp_values(traces: Traces) -> RaggedArray:
+    """Voltages of the minima after the peaks, mV."""
     found = traces.of(min_ahp_indices)
     return RaggedArray(found.offsets, traces.v[found.rows, found.values])
 

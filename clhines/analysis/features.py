@@ -206,7 +206,6 @@ class Features:
         return found
 
     def _at(self, traces: Traces) -> np.ndarray:
-        """(m, q) mV: voltages at `times`."""
         t, found = traces.t, list[np.ndarray]()
         for time in self.times:
             left = int(np.clip(np.searchsorted(t, time, side="right") - 1, 0, len(t) - 2))

@@ -39,7 +39,6 @@ class Population(Protocol):
 
 
 def check_population(population: object) -> None:
-    """Reject what has no parameters, protocols and `evaluate`."""
     if not all(hasattr(population, name) for name in ("names", "protocols", "evaluate")):
         raise InputError(f"population is {type(population).__name__}; expected clhines.Population")
 
@@ -75,7 +74,6 @@ def features(
     threshold: float = -20.0,
     interp_step: float | None = None,
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Extract features of all sets under one protocol; see `clhines.analysis.extract`."""
     t, v = traces(responses, protocol)
     return extract(
         v,

@@ -56,7 +56,6 @@ def timed_record_of(result: TimedResults, record: int) -> tuple[np.ndarray, np.n
 
 
 def cells_of(result: Spikes, num_cells: int) -> int:
-    """Check that no spike is of a cell beyond `num_cells`."""
     count = as_whole_number("num_cells", num_cells, 1)
     if len(result.spike_cell) and result.spike_cell.max() >= count:
         raise InputError(f"num_cells is {count}; expected more than {result.spike_cell.max()}")

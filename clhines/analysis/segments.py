@@ -48,7 +48,6 @@ class Segments:
 
     @cached_property
     def _highest(self) -> RaggedArray:
-        """The segment of each peak."""
         up, down = np.flatnonzero(self.kind == UP), np.flatnonzero(self.kind == DOWN)
         ups, downs = (lists_of(self.row[k], self.begin[k], self.count) for k in (up, down))
         rows, first, last = paired(ups, downs)

@@ -83,7 +83,6 @@ class RaggedArray:
 
 
 def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
-    """Make lists of values whose traces, `rows`, ascend."""
     return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
 
 

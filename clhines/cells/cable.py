@@ -348,10 +348,6 @@ class Cable:
             Conductance of the membrane; not negative.
         e_pas : float or (n,) float64, mV
             Reversal potential.
-
-        Returns
-        -------
-        System
         """
         dt = as_positive("dt", dt, "ms")
         g, e = as_real("g_pas", g_pas, "S/cm2"), as_real("e_pas", e_pas, "mV")
@@ -444,10 +440,6 @@ def discretise(
     nseg : int or (num_sections,) integer, optional
         Segments of all sections or of each one, instead of both rules; an odd number in a soma.
 
-    Returns
-    -------
-    Cable
-
     Raises
     ------
     CableError
@@ -538,7 +530,6 @@ def _assemble(
 
 
 def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First segment's node and end junction's node (-1: none) of each section; int64."""
     up, x = _joints(sections)
     has_junction = np.zeros(sections.num_sections, dtype=bool)
     has_junction[up[x == 1.0]] = True
@@ -570,7 +561,6 @@ def _node_above(
 
 
 def check_cables(cables: object) -> list[Cable]:
-    """Return one or several cables as a list; `InputError` for anything else."""
     if isinstance(cables, Cable | Morphology):
         cables = [cables]
     if not isinstance(cables, Iterable):

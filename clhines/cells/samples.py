@@ -38,7 +38,6 @@ SOMA = 1  # type code of SWC
 
 
 def check_tree(parent: np.ndarray, name: str) -> None:
-    """Reject samples that are not a tree; no reader makes them, and all below relies on it."""
     n = len(parent)
     if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
         top, _ = climb_to_top(np.where(parent < 0, np.arange(n), parent))
@@ -48,7 +47,6 @@ def check_tree(parent: np.ndarray, name: str) -> None:
 
 
 def at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Look up a mask, false where the index is -1."""
     return (index >= 0) & mask[index]
 
 
@@ -129,7 +127,6 @@ class Tree:
 
 
 def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
-    """Find out what the rules ask of a tree whose parents are given."""
     n, is_soma = len(parent), cell.type == SOMA
     below = np.flatnonzero(parent >= 0)
     below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by their ids

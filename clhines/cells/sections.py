@@ -194,7 +194,6 @@ def sections_of(cell: Morphology) -> Sections:
 def _check_numbers(
     cell: Morphology, parent: np.ndarray, soma: np.ndarray, outline: np.ndarray
 ) -> None:
-    """Refuse the first sample whose position or radius cannot be used."""
     with np.errstate(over="ignore", under="ignore"):
         xyz = cell.xyz.astype(np.float32)
         diameter = (2 * cell.radius).astype(np.float32)
@@ -345,7 +344,6 @@ def _cut(
 def _largest_sphere(
     cell: Morphology, chains: _Chains, points: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replace a soma whose samples coincide."""
     first = chains.samples[: chains.offsets[1]]
     largest = int(first[np.argmax(cell.radius[first])])
     ball = _ball(cell.xyz[chains.head[0]], float(cell.radius[largest]))

@@ -232,7 +232,6 @@ def _show(text: bytes) -> str:
 def _parent_indices(
     ids: np.ndarray, parent_ids: np.ndarray, line: np.ndarray, name: str
 ) -> np.ndarray:
-    """Turn parent ids into indices of samples; refuse repeated ids and absent parents."""
     order = np.argsort(ids, kind="stable")
     in_order = ids[order]
     repeats = order[1:][in_order[1:] == in_order[:-1]]
@@ -250,7 +249,6 @@ def _parent_indices(
 
 
 def _root_of_each(cell: Morphology) -> np.ndarray:
-    """Find the root of every sample by pointer doubling; refuse cycles."""
     parent, n = cell.parent, cell.parent.size
     top = np.where(parent < 0, np.arange(n), parent)
     for _ in range(n.bit_length()):  # 2**bit_length > n steps towards the root
@@ -290,7 +288,6 @@ def _refuse_several_roots(cell: Morphology) -> None:
 
 
 def _split(cell: Morphology, top: np.ndarray) -> list[Morphology]:
-    """Divide a forest into its trees, samples still in the order of the file."""
     order = np.argsort(top, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(top[order])) + 1)
     index = np.empty_like(top)

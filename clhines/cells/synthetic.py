@@ -55,8 +55,6 @@ def ring_cell(
 
 
 class _Branches(NamedTuple):
-    """Straight branches, parents before children: (b,) each, `direction` (b, 3) of length 1."""
-
     parent: np.ndarray
     level: np.ndarray
     length: np.ndarray
@@ -71,7 +69,6 @@ def _sampled(
     levels: int,
     name: str,
 ) -> Morphology:
-    """Return the cell: a soma, and samples at equal distances along every branch."""
     (soma_radius,) = positive_numbers("soma_radius", [soma_radius], 1)
     begin = tree.direction * soma_radius
     for k in range(1, int(tree.level[-1]) + 1):

@@ -58,7 +58,6 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{asked.prog}: {message}{hint} (see {asked.prog} --help)\n")
 
     def _meant(self, message: str) -> str:
-        """Return a hint on the word that a message of argparse complains about."""
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*?)\)?$", message)
         if choice:
             return meant(choice[1], re.findall(r"[\w.-]+", choice[2]))
@@ -160,7 +159,6 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def read_files(names: Sequence[str], arguments: argparse.Namespace) -> list[clhines.Morphology]:
-    """Read the files; counts the samples that were repaired."""
     cells: list[clhines.Morphology] = []
     for name in bar(names, "reading"):
         found = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)

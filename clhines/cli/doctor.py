@@ -133,7 +133,6 @@ def _answered(index: str, device: Any, family: str) -> Finding:
 
 
 def solves() -> list[Finding]:
-    """Solve a small batch on each device but simulators, and compare with the reference."""
     results = []
     for index, device in _real_devices():
         kind = np.float64 if devices.has_fp64(device) else np.float32
@@ -165,7 +164,6 @@ def _difference(index: str, dtype: np.dtype) -> float:
 
 
 def mpi() -> list[Finding]:
-    """Check that mpi4py works, and that `mpiexec` belongs to its library."""
     if _version("mpi4py") is None:
         return [Finding(True, f"MPI is not installed; several processes need {install('mpi')}")]
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
@@ -187,12 +185,10 @@ def mpi() -> list[Finding]:
 
 
 def _beside_python() -> str:
-    """Folder of the programs of this environment, which need not be in PATH."""
     return os.path.dirname(sys.executable)
 
 
 def _kind(text: str) -> str:
-    """Name of the MPI library that a text of its version comes from."""
     lower = text.lower()
     for name, *words in _KINDS[::-1]:
         if any(word in lower for word in words):

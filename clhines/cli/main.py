@@ -36,7 +36,6 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns 0 for success, 1 for a failed check, 2 for bad input."""
     if not _streams_open():
         return 2
     arguments = _parser().parse_args(with_model(sys.argv[1:] if argv is None else argv))
@@ -45,7 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end(arguments: argparse.Namespace) -> int:
-    """Run the command and end as its exit code says, with its message."""
     arguments.communicator = None  # how the ranks of several processes end together
     code, message = _run(arguments)
     if arguments.communicator is not None:
@@ -127,7 +125,6 @@ def _run(arguments: argparse.Namespace) -> tuple[int, str]:
 
 
 def _drop_output() -> None:
-    """Drop printed text that cannot be written, so that nothing tries again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -89,7 +89,6 @@ def add_ring(networks: Commands) -> None:
 
 
 def run_ring(arguments: argparse.Namespace) -> int:
-    """Simulate a ring network, print the report, and write and draw the requested files."""
     from clhines.device import program
     from clhines.simulate.ranks.mpi import Ranks
     from clhines.simulate.simulation import Simulation
@@ -145,7 +144,6 @@ def run_ring(arguments: argparse.Namespace) -> int:
 
 
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
-    """Return the communicator of several processes, or None; and whether this one writes."""
     from clhines.simulate.ranks import mpi
 
     if not arguments.mpi and not mpi.launched():
@@ -210,7 +208,6 @@ def _whole_steps(duration: float, dt: float) -> int:
 
 
 def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
-    """Different cells, from files or at random, and the number of cells in the ring."""
     random = {
         "levels": arguments.depth,
         "branching_probability": arguments.branching,

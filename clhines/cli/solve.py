@@ -163,7 +163,6 @@ def _seconds_of_all(cells: PassiveCells) -> float:
 
 
 def _check(cells: PassiveCells, report: dict[str, object]) -> str:
-    """Check the last step and add to the report; returns the failure, or nothing."""
     backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
     report["residual_limit"] = backward
     try:

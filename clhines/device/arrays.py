@@ -79,7 +79,6 @@ def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cl
 
 
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:
-    """Events that a device is to wait for: given as None, one, or a sequence."""
     if given is None:
         return []
     found = [given] if isinstance(given, cl.Event) else given
@@ -226,7 +225,6 @@ def target_of(
     dtype: np.dtype,
     empty_like: Callable[[np.ndarray], np.ndarray] = np.empty_like,
 ) -> Array:
-    """Return the array that a solution goes to; `given` is `b` as the caller gave it."""
     if out is None:
         masked = isinstance(given, np.ma.MaskedArray)
         if overwrite and not masked and writable(given) and given.dtype == dtype:
@@ -241,7 +239,6 @@ def target_of(
 
 
 def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) -> None:
-    """Reject an `out` that cannot take a solution."""
     found = getattr(out, "dtype", "?"), getattr(out, "shape", "?")
     if not isinstance(out, kind) or found != (dtype, shape):
         raise InputError(
@@ -262,7 +259,6 @@ def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndar
 
 
 def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:
-    """Raise `InputError` for the first value that is not finite."""
     good = np.isfinite(a)
     if not good.all():
         where = np.argwhere(~good)[0]

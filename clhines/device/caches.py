@@ -37,8 +37,6 @@ _log = logging.getLogger(__name__)
 
 
 class _Process:
-    """What `prepare` found and did in this process."""
-
     pocl: str = ""  # what is wrong with PoCL's cache, and with PyOpenCL's
     pyopencl: str = ""
     said: ClassVar[set[str]] = set()  # by `before_build`
@@ -123,7 +121,6 @@ def drop_last() -> int:
 
 
 def _entries(folder: Path) -> Iterator[str]:
-    """Yield the folders of the programs in PoCL's cache."""
     for name in _names(str(folder)):
         if len(name.rpartition(os.sep)[2]) == 2:
             yield from _names(name)

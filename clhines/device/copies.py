@@ -94,7 +94,6 @@ class Pins:
         self._pieces: dict[str, np.ndarray] = {}  # each keeps its buffer mapped
 
     def get(self, name: str, size: int, dtype: np.dtype) -> np.ndarray:
-        """Return the piece of that name as an array, (size,); a larger one if it must be."""
         count = size * dtype.itemsize
         if name not in self._pieces or self._pieces[name].size < count:
             self._pieces[name] = _pin(self._queue, count)[1]
@@ -232,7 +231,6 @@ class Direct:
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
     ) -> None:
-        """Copy from the device to rows one after another, and wait."""
         place = 0
         for row in rows:
             whole = row if row.flags.c_contiguous else np.empty(row.shape, row.dtype)
@@ -307,8 +305,6 @@ class Pinned:
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
     ) -> None:
-        """Copy from the device to rows one after another, and wait."""
-
         def copy(t: int, chunks: Sequence[Chunk]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
             for k, (values, source, place) in enumerate(chunks):
@@ -344,7 +340,6 @@ def pinned_bytes(num_threads: int | None = None, piece_bytes: int = PIECE_BYTES)
 
 
 def _results(work: Sequence[Future[None]]) -> None:
-    """Wait for all, then raise what one of them has met."""
     found = [one.exception() for one in work]
     errors = list(filter(None, found))
     try:

@@ -101,7 +101,6 @@ def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
 
 
 def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
-    """Devices of the same platform, type and name that have the precision, `device` among them."""
     double = np.dtype(dtype) == np.float64
     found = [
         d
@@ -245,7 +244,6 @@ def _words(device: cl.Device) -> str:
 
 
 def _of_pyopencl() -> cl.Device:
-    """Return the device that ``PYOPENCL_CTX`` means to pyopencl itself."""
     text = os.environ["PYOPENCL_CTX"]
     try:
         return _named(text, "PYOPENCL_CTX")
@@ -274,7 +272,6 @@ def given_queue(
     dtype: DTypeLike,
     timestamps: bool = True,
 ) -> cl.CommandQueue:
-    """Return the given queue, checked to be in order, or a new one on the chosen device."""
     if queue is None:
         return make_queue(choose(device, dtype), timestamps)
     check_process()

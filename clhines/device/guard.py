@@ -46,7 +46,6 @@ def check_process() -> None:
 
 
 def lock_of(user: object) -> threading.RLock:
-    """Return a new lock for the methods of an object that uses OpenCL (see `exclusive`)."""
     _Process.users.add(user)
     return threading.RLock()
 

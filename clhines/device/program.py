@@ -67,7 +67,6 @@ def kept(context: cl.Context) -> list[cl.Program]:
 
 
 def forget() -> None:
-    """Drop all programs that are kept: the next `build` of each spec compiles again."""
     with _LOCK:
         _BUILT.clear()
 
@@ -143,7 +142,6 @@ class BoundKernel:
         wait_for: Sequence[cl.Event] | None = None,
         rows: int | None = None,
     ) -> cl.Event:
-        """Enqueue the kernel after some events; `rows` are work-groups in a second dimension."""
         if not self._bound:
             self._kernel.set_args(*self._given)
             self._bound = True
@@ -227,7 +225,6 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
 
 
 def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
-    """Build a program, and again where PoCL cannot read what its cache has of it."""
     pocl = "PoCL" in context.devices[0].version
     for _ in range(3):  # other processes use the cache, too
         with warnings.catch_warnings():  # drivers chat even when all is well

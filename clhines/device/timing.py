@@ -103,7 +103,6 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
 
 
 def repeated(queue: cl.CommandQueue, values: np.ndarray, n: int) -> cla.Array:
-    """Put (m,) values on the device again and again, until there are n: i has ``values[i % m]``."""
     first = np.ascontiguousarray(values[:n])
     out = cla.empty(queue, n, first.dtype)
     cl.enqueue_copy(queue, out.base_data, first)

@@ -131,7 +131,6 @@ def title(family: str) -> str:
 
 
 def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
-    """Check a device now, and keep the outcome; None where it cannot be checked."""
     device, dtype = devices.whole_device(device), np.dtype(dtype).name
     index = next((index for index, d in devices.all_devices() if d == device), None)
     if index is None:
@@ -209,7 +208,6 @@ def _narrowed(own: Limits, width: int) -> Limits:
 
 
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
-    """Return what is known, in this process or in the cache, or else check now."""
     place = device, family, dtype
     with _LOCK:
         if place in _Process.known:
@@ -286,7 +284,6 @@ def _answer(arguments: Sequence[str]) -> str | None:
 
 
 def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, int | None]:
-    """Return the output and exit code of a process; None as the code where it takes too long."""
     with subprocess.Popen(
         arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True, errors="replace",
@@ -334,7 +331,6 @@ def _save(key: dict[str, object], found: Outcome) -> None:
 
 
 def _load(key: dict[str, object]) -> Outcome | None:
-    """Return an outcome, or None for anything but a file that `_save` could have written."""
     entry = files.read_entry(files.entry_path("trust", key), _SCHEMA)
     if entry is None or entry.get("key") != key:
         return None

@@ -30,8 +30,6 @@ class _Item:
 
 
 class _Watcher:
-    """The list of what is watched, and its thread."""
-
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._items: list[_Item] = []

@@ -408,7 +408,6 @@ def exchange_slots(trees: Trees, steps: LaneSteps) -> Slots:
 def _assigned(
     trees: Trees, steps: LaneSteps, heir: np.ndarray, first: np.ndarray, child: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Slots of all nodes, and how many each tree has."""
     width = steps.width.tolist()
     heirs, firsts, children = heir.tolist(), first.tolist(), child.tolist()
     slot, most, node = [0] * len(heirs), [], 0
@@ -447,7 +446,6 @@ class _Groups:
 
 
 def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> _Groups:
-    """Put `width` cells at a time side by side."""
     shape = forest.shape_of_cell[cells]
     known: dict[tuple[int, ...], int] = {}
     profiles: list[np.ndarray] = []
@@ -473,7 +471,6 @@ def _widest(steps: LaneSteps, shapes: tuple[int, ...]) -> np.ndarray:
 
 
 def _gather(forest: Forest, steps: LaneSteps, groups: _Groups) -> np.ndarray:
-    """Natural index of each place, -1 where a lane has no node."""
     trees = forest.trees
     gather = np.full(int(groups.start[-1]), -1, np.int32)
     group = np.arange(len(groups.cells)) // groups.width

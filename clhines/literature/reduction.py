@@ -91,7 +91,6 @@ def plan_reduction(
 
 
 def _refuse_branches(forest: Forest, method: str) -> None:
-    """Raise `InputError` naming the first cell in which a node has two children."""
     trees = forest.trees
     most = np.maximum.reduceat(trees.num_children, trees.offsets[:-1])[forest.shape_of_cell]
     branched = np.flatnonzero(most > 1)
@@ -121,7 +120,6 @@ def _unskewed(places: int) -> int:
 
 
 def _switch(method: str, largest: int, room: int, limits: Limits, options: Options) -> int:
-    """Unknowns at which PCR takes over; PCR keeps two sets of them in local memory."""
     most = _unskewed(room // 2)
     if most < 1:
         raise InputError(f"method {method!r} needs more local memory than {limits.local_bytes} B")

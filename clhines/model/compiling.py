@@ -63,10 +63,6 @@ def compile(
     changes : Changes, optional
         What a simulation was told by `set`.
 
-    Returns
-    -------
-    Model
-
     Raises
     ------
     InputError
@@ -419,7 +415,6 @@ def compiled_connections(
 
 
 def _check_delays(delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray) -> None:
-    """Raise InputError for a delay, ms, that is shorter than a step or too long."""
     steps = once(delay) / dt
     bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
     if len(bad):
@@ -454,7 +449,6 @@ def compiled_events(
     first: np.ndarray,
     instances: Sequence[tuple[int, np.ndarray]],
 ) -> Events:
-    """Return the events in steps and numbers of targets; as `compiled_connections`."""
     empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
     outside = [*wiring.outside, *_of_trains(wiring, added)]
     group, index, time, weight = joined_columns(outside, empty)
@@ -481,7 +475,6 @@ def _of_trains(wiring: Wiring, added: Added) -> Iterator[tuple[np.ndarray, ...]]
 def joined_columns(
     parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]
 ) -> list[np.ndarray]:
-    """Concatenate the columns of several tables."""
     return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
 
 

@@ -199,7 +199,6 @@ def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
 
 
 def _sorted(*keys: np.ndarray) -> np.ndarray:
-    """Stable order by the keys, the first one first; one sort where they fit one integer."""
     sizes = [int(key.max(initial=0)) + 1 for key in keys]
     if math.prod(sizes) >= 2**63:
         return np.lexsort(keys[::-1])
@@ -219,7 +218,6 @@ def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> 
 def _numbers(
     name: str, values: ArrayLike, shape: tuple[int, ...], least: int, end: int | None
 ) -> tuple[np.ndarray, int]:
-    """Return integers as int32, and what they must be below."""
     given = broadcast_numbers(name, as_array(name, values), shape)
     if end is not None:
         end = as_whole_number(f"num_{name}s", end, 0, _MOST)

@@ -25,7 +25,6 @@ from clhines.network.structure import Structure
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
-    """Raise InputError for a mechanism with another temperature than one set for the network."""
     for kind in kinds:
         own = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
@@ -192,7 +191,6 @@ def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: n
 def at_0_mv(
     mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(count,) float64 each: current at 0 mV and conductance of a mechanism linear in v."""
     values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
     return mechanism.current(np.zeros(count), 0.0, values, {})
 
@@ -200,7 +198,6 @@ def at_0_mv(
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
-    """Join a parameter of several groups; a float where it is one number, unless `each` has one."""
     values = [g.parameters[name] for g in groups]
     if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
         return values[0]

@@ -42,7 +42,6 @@ class Kind:
         return np.ndim(self.parameters[name]) == 0
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Parameters as (count,) float64 arrays, in the order of the mechanism's."""
         return {
             name: np.broadcast_to(np.float64(self.parameters[name]), self.count)
             for name in self.mechanism.parameters
@@ -131,7 +130,6 @@ class Model:
 
     @property
     def num_extra(self) -> int:
-        """Number of detectors besides those of the somas."""
         return len(self.sources.detector_node) - len(self.soma)
 
     @property

@@ -107,11 +107,9 @@ class Schema:
         return found
 
     def of(self, what: str, kind: int | None = None) -> list[Field]:
-        """Fields of a family, as ``state``, of a kind where it belongs to one."""
         return self._families.get((what, kind), [])
 
     def named(
         self, saved: Mapping[str, np.ndarray], what: str, kind: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Arrays of a family in a saved state, by the names of the fields."""
         return {field.name: saved[field.key] for field in self.of(what, kind)}

@@ -213,7 +213,6 @@ class Added:
 
 
 def _as_times(name: str, values: ArrayLike) -> np.ndarray:
-    """Return the times of a source, (k,) float64, ms, ascending."""
     array = as_array(name, values, unit="ms")
     if array.ndim != 1:
         raise InputError(

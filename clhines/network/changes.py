@@ -31,7 +31,6 @@ class Value:
 
     @property
     def given(self) -> object:
-        """As `Network.insert` takes it."""
         if self.by == "all":
             return float(self.numbers[0])
         return PerCell(self.numbers) if self.by == "cell" else self.numbers
@@ -70,7 +69,6 @@ class Changes:
         return Group(*own, values, group.in_round)
 
     def value_of(self, group: Group, name: str) -> Value:
-        """Return the value of a parameter as it is now."""
         known = self.parameters.get(group.number, {}).get(name)
         if known is not None:
             return known
@@ -109,7 +107,6 @@ def as_value(group: Group, name: str, value: object) -> Value:
 
 
 def as_events(value: object) -> list[Event]:
-    """Check a list of events from outside as far as it needs no network."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise InputError(
             f"events is {shown(value)}; expected a list of (group, index, time, weight)"

@@ -128,7 +128,6 @@ class _Filling:
             self._source(sources)
 
     def _source(self, sources: Sources) -> None:
-        """Put in detectors or trains."""
         if sources.times or not len(sources):
             put = self.copies.spike_source(sources.times * self.count)
         else:
@@ -193,7 +192,6 @@ class _Filling:
                 copies.random(put, name, ids_there, added.random_index)
 
     def sources(self, source: np.ndarray, k: int) -> np.ndarray:
-        """Return numbers of sources in copy `k`."""
         found = source + k * self.network.num_cells
         for first, length, here in self._begins:
             mine = (source >= first) & (source < first + length)
@@ -322,7 +320,6 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
 
 
 def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
-    """Return the numbers of streams in all copies: the same, but where they are noise."""
     found = np.tile(ids, (copies, 1))
     if mechanism.has_noisy_rates:
         found[:, 1] += np.repeat(np.arange(copies, dtype=found.dtype), len(ids))

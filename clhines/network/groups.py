@@ -134,7 +134,6 @@ def values_of(
     area_at: Callable[[np.ndarray], np.ndarray],
     parameters: Mapping[str, object],
 ) -> dict[str, float | np.ndarray]:
-    """Return all parameters of instances, defaults for those not given."""
     known, built_in = mechanism.settable, mechanism.program.built_in
     for name in parameters:
         check_parameter(mechanism.name, name, known)
@@ -158,7 +157,6 @@ def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
 def check_once(
     groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest, in_round: int
 ) -> None:
-    """Raise InputError for a mechanism that would be in the same membrane twice."""
     here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
     if not here and ascending(nodes[: in_round or None]):
         return

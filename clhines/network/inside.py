@@ -26,7 +26,6 @@ class Inside:
         self.celsius: float | None = None
 
     def check_not_frozen(self, what: str) -> None:
-        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
@@ -34,7 +33,6 @@ class Inside:
             )
 
     def freeze(self) -> None:
-        """Refuse all changes from now on; done when a `Simulation` has been made."""
         self.frozen = True
         if isinstance(self.threshold, np.ndarray):
             self.threshold.setflags(write=False)
@@ -49,7 +47,6 @@ class Inside:
     def parameter(
         self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
         what = f"{mechanism}: {name}"
         value = as_numbers(what, value, unit)
         if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes

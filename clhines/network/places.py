@@ -63,7 +63,6 @@ class Places:
         return as_places("at", nodes, self.forest.num_nodes, "node")
 
     def membrane(self, mechanism: str, at: Where) -> np.ndarray:
-        """Nodes as of `at`, for a mechanism of the membrane: junctions are refused."""
         nodes = self.of(at)
         some = nodes[: self.in_round(at, nodes) or None]
         if len(some) and not self.area_at(some).all():
@@ -81,7 +80,6 @@ class Places:
         return int(np.searchsorted(nodes, end)) if end else 0
 
     def nodes(self, cell: ArrayLike | None, at: Where) -> np.ndarray:
-        """Nodes of some cells that `at` means; (m,) int64, in the order of `at`."""
         nodes = self.of(at)
         if cell is None:
             return nodes

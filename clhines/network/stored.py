@@ -127,7 +127,6 @@ def _member(file: Npz, name: str) -> np.ndarray:
 
 
 def _value(file: Npz, saved: object) -> Any:
-    """Return a number as it is, and an array that stands in another member."""
     return _member(file, f"a{int(saved['array'])}") if isinstance(saved, dict) else saved
 
 
@@ -166,7 +165,6 @@ def _made(
 
 
 def _cells(given: dict[str, Any]) -> Structure:
-    """Return the structure of cells, with the sums of the file where they are those to rounding."""
     made = of_arrays(
         given["parent"], given["cell_offsets"], given["area"], given["g_axial"],
         given["capacitance"], given["soma"],
@@ -213,7 +211,6 @@ def _add_groups(
 
 
 def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, Any]) -> Group:
-    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many."""
     # a parameter that has the name of an argument is set afterwards
     rest = {name: v for name, v in given.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":

@@ -57,7 +57,6 @@ class Structure:
 
 
 def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structure:
-    """Return the structure of cables that are repeated in turn to `num_cells` cells."""
     cables = check_cables(cables)
     count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
     check_room(_NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells")
@@ -183,7 +182,6 @@ class NodeValues:
         return NodeValues(once, self.count * copies)
 
     def changed(self, **values: np.ndarray) -> NodeValues:
-        """Return these values with some replaced: a round or all of each."""
         return NodeValues({**self._once, **values}, self.count)
 
     def part(self, low: int, high: int) -> NodeValues:

@@ -89,7 +89,6 @@ class Wiring:
         self._connections, self._events = connections or [], events or []
 
     def keep(self, events: Columns | None = None, rule: Rule | None = None) -> None:
-        """Take events from outside, and a rule, as they are."""
         self._events, self._rule = events or self._events, rule or self._rule
 
     @property
@@ -97,7 +96,6 @@ class Wiring:
         return self._network
 
     def check_target(self, target: object) -> None:
-        """Raise InputError unless `target` is a group of the network that takes events."""
         if not isinstance(target, Group):
             raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
         if target.network is not self._network:
@@ -260,7 +258,6 @@ class Wiring:
 
 
 def weight_unit(target: Group) -> str | None:
-    """Return the unit of weights of connections to a mechanism; None where it is not known."""
     return "uS" if target.mechanism.name in ("expsyn", "exp2syn") else None
 
 

@@ -79,7 +79,6 @@ def network_of(model: Model) -> Imported:
 
 
 def copied(once: Imported, copies: int) -> Imported:
-    """Return several copies of a model, one after another, that do not interact."""
     network = copies_of(once.network, copies)
     assert inside(network).copied is not None
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
@@ -118,7 +117,6 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
 def values_of(
     model: Model, name: str, quantities: Sequence[Quantity]
 ) -> dict[str, float | np.ndarray]:
-    """Return values in NEURON's memory of what a mechanism is given, of those that are found."""
     program, nodes = model.mechanisms[name].program, model.every[name].nodes
     given: dict[str, float | np.ndarray] = {}
     own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate(PICKED)}
@@ -266,7 +264,6 @@ def _connect(
     groups: dict[str, Group],
     sources: list[tuple[Sources | Group, int]],
 ) -> np.ndarray:
-    """Make all connections, and those of events that are on their way."""
     wires, made = model.wires, list[np.ndarray]()
     known = np.array([name in groups for name in wires.senders.names], bool)
     name = wires.senders.name[wires.target]

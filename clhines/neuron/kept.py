@@ -180,7 +180,6 @@ class Fingerprint:
         return all(part.same() for part in self._moving)
 
     def take_values(self) -> None:
-        """Take what a run changes as it is now."""
         for part in self._moving:
             part.take()
 
@@ -317,7 +316,6 @@ class Kept:
         return -1 if self.sim is None else self._lag
 
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
-        """Take a simulation that has NEURON's present values; `joints` are those to other ranks."""
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = None
         if joints is not None:
@@ -328,7 +326,6 @@ class Kept:
         self._lag, self._delivered = 0, -np.inf
 
     def advance(self, steps: int, progress: bool) -> None:
-        """Take steps by the simulation, and write what comes of it into NEURON's memory."""
         sim, imported, h = self.sim, self.imported, self.model.h
         assert sim is not None and imported is not None
         assert self._records is not None and self._counters is not None
@@ -415,7 +412,6 @@ def kept_model(request: Request) -> Kept | None:
 
 
 def keep(kept: Kept) -> None:
-    """Keep a model for the next call, in place of any other."""
     _kept.clear()
     kept.model.forget()
     if kept.can_stay:

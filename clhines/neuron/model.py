@@ -84,7 +84,6 @@ class Model:
         return self.hidden[name]
 
     def streams(self, name: str, variable: str) -> Streams:
-        """Return the streams of random numbers of a variable; a RejectedError: it has none."""
         index, instances = self._random_index, self.every[name]
         if variable not in self.mechanisms[name].program.picked:
             return Named(name, instances.things, variable, index)
@@ -221,7 +220,6 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
 
 
 def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
-    """Refuse what cannot be read; return a section made for a model of artificial cells alone."""
     lone, first = None, next(iter(h.allsec()), None)
     if first is None and catalogue.has_artificial():
         lone = h.Section(name="lone")
@@ -263,7 +261,6 @@ def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
 
 
 def settings_of(h: Hoc, memory: Memory) -> list[object]:
-    """Return NEURON's settings that a simulation takes, and what of them is rejected."""
     cvode = h.CVode()
     numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
     index = h.Random().Random123_globalindex()

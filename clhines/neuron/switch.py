@@ -150,7 +150,6 @@ class Switch:
             self._take_method()
 
     def _attempt(self, count: Callable[[], int], own: Callable[[], object]) -> bool:
-        """Run here, or in NEURON what is refused and may; keep an exception."""
         options = self._options
         assert options is not None
         try:

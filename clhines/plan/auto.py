@@ -111,7 +111,6 @@ def _branch_steps(trees: Trees) -> np.ndarray:
 
 
 def kind_of(limits: Limits) -> str:
-    """Kind of a device in the table of candidates: ``cpu`` or ``gpu``."""
     return "cpu" if limits.is_cpu else "gpu"
 
 
@@ -179,7 +178,6 @@ def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: DTypeLike) -> float:
-    """Seconds that a solve is expected to take; infinity where nothing was fitted."""
     table = costs().get(f"{kind_of(limits)} {np.dtype(dtype).name}", {}).get(str(candidate))
     if table is None:
         return inf

@@ -39,7 +39,6 @@ def with_few_programs(plans: list[Plan]) -> list[Plan]:
 
 
 def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
-    """One plan of several for different cells: their device orders one after another."""
     parts: list[Part] = []
     gathers, start, scratch = [], 0, 0
     for cells, plan in plans:

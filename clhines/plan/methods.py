@@ -37,7 +37,6 @@ class Named:
     def __call__(
         self, forest: Forest, method: str, real: str, limits: Limits, options: Options
     ) -> Plan:
-        """Import the planner and return what it plans."""
         module, function = self.name.split(":")
         build: Build = getattr(import_module(module), function)
         return build(forest, method, real, limits, options)
@@ -82,10 +81,6 @@ def make_plan(
         Of the device; default: those of a mid-size GPU.
     **options
         See ``METHODS[method].options``.
-
-    Returns
-    -------
-    Plan
 
     Raises
     ------

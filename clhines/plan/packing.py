@@ -46,7 +46,6 @@ class Blocks:
 
 
 def one_block(forest: Forest) -> Blocks:
-    """All cells, in natural order, in one block."""
     one, cells = np.zeros(1, np.int64), np.arange(forest.num_cells)
     ends = np.array([0, forest.num_cells])
     return Blocks(cells, ends, one, ends, forest.shape_of_cell)
@@ -222,7 +221,6 @@ def _fill(
 
 
 def level_widths(forest: Forest) -> list[np.ndarray]:
-    """Branches on each level of each distinct tree."""
     trees = forest.trees
     start = starts(trees.num_levels)
     flat = np.bincount(start[trees.branch_tree] + trees.branch_level)
@@ -240,7 +238,6 @@ def _widen(used: np.ndarray, levels: int) -> np.ndarray:
 
 
 def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]) -> Blocks:
-    """Blocks of templates that hold the trees `slots`, `repeats` times each, with these cells."""
     per_template = np.array([len(s) for s in slots])
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(

@@ -164,7 +164,6 @@ class Part:
         return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
 
     def shown_statistics(self) -> dict[str, str]:
-        """Return `statistics` as texts, for reading."""
         return {
             name.replace("_", " "): f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
             for name, value in self.statistics.items()
@@ -316,7 +315,6 @@ class Plan:
 
 
 def real_name(dtype: DTypeLike) -> str:
-    """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
     try:
         known = np.dtype(dtype)
     except TypeError:
@@ -352,7 +350,6 @@ def aligned(needed: int) -> int:
 
 
 def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
-    """Return tables for the device; `InputError` where `size` places are too many for them."""
     if size > MAX_PLACES:
         raise InputError(f"one plan holds at most {MAX_PLACES} values; this one needs {size}")
     return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}

@@ -35,7 +35,6 @@ class Arguments:
     queue: cl.CommandQueue | None
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
-        """Return `a` as an array of the solver's dtype whose rows have `size` values."""
         if _is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
             got = "a pyopencl array" if isinstance(a, cla.Array) else "a list of pyopencl arrays"
             expected = "one array" if self.queue is not None else "a NumPy array"
@@ -106,7 +105,6 @@ class Arguments:
     def target(
         self, engine: Engine, given: Given, b: Array, out: Array | None, overwrite: bool
     ) -> Array:
-        """Return the array for the solution; `given` is `b` as the caller passed it."""
         target = target_of(given, b, out, overwrite, self.dtype, engine.empty_like)
         unmark(target)
         return target
@@ -165,7 +163,6 @@ class Arguments:
 
 
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
-    """Copy arrays that overlap `target`, except for a right-hand side that is `target`."""
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
 
 

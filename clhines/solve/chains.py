@@ -65,7 +65,6 @@ class Matrix(NamedTuple):
 
 
 def sizes_of(sizes: object) -> np.ndarray:
-    """(m,) int64: rows of each system, checked."""
     if isinstance(sizes, cla.Array):
         raise InputError("sizes is a pyopencl array; expected NumPy")
     rows = np.asarray(as_numbers("sizes", sizes))
@@ -170,7 +169,6 @@ class Chains:
         return Matrix(low * sign, main * sign, up * above, sign)
 
     def _spread(self, name: str, a: np.ndarray) -> np.ndarray:
-        """(n,): a diagonal of the Hines matrix; 0 is in first rows where there is no value."""
         between = self.is_between(name, a.shape)
         if name != "du" and not between and a.size == self.n:
             return np.ascontiguousarray(a).reshape(-1)
@@ -247,7 +245,6 @@ class DeviceChains:
         return target
 
     def give(self, x: cla.Array, sign: cla.Array, out: cla.Array, columns: bool) -> None:
-        """Enqueue ``out = sign * x``; `columns` has the right-hand sides last."""
         n = self._chains.n
         count = x.size // n
         strides = (1, count) if columns else (n, 1)

@@ -64,7 +64,6 @@ def host_rows(
 def entry_gradients(
     forest: Forest, x: np.ndarray, adjoint: np.ndarray, symmetric: bool
 ) -> Gradients:
-    """Make the gradients from a solution and the adjoint, both (n,) or (k, n)."""
     roots, above = forest.parent < 0, np.maximum(forest.parent, 0)
     rows, adjoints = np.atleast_2d(x), np.atleast_2d(adjoint)
 
@@ -104,10 +103,6 @@ def vjp(
         Gradient of the loss with respect to `x`.
     check : bool
         As in `solve`.
-
-    Returns
-    -------
-    Gradients
 
     Raises
     ------
@@ -262,10 +257,6 @@ class Factors:
             Gradient of the loss with respect to `x`.
         check : bool
             As in `solve`, of `g` and of the gradient with respect to `b`.
-
-        Returns
-        -------
-        Gradients
 
         Raises
         ------

@@ -62,7 +62,6 @@ class Buffers:
         return self._taken[name]
 
     def put(self, name: str, values: np.ndarray) -> cla.Array:
-        """Fill a buffer, and return it."""
         whole = self[name]
         if values.size:
             cl.enqueue_copy(self.queue, whole.base_data, np.ascontiguousarray(values))
@@ -94,7 +93,6 @@ class KeptBuffers:
         return self._kept
 
     def drop(self) -> None:
-        """Drop the buffers, which a budget has no room for."""
         self._kept = None
 
 
@@ -116,7 +114,6 @@ def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
 
 
 def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
-    """Return the scratch of a solve: the factors, and the reduced systems of cut cells."""
     names = ["x", *OPERANDS[operands]]
     factor = [Buffer("factor", plan.packed_size, dtype)] if plan.needs_factor else []
     return factor + [
@@ -161,7 +158,6 @@ def solve_buffers(plan: Plan, dtype: np.dtype, operands: int = 4, rows: int = 1)
 
 
 def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
-    """Return the larger list of those of a solve and of a factored matrix."""
     listed = table_buffers(plan, False) + scratch_buffers(plan, dtype, 4)
     listed += factor_buffers(plan, dtype, 4, rows)
     return max(listed, solve_buffers(plan, dtype, 4, rows), key=total)
@@ -259,7 +255,6 @@ def memory_errors(method: _Method) -> _Method:
 
 
 def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryError:
-    """Return the error of solves that would need this memory, one item per device."""
     device, slices = queue.device, max(one.slices for one in memory)
     what = f"the batch in {slices} slices needs" if slices > 1 else "the batch needs"
     need = max(one.device for one in memory)

@@ -37,7 +37,6 @@ class Call:
         self._waits: dict[int, list[cl.Event]] = {}
 
     def matches(self, given: Sequence[Given]) -> bool:
-        """Whether nothing of the arrays has changed."""
         for a, state in zip(given, self._states):
             if a is None or state is None:
                 if a is not state:
@@ -88,7 +87,6 @@ class Calls:
         return call if call is not None and call.matches(given) else None
 
     def add(self, given: Sequence[Given], steps: list[Step], more: bool = False) -> Call:
-        """Keep a call that was checked; the oldest one is dropped."""
         key, owner = (bool(more), *map(id, given)), weakref.ref(self)
 
         def gone(_: object) -> None:
@@ -103,7 +101,6 @@ class Calls:
         return call
 
     def forget(self, key: Key) -> None:
-        """Drop a call, if it is kept."""
         self._calls.pop(key, None)
 
     def waits(self, call: Call, given: Sequence[Given]) -> list[cl.Event]:

@@ -457,7 +457,6 @@ class Solver(Holder):
 
 
 def _factored(forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, Any]) -> Factors:
-    """Return the factors of a matrix that were pickled."""
     return Solver(forest, method, dtype).factor(**matrix, check=False)
 
 
@@ -471,7 +470,6 @@ def _on_several(
     shares: Sequence[float] | None,
     each: Mapping[str, object],
 ) -> tuple[Several, list[Part]]:
-    """Return the engine of several devices, and its solvers with the cells of each."""
     solvers: list[Solver] = []
 
     def kept(part: Forest, queue: cl.CommandQueue) -> Solver:
@@ -497,7 +495,6 @@ def _bytes(max_memory: object) -> int | None:
 
 
 def _check_devices(devices: object, device: object, queue: object, shares: object) -> None:
-    """Refuse what contradicts `devices`, or goes only with them."""
     if devices is None:
         if shares is not None:
             raise InputError(f"got shares={shown(shares)} without devices; expected both")

@@ -451,7 +451,6 @@ def solve_tridiagonal(
 
 
 def _sizes_of_list(d: object) -> list[int] | None:
-    """Return the sizes of systems that are given as a list of arrays of different sizes."""
     if not isinstance(d, (list, tuple)):
         return None
     shapes = [np.shape(a) for a in d if isinstance(a, (np.ndarray, list, tuple))]
@@ -490,7 +489,6 @@ def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, int]:
 def _kept(
     known: tuple[int, int] | np.ndarray, method: str, dtype: np.dtype, options: dict[str, Any]
 ) -> Tridiagonal:
-    """Return the kept solver of these systems, or a new one, which is kept if it can be."""
     key: Any = None
     if options.get("devices") is None:
         queue = options.get("queue")

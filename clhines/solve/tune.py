@@ -282,7 +282,6 @@ def engine_for(
     tune: str,
     options: dict[str, Option],
 ) -> tuple[Engine, Tuning | None]:
-    """Return the engine for one device, and the measured times if it was tuned."""
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
     pick = Pick(forest, method, dtype, queue, memory, tune, options)
     return logged(pick.engine()), pick.tuning

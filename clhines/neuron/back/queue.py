@@ -49,12 +49,10 @@ class EventQueue:
         return queue(self._memory.variable("nrn_threads")) or 0
 
     def words(self) -> list[int]:
-        """Return the words of NEURON's queue, which counts what is put in and taken out."""
         at = self.address
         return words_at(at, _WORDS) if at else []
 
     def columns(self) -> QueuedColumns:
-        """Return the events on their way as columns, by time."""
         items = list[int]()
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
@@ -90,7 +88,6 @@ class EventQueue:
         move(self.address, item, time)
 
     def send(self, netcons: np.ndarray, times: np.ndarray) -> None:
-        """Put events of NetCons into the queue, by their addresses, as ``NetCon.event(time)``."""
         name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
         send = self._memory.function(name, None, pointer, ctypes.c_double, pointer, pointer)
         events, threads = map(self._memory.variable, _EVENTS)
@@ -207,7 +204,6 @@ class Bins:
         self._begin.value = t
 
     def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
-        """Put events of connections, by their addresses, into the bins of times."""
         name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
         put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
         at, times = self._queue.address, np.maximum(times, self._begin.value)

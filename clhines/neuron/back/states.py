@@ -29,7 +29,6 @@ class OneCopy:
         self.model, self.of_all = sim.model.once, sim
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what `Simulation.arrays` would be of one copy at the start."""
         return started(self.model, wires_of(self.model))[0].save(self.of_all.dtype)
 
 
@@ -186,7 +185,6 @@ def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
 
 
 def _take_streams(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
-    """Take how many numbers each stream of a mechanism has given."""
     k, place = sim.model.instances[imported.groups[name].number]
     for variable, values in sim.model.schema.named(arrays, "drawn", k).items():
         streams = imported.model.streams(name, variable)
@@ -195,7 +193,6 @@ def _take_streams(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
 
 
 def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
-    """Put NEURON's self events into the queues of instances."""
     queues = [sim.model.schema.named(arrays, "queue", k) for k in range(len(sim.model.kinds))]
     for queue in queues:
         if queue:

@@ -278,7 +278,6 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 def _put_netcons(
     sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
 ) -> None:
-    """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim)
     counts = arrays["count"][netcons.source] - arrays["cursor"]
@@ -329,7 +328,6 @@ def _put_selves(
 
 
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
-    """Let each VecStim go on with its first event after now."""
     model = imported.model
     for stim, item in stims.items():
         times = model.trains.times[stim]

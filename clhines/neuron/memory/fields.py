@@ -77,7 +77,6 @@ class Fields:
         return array[rows]
 
     def rows(self, column: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a column of NEURON's, and where in it some nodes are."""
         rows = self._word(self.rows_at(nodes), 0)
         return column_at(column, rows), rows
 
@@ -268,7 +267,6 @@ class Columns:
         return at
 
     def numbers(self) -> np.ndarray:
-        """(count,) int64: rows of the instances."""
         if self._numbers is None:
             self._numbers = gather(self.rows)[:, 0].astype(np.int64)
         return self._numbers

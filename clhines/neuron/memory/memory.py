@@ -136,7 +136,6 @@ class Memory(Objects):
             vector.play_remove()
 
     def settle(self) -> None:
-        """Let NEURON rebuild lists, areas and resistances after a change of the model."""
         for name, rebuild in _REBUILT.items():
             if ctypes.c_int.from_address(self.address(name)).value:
                 self.function(rebuild, None)()

@@ -37,7 +37,6 @@ class Objects:
         self._functions: dict[str, Any] = {}
 
     def symbol(self, name: str) -> Any:
-        """Return a function of NEURON's library; OSError where it has none of this name."""
         try:
             return getattr(self._library, name)
         except AttributeError as error:
@@ -80,7 +79,6 @@ class Objects:
         return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 
     def procedure(self, name: str) -> list[int]:
-        """Return where the code of a procedure is, and its size."""
         return words_at(words_at(self._symbol_of(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
@@ -117,7 +115,6 @@ class Objects:
         return self._find(name, self.variable("hoc_top_level_symlist"))
 
     def _find(self, name: str, symbols: int) -> int:
-        """Address of the symbol of a name in a list."""
         name_and_list = ctypes.c_char_p, ctypes.c_void_p
         find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
         return self._there(name, find(name.encode(), symbols))
@@ -137,7 +134,6 @@ class Objects:
 
     @staticmethod
     def object_of(thing: Hoc) -> int:
-        """Address of a hoc object: what Python's wrapper refers to."""
         return words_at(id(thing), 3)[2]
 
     @staticmethod
@@ -151,7 +147,6 @@ class Objects:
         return gather(objects, 2)[:, 1].astype(np.int64)
 
     def inside(self, thing: Hoc) -> int:
-        """Address of the C++ object behind a hoc object."""
         return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:

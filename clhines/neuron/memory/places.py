@@ -58,7 +58,6 @@ class Places:
         return self.node_at(place.row) if place.column == self._voltage else -1
 
     def find(self, place: Place) -> Variable | None:
-        """Variable at a place; None where it is none of the model's."""
         if place not in self._known:
             self._known[place] = self._find(place)
         return self._known[place]

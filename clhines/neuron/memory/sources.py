@@ -102,7 +102,6 @@ class EventSources:
         return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in found)))[0])
 
     def _check_netcon(self, thing: Hoc, found: NetConColumns, k: int) -> None:
-        """Compare with what hoc says."""
         syn = thing.syn()
         same = (
             found.target[k] == (0 if syn is None else self._memory.inside(syn))
@@ -157,7 +156,6 @@ class EventSources:
         raise OSError("each voltage is a source")
 
     def above(self, source: int) -> bool:
-        """Return whether NEURON has seen the voltage of a source above the threshold."""
         at = source + 8 * (self._fields["threshold"] - 4)
         return bool(ctypes.c_bool.from_address(at).value)
 

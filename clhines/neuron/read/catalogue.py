@@ -46,7 +46,6 @@ class Catalogue:
                 self._numbers[name[0]] = (points, k)
 
     def names(self, points: bool) -> list[str]:
-        """Names of point processes and artificial cells, or of what is in membranes."""
         return [n for n, (p, _) in self._numbers.items() if p == int(points)]
 
     def has_artificial(self) -> bool:
@@ -72,7 +71,6 @@ class Catalogue:
         ]
 
     def of_number(self, number: int) -> Entry:
-        """Return what is in membranes and has this number."""
         if number not in self._of_number:
             for name, (points, k) in self._numbers.items():
                 if not points:

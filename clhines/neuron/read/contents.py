@@ -102,7 +102,6 @@ class Contents:
 def read_contents(
     h: Hoc, memory: Memory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
 ) -> Contents:
-    """Find all instances of all mechanisms; `read` is from `read_tree`."""
     found = Contents({}, {}, {}, {}, [])
     tree, data = read
     for number in data.types():
@@ -121,7 +120,6 @@ def read_contents(
 def _add_membranes(
     h: Hoc, memory: Memory, tree: Tree, found: Contents, entry: Entry, data: Data
 ) -> None:
-    """Add all instances of an ion or of a mechanism that is in membranes."""
     if entry.name in STRUCTURE:
         return
     at, is_ion = data.node, entry.kind == "ion"

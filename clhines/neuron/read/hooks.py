@@ -197,7 +197,6 @@ def _python_blocks(memory: Memory) -> list[Rejected]:
 
 
 def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
-    """Find step() and advance() of the model's own in place of those of stdrun.hoc."""
     found = []
     for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
         if not is_standard(h, memory, name):
@@ -208,7 +207,6 @@ def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
 
 
 def standard(h: Hoc, name: str) -> str:
-    """Return the text of a procedure of stdrun.hoc; empty where it is not found."""
     text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
     return own[0] if own else ""
@@ -225,7 +223,6 @@ def _stdrun(path: str) -> str:
 
 
 def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
-    """Whether a procedure of hoc is that of stdrun.hoc, as far as there are both."""
     text = standard(h, name)
     if not text or h.name_declared(name) != 1:
         return True

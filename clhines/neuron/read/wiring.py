@@ -58,7 +58,6 @@ class Senders:
         return self.names[self.name[number]], int(self.instance[number])
 
     def points_of(self, name: str) -> np.ndarray:
-        """(k,) int64: addresses of the C++ objects of a mechanism."""
         return self.points[self.name == self.names.index(name)]
 
     def of_objects(self, addresses: np.ndarray) -> np.ndarray:
@@ -106,7 +105,6 @@ class Wires:
 def read_wires(
     h: Hoc, read_by: tuple[Memory, EventSources], places: Places, contents: Contents
 ) -> tuple[Wires, list[Rejected]]:
-    """Return all sources and connections, and what of them cannot be simulated."""
     senders, rejected = Senders(read_by[0], contents), list[Rejected]()
     origins = _read_origins(h, read_by, places, contents, senders, rejected)
     every = list(h.List("NetCon"))
@@ -135,7 +133,6 @@ def _read_origins(
     senders: Senders,
     rejected: list[Rejected],
 ) -> list[Origin]:
-    """Return all sources of events that have something to send."""
     texts = {name: instances.entry.text for name, instances in contents.points.items()}
     silent = {  # NEURON takes any point process for a source
         name for name, text in texts.items() if text and not re.search(_SENDS, text)

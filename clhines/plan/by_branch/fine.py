@@ -160,7 +160,6 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int, most: int
 ) -> tuple[Level, ...]:
-    """Levels of a kernel that is written for their number, up to `most`; otherwise none."""
     counts = np.diff(levels.level_start)
     if counts.max() > most:
         return ()
@@ -185,8 +184,6 @@ def _common_levels(
 
 @dataclass(frozen=True, eq=False)
 class _Shaped:
-    """Cells in blocks, as the options of `fine` make them."""
-
     forest: Forest  # with the branches that are solved: those of `split`, if any
     split: transforms.Split | None
     blocks: packing.Blocks
@@ -198,7 +195,6 @@ class _Shaped:
 
 
 def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shaped:
-    """Split branches and pack cells, as far as the options ask for it."""
     shift, how = bool(options["level_shift"]), options["packing"] or PACKINGS[0]
     split = None
     if options["split"]:
@@ -226,7 +222,6 @@ def _levels(
 def _level_tables(
     shaped: _Shaped, levels: schedule.BranchLevels, places: branch_layout.LevelStrided
 ) -> dict[str, np.ndarray]:
-    """Tables of ``fine.mako``, in the order of its arguments."""
     blocks, split = shaped.blocks, shaped.split
     return {
         "block_template": blocks.template,
@@ -275,7 +270,6 @@ def rank_in_tree(
 def _fine_statistics(
     levels: schedule.BranchLevels, blocks: packing.Blocks, work_group: int
 ) -> dict[str, int | float]:
-    """Levels, steps and idle lanes over all blocks; a step is one element of every lane."""
     repeats = np.bincount(blocks.template)
     counts = np.diff(levels.level_start)
     per_level = np.repeat(repeats, counts)

@@ -222,7 +222,6 @@ def _vector_tables(
     vectors: schedule.BranchVectors,
     places: layout.VectorRows,
 ) -> dict[str, np.ndarray]:
-    """Tables of ``fine_vector.mako``, in the order of its arguments."""
     round_start, child = vectors.rounds()
     parent = np.where(vectors.parent < 0, 0, vectors.exchange()[vectors.parent])
     parent = vectors.lanes(parent).reshape(-1, vectors.width)

@@ -71,7 +71,6 @@ def branch_levels(
 
 
 def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slot, branch in `trees`, and parent of the branches of one slot after another."""
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)

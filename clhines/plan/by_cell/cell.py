@@ -218,7 +218,6 @@ def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> 
 def _column_widths(
     method: str, num_cells: int, real: str, limits: Limits, options: Options
 ) -> tuple[int, int]:
-    """Cells per work-item and lanes per block; 0 lanes is full interleaving."""
     if method != "block_interleaved":
         return 1, (1 if method == "flat" else 0)
     itemsize = 8 if real == "double" else 4
@@ -238,7 +237,6 @@ def _column_widths(
 def _step_codes(
     forest: Forest, columns: layout.Columns, shape: np.ndarray, per_shape: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Step codes of the lanes and where each lane's begin."""
     trees = forest.trees
     codes = serial_steps(trees)
     if per_shape:

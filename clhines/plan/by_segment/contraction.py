@@ -203,7 +203,6 @@ class ContractionSpec(KernelSpec):
 
     @property
     def of_pieces(self) -> bool:
-        """Whether some nodes of the cells are kept for another system."""
         return self.phase != "solve"
 
     @property
@@ -304,7 +303,6 @@ class _Contraction:
     def small(
         self, forest: Forest, ranks: np.ndarray | None, cut: Cut | None = None, pieces: bool = False
     ) -> Plan:
-        """Cells that fit into local memory; with `pieces`, in work-groups like those of pieces."""
         cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
         beyond = cut.places > local_capacity(self.real, self.limits, group)
@@ -551,7 +549,6 @@ def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -
 
 
 def fits_local(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """(num_trees,) bool: trees that fit into a work-group and its local memory."""
     most = min(limits.max_work_group, NO_LANE - 1)
     if (options["work_group"] or 0) > most:
         raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
@@ -625,7 +622,6 @@ def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
 
 
 def in_warps(lanes: np.ndarray) -> np.ndarray:
-    """Lanes, and idle ones that make their warps whole."""
     return -(-lanes // WARP) * WARP
 
 

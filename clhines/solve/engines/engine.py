@@ -125,12 +125,10 @@ class Engine:
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
-        """Wait, and return the bad pivots of the last solve, in the order of the cells."""
         raise NotImplementedError
 
 
 def nothing_solved() -> InputError:
-    """Error of an engine whose pivots are requested before any solve."""
     return InputError("status() was asked for before anything was solved")
 
 

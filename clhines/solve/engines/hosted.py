@@ -101,7 +101,6 @@ SHARED_VALUES = 8192  # of b in device order, at most: beyond it the host takes 
 
 
 def prefers_shared(resident: Resident, rows: int) -> bool:
-    """Whether `Shared` can solve `rows` right-hand sides, and is the faster way."""
     small = resident.plan.packed_size * rows <= SHARED_VALUES
     return small and copies.fine_grained(resident.queue.device)
 
@@ -226,7 +225,6 @@ class Shared:
         return self._values["status"]
 
     def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """Eliminate d, u, (l) only, as far as the status of each cell goes; returns it."""
         self._run(given)  # whatever `b` holds, which is finite or not: pivots know nothing of it
         return self._values["status"]
 

@@ -202,7 +202,6 @@ class Resident:
         return self.run(self.steps(operands, x, overwrite, factored, natural), wait_for)
 
     def run(self, steps: Sequence[Step], wait_for: list[cl.Event]) -> list[cl.Event]:
-        """Enqueue steps, the first of them after some events: the queue is in order."""
         queue = self.queue
         events = [steps[0].run(queue, wait_for or None)]
         if len(steps) > 1:

@@ -74,7 +74,6 @@ class Several(Engine):
             raise InputError(self._of_the_batch(str(error), first)) from error
 
     def _of_the_batch(self, text: str, first: int) -> str:
-        """Replace numbers of cells and nodes of a part by those of the batch."""
         offsets = {"cell": first, "node": int(self.forest.cell_offsets[first])}
         return re.sub(
             r"\b(cell|node) (\d+)\b", lambda m: f"{m[1]} {int(m[2]) + offsets[m[1]]}", text
@@ -285,7 +284,6 @@ def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue
 
 
 def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
-    """Shares of `count` devices, the largest 1."""
     if shares is None:
         return np.ones(count)
     try:

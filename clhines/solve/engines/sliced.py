@@ -180,7 +180,6 @@ class Pipeline:
     def solve(
         self, arrays: dict[str, np.ndarray], target: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Solve; returns the cells with bad pivots and these nodes, in the numbers of the batch."""
         rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
         try:
             found = _Run(self, rows, np.atleast_2d(target)).all_stages()
@@ -227,7 +226,6 @@ class _Run:
         self.queue.finish()
 
     def _taken(self, list_of: Callable[..., list[Buffer]]) -> Buffers:
-        """Take all device memory of a list now."""
         taken = Buffers(list_of(self.plans, self.dtype, len(self.arrays), self.step), self.queue)
         for name in taken.listed:
             _ = taken[name]
@@ -319,7 +317,6 @@ class _Run:
         return cl.enqueue_copy(self.queue, room, status.base_data, byte_count=status.nbytes)
 
     def _launch(self, job: _Job) -> cl.Event:
-        """Enqueue the solve of a slice that is on the device; returns the last event."""
         resident, plan = job.resident, job.resident.plan
         resident.take_factor(self.factor)
         given = self._views(job, job.slot.buffers, plan.forest.num_nodes)

@@ -219,7 +219,6 @@ class Whole(Engine):
         return self._kept.of(listed)
 
     def _forget(self) -> None:
-        """Drop kept buffers and what uses them."""
         self._ways.clear()
         self._elimination = None
         self._kept.drop()
@@ -228,7 +227,6 @@ class Whole(Engine):
         return value_buffers(self.plan, self.dtype, operands, rows, natural)
 
     def _packed(self, taken: Buffers, name: str, a: np.ndarray | cla.Array) -> cla.Array:
-        """Return d, u, l or b in device order, in its buffer."""
         source = a if isinstance(a, cla.Array) else self.transfer.bring(a, taken, "natural")
         target = taken.view(name, (*a.shape[:-1], self.plan.packed_size))
         return self.loaded.permute(source, target, True)
@@ -245,7 +243,6 @@ class Whole(Engine):
         return [*(a for name, a in found.items() if name != "b"), found["b"]]
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve with factors that are on the device from NumPy to NumPy."""
         natural, finite = bool(factors.values), True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
@@ -296,7 +293,6 @@ class Whole(Engine):
         return NaturalFactors(self, {name: slots[name] for name in names}, slots["status"], bad)
 
     def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
-        """Eliminate d, u, (l) into factors in device order."""
         self._forget()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         taken = Buffers(listed, self.queue)
