@@ -36,7 +36,7 @@ class FloorSpec(TemplateSpec):
         "floor_copy": (
             "long n, const real *restrict d, const real *restrict u, const real *restrict b",
             "real *restrict x",
-        ),
+        )
     }
     real: str
     vector_width: int  # above 1 for CPUs

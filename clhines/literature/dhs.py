@@ -157,12 +157,7 @@ def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
 
 
 def _plan_groups(
-    forest: Forest,
-    method: str,
-    spec: DhsSpec,
-    steps: LaneSteps,
-    cells: np.ndarray,
-    max_rhs: int,
+    forest: Forest, method: str, spec: DhsSpec, steps: LaneSteps, cells: np.ndarray, max_rhs: int
 ) -> Plan:
     """One launch for all cells, which share work-groups in the order of `cells`."""
     per_group = spec.work_group // spec.lanes

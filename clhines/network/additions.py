@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import (
-    as_array,
-    as_indices,
-    as_number,
-    as_real,
-    as_whole_number,
-    shown,
-    spread,
-)
+from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, shown, spread
 from clhines.errors import InputError
 from clhines.network.groups import Group
 from clhines.network.inside import inside

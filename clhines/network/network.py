@@ -128,10 +128,7 @@ class Network:
 
     @classmethod
     def from_swc(
-        cls,
-        paths: PathLike | Sequence[PathLike],
-        num_cells: int | None = None,
-        **options: Any,
+        cls, paths: PathLike | Sequence[PathLike], num_cells: int | None = None, **options: Any
     ) -> Network:
         """Read SWC files, cut the cells into compartments, and make a network of them.
 

@@ -132,11 +132,7 @@ def values_of(
 
 
 def _parameter(
-    model: Model,
-    name: str,
-    quantity: Quantity,
-    built_in: Sequence[str],
-    nodes: np.ndarray,
+    model: Model, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
     """Value of a parameter in NEURON's memory; None where it is the network's, or not found."""
     base, place = split_name(quantity)

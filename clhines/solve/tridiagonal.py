@@ -28,14 +28,7 @@ from clhines.device.guard import Closed, Holder, check_process
 from clhines.errors import InputError, PivotError
 from clhines.plan.plan import real_name
 from clhines.solve.arguments import Arguments
-from clhines.solve.chains import (
-    MIXED,
-    Chains,
-    DeviceChains,
-    Matrix,
-    on_device,
-    sizes_of,
-)
+from clhines.solve.chains import MIXED, Chains, DeviceChains, Matrix, on_device, sizes_of
 from clhines.solve.engines.loaded import only_event
 from clhines.solve.factors import Factors
 from clhines.solve.solver import Solver
@@ -89,11 +82,7 @@ class Tridiagonal(Holder):
     """
 
     def __init__(
-        self,
-        sizes: ArrayLike,
-        method: str = "auto",
-        dtype: DTypeLike = np.float64,
-        **options: Any,
+        self, sizes: ArrayLike, method: str = "auto", dtype: DTypeLike = np.float64, **options: Any
     ) -> None:
         real_name(dtype)
         self.sizes, self.dtype = sizes_of(sizes), np.dtype(dtype)
