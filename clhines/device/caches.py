@@ -1,15 +1,11 @@
 """The caches that OpenCL keeps on disk: none of them stops a run.
 
 PoCL shows no device where it cannot write its cache, and ends the process where the disk is full:
-it then gets a temporary folder, for as long as the process lives. PyOpenCL raises errors of sqlite:
-its caches are then turned off. That holds for what clhines finds at its first use of OpenCL; where
-PoCL was used before, by the program itself, it is too late for another folder.
+it gets a temporary folder. PyOpenCL raises errors of sqlite: its caches are turned off.
 
-PoCL renames files into its cache when they are complete, so that killed processes leave nothing
-wrong. A crash of the machine does (files without their ends), and its compiler can write programs
-that it cannot read again. A process that meets one ends with `INVALID_KERNEL_NAME`, "Aborted" or a
-segmentation fault, and so does each later one. So what has no end is removed before the first
-build, and what has no kernels after its build (`drop_last`).
+A crash of the machine leaves files without their ends in PoCL's cache, and its compiler can write
+programs that it cannot read again: either ends each later process. So what has no end is removed
+before the first build, and what has no kernels after its build (`drop_last`).
 """
 
 from __future__ import annotations

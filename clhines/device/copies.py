@@ -1,8 +1,7 @@
 """Staging: copies between NumPy arrays and a device by several threads, through pinned memory.
 
-A driver copies from ordinary host memory by way of a small pinned buffer of its own, on one thread:
-a fraction of what the bus carries. Here each of a few threads has two pinned pieces; while the
-bus carries one, the thread fills or empties the other.
+A driver copies ordinary memory through one pinned buffer, on one thread: a fraction of what the bus
+carries. Here each thread has two pieces: the bus carries one, the thread fills the other.
 """
 
 from __future__ import annotations

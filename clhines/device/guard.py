@@ -1,9 +1,7 @@
 """Guard: one thread at a time inside an object, and no OpenCL after a fork.
 
-OpenCL runtimes start threads of their own, which a forked process does not have: whatever waits
-for one of them waits for ever. So a process that was forked from one in which OpenCL was in use
-is refused everything that would reach a runtime. Its copies of solvers and simulations are kept for
-as long as it lives: releasing their queues could end those of the process that it was forked from.
+A forked process lacks the threads of OpenCL runtimes, so that it may wait for ever: it is refused.
+Its copies of solvers are kept, as releasing their queues could end those of its parent.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Trust: a device has to give known answers before it is used.
 
-At the first use of a family of kernels on a device, `clhines.simulate.known_answers` solves a small
-problem of that family in a process of its own, which may hang or crash. Where that is wrong with
-vectors, narrower ones are tried, then scalars. The outcome is kept in clhines' cache folder, one
-file per device, driver, version of clhines, family and precision; a file that `_save` could not
-have written is ignored. Simulators are trusted.
+At the first use of a family of kernels `clhines.simulate.known_answers` solves a small problem in a
+process of its own, which may hang or crash; where that is wrong, with narrower vectors, then
+scalars. The outcome is kept in clhines' cache folder. Simulators are trusted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Watch: a compilation that takes a minute is not waited for in silence.
-
-PoCL compiles a kernel at its first launch, in a thread of its own, other runtimes compile when a
-program is built: both are watched, by a thread that exists only while there is something to watch.
-"""
+"""Watch: says on stderr what is compiled where that takes long, by a thread of its own."""
 
 from __future__ import annotations
 

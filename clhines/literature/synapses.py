@@ -1,14 +1,11 @@
 """Where weights of connections lie in memory: Brette and Goodman 2012, section 2.3.3, figure 2.
 
-A spike reaches a synapse from its source (forward), and from its target (backward) where weights
-are plastic or targets look for spikes. What is read at one time is a group: forward the synapses of
-a source and a delay, backward those of a target. Memory is read in chunks, and the cost of an order
-is the number of chunks in which a group is, summed over the groups of both directions.
+A spike reaches a synapse from its source (forward), and from its target (backward). What is read at
+one time is a group; memory is read in chunks, and the cost of an order is the number of chunks in
+which a group is, summed over the groups of both directions.
 
 The graph cut fills chunks one after another. In the merged graph, whose vertices are the groups and
-whose edges are the synapses, a chunk grows by the vertex with the most edges to those that it has,
-as it costs as much as any other: 16 edges of a sparse graph have 17 vertices, as a forward row and
-its 16 targets do, but 4 rows and 4 columns that are all connected have 8.
+whose edges are the synapses, a chunk grows by the vertex with the most edges to those that it has.
 """
 
 from __future__ import annotations

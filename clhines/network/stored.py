@@ -1,8 +1,7 @@
 """Networks in files: what a network was given, and the calls that give it to a new one.
 
-A file is an ``.npz`` of plain numbers, and of one text, ``network``: strict JSON in which
-``{"array": 3}`` is the member ``a3``. It is read by the methods that users call, so that all it
-holds is checked as what users give is; mechanisms are texts, which are read again.
+A file is an ``.npz`` of numbers and of one text, ``network``: strict JSON in which ``{"array": 3}``
+is the member ``a3``. It is read by the methods that users call, and so checked as theirs.
 """
 
 from __future__ import annotations

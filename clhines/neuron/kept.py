@@ -1,10 +1,8 @@
 """A model and its simulation, kept from one call of `run` to the next.
 
 A call takes all steps but the last, which is NEURON's own. Where NEURON's memory is then as that
-step has left it, the next call goes on from the simulation's state, which lags behind by that step:
-pieces give what one call gives. Where only values differ, as after ``h.finitialize()``, or
-parameters of mechanisms, they are taken again; all else is read anew. Nothing of NEURON's is held
-between calls: it would live on.
+step has left it, the next call goes on from the simulation's state; where only values differ, they
+are taken again; all else is read anew. Nothing of NEURON's is held between calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The switch: while it is on, NEURON's own calls that run a model run it here.
 
-hoc's ``continuerun()`` is defined anew while it is that of stdrun.hoc, and in NEURON's table of
-methods ``ParallelContext.psolve`` is another function. Both keep an exception, and let hoc stop;
-Python raises it where it has called NEURON.
+hoc's ``continuerun()`` is defined anew, and ``ParallelContext.psolve`` is another function in
+NEURON's table. Both keep an exception, let hoc stop, and Python raises it.
 """
 
 from __future__ import annotations

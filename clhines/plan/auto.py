@@ -1,15 +1,12 @@
 """Candidates of `auto`, and the cost model that ranks them without a device.
 
-Three modules share the work: `ranked` orders the candidates here, `methods.candidate_plans` plans
-them in that order and skips those that are impossible, and `clhines.solve.tune` takes the first one
-or measures them.
+A *candidate* is a row of `clhines.METHODS` with options; to add one, add a line to `CANDIDATES` and
+fit the model again (``python -m bench tune --fit``). `ranked` orders them here,
+`methods.candidate_plans` plans them in that order, and `clhines.solve.tune` takes the first or
+measures.
 
-A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;
-to add one, add a line there and fit the model again (``python -m bench tune --fit``).
-
-The model is a sum of terms: numbers that a forest's statistics and a device's limits give, such as
-the nodes that the busiest compute unit handles, times seconds for one of each. The seconds are
-data, in ``costs.json``; they were fitted to measured times and are never negative.
+The model is a sum of terms, numbers that a forest's statistics and a device's limits give, times
+seconds for one of each. The seconds are data, in ``costs.json``, fitted and never negative.
 """
 
 from __future__ import annotations

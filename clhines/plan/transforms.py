@@ -1,8 +1,7 @@
 """Transforms: forests changed so that they are solved in fewer or in more equal steps.
 
-Each returns a new `Forest` whose nodes have the numbers of the old one, so that values at nodes
-need no map; what becomes of the entries *between* nodes, `Rerooted.couplings` tells, and
-`Split.tree` what becomes of shapes.
+Nodes keep their numbers, so that values at nodes need no map; `Rerooted.couplings` tells what
+becomes of the entries *between* nodes, and `Split.tree` of shapes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Repeated calls: what was checked and prepared for some arrays, found again by these arrays.
 
-A time loop calls `Solver.enqueue` with the same arrays in every step. The checks of arguments and
-the arguments of kernels depend on nothing but these arrays (not on the values in them), so both
-are kept for the last few calls. An array is the same one if it is the same object, with the same
-buffer, shape, dtype, offset and strides as at the time of the check: all that can change.
+The checks of arguments and the arguments of kernels depend on nothing but the arrays (not on the
+values in them). An array is the same one if it is the same object, with the same buffer, shape,
+dtype, offset and strides as at the time of the check: all that can change.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -28,6 +28,8 @@ from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
 from clhines.solve.repeated import Calls
 from clhines.solve.tune import Tuning, engine_for, logged
+
+Kind = TypeVar("Kind", np.ndarray, cla.Array)  # of a solve: all in NumPy, or all on the device
 
 
 class Part(NamedTuple):
@@ -310,45 +312,19 @@ class Solver(Holder):
 
     # -- natural order -------------------------------------------------------------------------
 
-    @overload
-    def solve(
-        self,
-        d: np.ndarray,
-        u: np.ndarray,
-        b: np.ndarray,
-        *,
-        l: np.ndarray | None = None,  # noqa: E741
-        out: np.ndarray | None = None,
-        overwrite: bool = False,
-        check: bool = True,
-    ) -> np.ndarray: ...
-
-    @overload
-    def solve(
-        self,
-        d: cla.Array,
-        u: cla.Array,
-        b: cla.Array,
-        *,
-        l: cla.Array | None = None,  # noqa: E741
-        out: cla.Array | None = None,
-        overwrite: bool = False,
-        check: bool = True,
-    ) -> cla.Array: ...
-
     @exclusive
     @memory_errors
     def solve(
         self,
-        d: Given,
-        u: Given,
-        b: Given,
+        d: Kind,
+        u: Kind,
+        b: Kind,
         *,
-        l: Given | None = None,  # noqa: E741
-        out: Array | None = None,
+        l: Kind | None = None,  # noqa: E741
+        out: Kind | None = None,
         overwrite: bool = False,
         check: bool = True,
-    ) -> Array:
+    ) -> Kind:
         """Solve A x = b for arrays in *natural* order.
 
         Parameters

@@ -1,10 +1,8 @@
 """Where NEURON's sections, nodes and the data of mechanisms in them keep what is read of all.
 
-NEURON's C++ objects are read for all sections at once, by NumPy. Where a field is in an object is
-found from one section, of which NEURON's own functions and Python tell the contents.
-
-NEURON has one array for each variable of a mechanism, its *column*, and each instance has a *row*
-in it. A variable of all instances is read and set by NumPy, and not by hoc, instance by instance.
+Where a field is in an object is found from one section, of which NEURON's own functions and Python
+tell the contents. NEURON has one array for each variable of a mechanism, its *column*, and each
+instance has a *row* in it: NumPy reads and sets all at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What NEURON's interpreter does not tell, read from its memory.
+"""What NEURON's interpreter does not tell, read from its memory with `ctypes`.
 
-NEURON exports the lists of what records and plays vectors and of the sources of events, and the
-queue of events, but no function for Python reads them. They are read here with `ctypes`. Where
-fields are in an object is found by making one whose contents are known, never assumed: where that
-fails, `Memory` is not available, and users are asked instead.
+Where fields are in an object is found by making one whose contents are known, never assumed: where
+that fails, `Memory` is not available, and users are asked instead.
 """
 
 from __future__ import annotations

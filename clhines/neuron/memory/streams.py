@@ -1,8 +1,7 @@
 """Streams of random numbers (Random123) of instances, where NEURON keeps them.
 
 A RANDOM variable shows its numbers to Python. A POINTER that VERBATIM draws from has the address of
-a stream, or of a hoc Random with one; both are read and written as words: the counter, the four
-words of its present turn, and which of them is next.
+a stream, or of a hoc Random: the counter, the four words of its turn, and which is next.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The compartments of all sections, as NEURON connects them.
 
-Each section has a node for each segment. At its end away from its parent, and at the end 0 of a
-root section, NEURON has a node without membrane. It has the voltage of the segment beside it where
-no section and no point process is there; it is left out then: solving for it would round the
-membrane of a small segment beside a large axial conductance. A section starts at the node of its
-parent's segment; at the near end of a section that is not a root this is the node where that
-section itself starts.
+NEURON has a node without membrane at the far end of a section, and at the end 0 of a root. Where no
+section and no point process is there it is left out: solving for it would round the membrane of a
+small segment beside a large axial conductance. A section starts at the node of its parent's
+segment, at the near end of one that is no root at the node where that one starts.
 """
 
 from __future__ import annotations

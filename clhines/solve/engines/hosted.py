@@ -1,14 +1,8 @@
 """Hosted: solves from NumPy to NumPy, with everything prepared that does not depend on the values.
 
-A kept solver is called again and again with arrays of the same shape. So kernels, device buffers
-and pinned memory are prepared for one number of operands and right-hand sides, and a call only
-brings values, launches, and waits once. Three ways:
-
-- `Shared`: a small batch on a CPU. The host changes the order of the values, into memory that it
-  shares with the device; one launch of the solve and nothing else.
-- `Hosted` where a CPU can use the host's arrays in place: kernels that take natural order read and
-  write these, and others are packed from and unpacked to them.
-- `Hosted` elsewhere: values are copied to kept buffers, through pinned memory where that helps.
+`Shared` is for a small batch on a CPU: the host changes the order of the values, into memory that
+it shares with the device; one launch and nothing else. `Hosted` uses the host's arrays in place
+where a CPU can; elsewhere values are copied to kept buffers, through pinned memory if that helps.
 """
 
 from __future__ import annotations
