@@ -154,7 +154,6 @@ def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.n
 
 
 def ascending(values: np.ndarray) -> bool:
-    """Whether each entry is larger than the one before it."""
     return all(
         (values[k + 1 : k + 1 + _CHUNK] > values[k : k + _CHUNK][: len(values) - k - 1]).all()
         for k in range(0, len(values) - 1, _CHUNK)

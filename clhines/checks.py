@@ -181,7 +181,6 @@ def real_numbers(name: str, a: object) -> np.ndarray:
 
 
 def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
-    """Return `real_numbers` as a contiguous array of the dtype."""
     return np.ascontiguousarray(real_numbers(name, a), dtype)
 
 

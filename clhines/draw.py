@@ -163,6 +163,8 @@ def plot_raster(
 ) -> Figure:
     """Draw the spikes of cells over time, a row for each cell.
 
+    `title`, `ax`, `path`, what is returned and errors are as here in all functions.
+
     Parameters
     ----------
     result : Result
@@ -209,21 +211,13 @@ def plot_traces(
         places, the first ten are drawn, and the title says so.
     names : sequence of str, optional
         One for each line; default: those of `Result.columns`.
-    title : str
-    ax : matplotlib.axes.Axes, optional
-        Drawn into; default: those of a new figure.
-    path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    title, ax, path
+        As in `plot_raster`.
 
     Raises
     ------
     InputError
-        matplotlib is missing, `path` has another ending, there is no such record with rows, or
-        `names` are not as many as lines.
+        There is no such record with rows, or `names` are not as many as lines.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         left_out = _traces(axes, result, record, names, is_beside=ax is None)
@@ -348,19 +342,13 @@ def plot_morphology(
         One for each panel.
     limits : (float, float), optional
         Values of the ends of the colour bar; default: the smallest and the largest.
-    ax : matplotlib.axes.Axes, optional
-        Drawn into, where there is one row of values; default: those of a new figure.
-    path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    ax, path
+        As in `plot_raster`; `ax` where there is one row of values.
 
     Raises
     ------
     InputError
-        matplotlib is missing, `path` has another ending, or the shapes do not fit.
+        The shapes do not fit.
     """
     check_format(path)
     if not hasattr(cable, "first_node"):

@@ -25,7 +25,6 @@ _MEMBERS = (  # of types with units: of pint and quantities; astropy and unyt; b
 
 @lru_cache(maxsize=1000)
 def _has_unit(kind: type) -> bool:
-    """Whether objects of a type have a unit."""
     return any(all(hasattr(kind, name) for name in names) for names in _MEMBERS)
 
 

@@ -239,7 +239,6 @@ def unit_powers(text: str, given: str) -> list[tuple[str, int]]:
 
 
 def _named(name: str, given: str) -> Scaled:
-    """Return a unit of one name: a base with at most one prefix."""
     name = name.replace("Ohm", "ohm")
     if name == "degC":
         _fail(given, "degC has an offset and stands alone; expected K for a difference")

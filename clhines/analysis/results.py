@@ -22,8 +22,6 @@ class Spikes(Protocol):
 
 
 class Results(Spikes, Protocol):
-    """Spikes, and records with their times."""
-
     @property
     def t(self) -> np.ndarray:
         """(rows,) float64, ms."""
@@ -34,8 +32,6 @@ class Results(Spikes, Protocol):
 
 
 class TimedResults(Results, Protocol):
-    """Results that have the times of each record, too."""
-
     @property
     def times(self) -> Sequence[np.ndarray]:
         """Times of the rows of each record, ms; empty with ``reduce``."""

@@ -228,19 +228,8 @@ class Cable:
             A value for each node; default: the distance from the soma.
         label : str
             Of the values and their unit.
-        ax : matplotlib.axes.Axes, optional
-            Drawn into; default: those of a new figure.
-        path : str or path, optional
-            Ends in .png, .svg or .pdf; written where it is given.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        InputError
-            matplotlib is missing, or the arguments do not fit.
+        ax, path
+            As in `clhines.draw.plot_raster`.
         """
         from clhines import draw
 

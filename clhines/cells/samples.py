@@ -56,7 +56,6 @@ def climb_to_top(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def soma_group(cell: Morphology) -> np.ndarray:
-    """(n,) bool: the samples of the soma."""
     is_soma = cell.type == SOMA
     below = is_soma & at(is_soma, cell.parent)
     tops = np.flatnonzero(is_soma & ~below)

@@ -60,7 +60,6 @@ def _print(label: str, text: str) -> None:
 
 
 def versions() -> list[Finding]:
-    """Say which versions these are."""
     names = ("numpy", "pyopencl", "mako", "pocl-binary-distribution")
     found = [f"{name} {v}" for name in names if (v := _version(name))]
     text = f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(found)}"

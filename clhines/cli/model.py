@@ -204,7 +204,6 @@ def _execute(arguments: argparse.Namespace) -> None:
 
 
 def _failed(script: Path, error: Exception) -> str:
-    """Return one line on a script that raises: where and why."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(script)]
     where = f", line {lines[-1]}" if lines else ""

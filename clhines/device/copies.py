@@ -297,7 +297,6 @@ class Pinned:
         return finish
 
     def drain(self) -> None:
-        """Wait until no thread copies any more."""
         for pool in self._pools:
             pool.submit(int).result()
 

@@ -76,7 +76,6 @@ def is_cpu(device: cl.Device) -> bool:
 
 
 def whole_device(device: cl.Device) -> cl.Device:
-    """Return the device that this one is a part of, or itself."""
     try:
         return device.parent_device or device
     except cl.Error:  # before OpenCL 1.2
@@ -122,7 +121,6 @@ def _copies_in_bulk(device: cl.Device) -> bool:
 
 
 def limits(device: cl.Device) -> Limits:
-    """Return what a plan needs to know of the device."""
     vectors, trusted = _vector_bytes(device)
     platform = device.platform.name.strip()
     return Limits(

@@ -92,7 +92,6 @@ def name_processor(device: cl.Device) -> str | None:
 
 
 def switched_off() -> bool:
-    """Whether the environment turns the workaround off."""
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 

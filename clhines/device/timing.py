@@ -29,8 +29,6 @@ _TRIAL = 4, 2.5  # turns after which candidates slower by this factor are droppe
 
 @dataclass(frozen=True)
 class FloorSpec(TemplateSpec):
-    """``floor.mako``: the memory floor."""
-
     template: ClassVar[str] = "around/floor"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "floor_copy": (

@@ -171,7 +171,6 @@ def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
 
 
 def force(width: int) -> None:
-    """Use vectors of `width` bytes in this process."""
     _Process.forced = width
 
 

@@ -14,9 +14,17 @@ from clhines.arrays import offsets
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec, Word
-from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
+from clhines.plan.plan import (
+    MAX_RHS,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    as_int32,
+    local_size,
+    plan_by_kind,
+)
 
 LANES = 16  # per cell, by default
 FEW_LANES = 4  # where cells alone fill a GPU

@@ -10,9 +10,17 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
-from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, coarse, work_group_size
+from clhines.plan.plan import (
+    Limits,
+    Options,
+    Part,
+    Plan,
+    as_int32,
+    coarse,
+    plan_by_kind,
+    work_group_size,
+)
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop

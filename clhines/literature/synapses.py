@@ -65,7 +65,6 @@ def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> 
 
 
 def _places(order: np.ndarray) -> np.ndarray:
-    """Return the place of each in an order."""
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return place

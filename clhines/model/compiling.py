@@ -181,8 +181,6 @@ def _second_order(value: object, exact: bool) -> bool:
 
 
 class CopiedKind(Deferred, Kind):
-    """A kind of all copies; `once` is that of one."""
-
     once: Kind
     copies: int
 
@@ -191,7 +189,6 @@ class CopiedKind(Deferred, Kind):
         return self.once.count * self.copies
 
     def is_single(self, name: str) -> bool:
-        """Whether a parameter is one number for all instances."""
         return self.once.is_single(name)
 
 
@@ -364,7 +361,6 @@ def _sums(mechanism: Mechanism) -> bool:
 
 
 def _trains(added: Added) -> np.ndarray:
-    """Return which sources are trains, (sources,) bool."""
     found = np.zeros(added.num_sources, bool)
     for sources in added.sources:
         found[sources.first : sources.first + len(sources)] = bool(sources.times)

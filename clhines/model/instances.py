@@ -165,7 +165,6 @@ def constant_sums(
 
 
 def _repeats(group: Group) -> bool:
-    """Whether a group is the same in each round of the structure."""
     return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
 
 

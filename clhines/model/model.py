@@ -106,7 +106,6 @@ class Model:
 
     @property
     def copies(self) -> int:
-        """Number of copies that are alike."""
         return 1 if self.alike is None else len(self.alike.sources)
 
     @property
@@ -116,7 +115,6 @@ class Model:
 
     @property
     def has_times(self) -> bool:
-        """Whether events act at exact times."""
         return "exact_times" in self.needs
 
     @property
@@ -125,7 +123,6 @@ class Model:
 
     @property
     def has_sums(self) -> bool:
-        """Whether a state has sums of events in whole steps."""
         return self.on_grid or not self.has_times
 
     @property

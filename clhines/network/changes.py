@@ -24,8 +24,6 @@ Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index
 
 @dataclass(frozen=True)
 class Value:
-    """A new value of a parameter of a group."""
-
     numbers: np.ndarray  # (1,), (num_cells,) or (count,) float64
     by: str  # ``all``, ``cell`` or ``instance``
 
@@ -53,7 +51,6 @@ class Changes:
         return bool(found) or self.events is not None
 
     def groups(self, groups: Sequence[Group]) -> list[Group]:
-        """Return groups with the values as they are now."""
         return [self._changed(group) for group in groups]
 
     def _changed(self, group: Group) -> Group:

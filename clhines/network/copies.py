@@ -46,7 +46,6 @@ class CopiedForest(Forest):
 
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
-    """Return the structure of `count` copies, one after another."""
     forest, turns = structure.forest, structure.turns
     in_turn = range(len(structure.area)) if turns % len(structure.area) == 0 else range(turns)
 
@@ -233,8 +232,6 @@ def copied_values(once: Values, copies: int) -> Values:
 
 
 class CopiedGroup(Deferred, Group):
-    """A group of all copies; `once` is that of one."""
-
     once: Group
     copies: int
 

@@ -59,7 +59,6 @@ class Copied:
 
     @property
     def count(self) -> int:
-        """Number of copies."""
         return len(self.sources)
 
 

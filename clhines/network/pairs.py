@@ -456,7 +456,6 @@ def _not_negative(name: str, value: object) -> float:
 
 
 def _bounds(low: object, high: object) -> tuple[float, float]:
-    """Return bounds; None stands for none."""
     return (
         -math.inf if low is None else as_number("low", low),
         math.inf if high is None else as_number("high", high),

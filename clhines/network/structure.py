@@ -36,7 +36,6 @@ class Structure:
     in_soma: Sequence[np.ndarray]
 
     def whole(self, name: str) -> np.ndarray:
-        """(n,): one of the arrays, over all cells."""
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
@@ -154,7 +153,6 @@ class NodeValues:
         self._whole = {name: a for name, a in self._once.items() if len(a) == count}
 
     def whole(self, name: str) -> np.ndarray:
-        """(n,): of all nodes, read-only."""
         if name not in self._whole:
             found = repeat_moved(self._once[name], self.count)
             found.setflags(write=False)
@@ -176,7 +174,6 @@ class NodeValues:
         return bool(self.once(name).any())
 
     def copied(self, copies: int) -> NodeValues:
-        """Return the values of all nodes of consecutive copies."""
         whole = {k: self.count % len(a) == 0 for k, a in self._once.items()}
         once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
         return NodeValues(once, self.count * copies)

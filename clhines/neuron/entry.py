@@ -431,7 +431,6 @@ def kept_by_all(ranks: Ranks | None, kept: Kept | None) -> Kept | None:
 
 
 def _by_all(ranks: Ranks | None, holds: bool) -> bool:
-    """Whether something holds on all ranks."""
     return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
 
 

@@ -76,7 +76,6 @@ class Column:
         return bool(np.isin(np.flatnonzero(words), self._played).all())
 
     def take(self) -> None:
-        """Copy it."""
         self._known = self._begin.value
         self._copy = ctypes.string_at(self._known, self._size)
 
@@ -231,8 +230,6 @@ def _globals(model: Model, names: list[str]) -> list[object]:
 
 
 class Request(NamedTuple):
-    """What a simulation is for; see `of`."""
-
     device: object
     dtype: str
     engine: str
@@ -247,8 +244,6 @@ class Request(NamedTuple):
 
 
 class Kept:
-    """A model as it was read, and its simulation, if there is one."""
-
     def __init__(self, model: Model, request: Request) -> None:
         self.model, self.request = model, request
         self.sim: Simulation | None = None

@@ -85,7 +85,6 @@ def _blocks(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _levels(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw one line per branch level of a plan of one block."""
     starts = plan.parts[0].tables["level_offset"]
     for k, row in enumerate(_cut(plan, names, starts)):
         yield f"    level {k}    {' '.join(row)}"

@@ -192,7 +192,6 @@ class KernelSpec(TemplateSpec):
         return not self.symmetric
 
     def parameters(self, kernel: str = "solve") -> list[Parameter]:
-        """Parameters of the kernel in the order of its arguments."""
         numbers = [Parameter(n, "int") for n in (self.first_argument, "num_values", "first_row")]
         return [*numbers, *self._tables(), *self._given(self.takes)]
 
@@ -201,7 +200,6 @@ class KernelSpec(TemplateSpec):
         return {table.name: table.role for table in self._tables()}
 
     def arrays(self) -> list[str]:
-        """Names of the arrays that this kernel takes after its tables."""
         return [array.name for array in self._given(self.takes)]
 
     def _tables(self) -> list[Parameter]:

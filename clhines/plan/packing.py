@@ -131,7 +131,6 @@ class _Fill:
             self.used[: len(width)] += take * width
 
     def fitting(self, width: np.ndarray) -> int:
-        """Count the cells of this width that the open block still takes."""
         room = _room(max(len(self.used), len(width)), self.lanes, self.shift)[: len(width)]
         free = room - _widen(self.used, len(width))[: len(width)]
         return min(self.max_cells - self.held, int((free // width).min()))
@@ -145,7 +144,6 @@ class _Fill:
         self.open, self.used, self.held, self.begin = [], np.zeros(0, np.int64), 0, self.at
 
     def blocks(self) -> Blocks:
-        """All blocks, by template."""
         return _blocks(
             [np.repeat(*np.array(key).T) for key in self.full],
             [times for times, _ in self.full.values()],

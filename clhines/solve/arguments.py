@@ -167,5 +167,4 @@ def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.nda
 
 
 def _is_list(a: object) -> bool:
-    """Whether this is a list of device arrays."""
     return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)

@@ -103,10 +103,6 @@ def vjp(
         Gradient of the loss with respect to `x`.
     check : bool
         As in `solve`.
-
-    Raises
-    ------
-    InputError, PivotError, DeviceMemoryError
     """
     rows_x, rows_g = host_rows(x, g, self.forest.num_nodes, self.dtype)
     upper, lower = (u, None) if l is None else (l, u)
@@ -215,10 +211,6 @@ class Factors:
         -------
         x : like b
 
-        Raises
-        ------
-        InputError, DeviceMemoryError
-
         Warns
         -----
         AccuracyWarning
@@ -257,10 +249,6 @@ class Factors:
             Gradient of the loss with respect to `x`.
         check : bool
             As in `solve`, of `g` and of the gradient with respect to `b`.
-
-        Raises
-        ------
-        InputError, DeviceMemoryError
         """
         forest, dtype = self._arguments.forest, self._arguments.dtype
         rows_x, rows_g = host_rows(x, g, forest.num_nodes, dtype)

@@ -36,8 +36,6 @@ def size_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer of a solve, of `size` values."""
-
     name: str
     size: int
     dtype: np.dtype
@@ -68,7 +66,6 @@ class Buffers:
         return whole
 
     def view(self, name: str, shape: tuple[int, ...]) -> cla.Array:
-        """Return an array in the buffer, which may be larger."""
         whole = self[name]
         return cla.Array(self.queue, shape, whole.dtype, data=whole.base_data)
 
@@ -81,12 +78,10 @@ class KeptBuffers:
         self._kept: Buffers | None = None
 
     def holds(self, listed: list[Buffer]) -> bool:
-        """Whether the buffers of this list are kept, or larger ones."""
         kept = {} if self._kept is None else self._kept.listed
         return all(b.name in kept and b.size <= kept[b.name].size for b in listed)
 
     def of(self, listed: list[Buffer]) -> Buffers:
-        """Return buffers of a list: those kept, if they do."""
         if self._kept is None or not self.holds(listed):
             self._kept = None  # before others are taken
             self._kept = Buffers(listed, self._queue)
@@ -165,8 +160,6 @@ def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
 
 @dataclass(frozen=True)
 class Room:
-    """Memory budget of a batch on a device."""
-
     device: str  # its name, for messages
     memory: int  # bytes in all
     largest: int  # bytes of one array

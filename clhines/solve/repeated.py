@@ -103,7 +103,6 @@ class Calls:
         self._calls.pop(key, None)
 
     def waits(self, call: Call, given: Sequence[Given]) -> list[cl.Event]:
-        """Events of the arrays that are still to be waited for."""
         return call.events(given, self._last)
 
     def done(self, call: Call, event: cl.Event) -> cl.Event:

@@ -99,7 +99,8 @@ class Solver(Holder):
     `kernel_events` are then those of whichever solve was last. A process that was forked after
     OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
-    All methods raise `DeviceShareError` where some of several devices fail, with what others did.
+    Methods here and of `Factors` raise `InputError` for arguments that do not fit, `PivotError` as
+    `check` says, `DeviceMemoryError`, and `DeviceShareError` where some of several devices fail.
     """
 
     def __init__(
@@ -346,10 +347,6 @@ class Solver(Holder):
         Returns
         -------
         x : like b; on a device asynchronous unless `check`
-
-        Raises
-        ------
-        InputError, PivotError, DeviceMemoryError
 
         Warns
         -----

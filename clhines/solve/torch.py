@@ -101,7 +101,6 @@ def _on_host(t: torch.Tensor) -> np.ndarray:
 
 
 def _check(solver: Solver, tensors: dict[str, torch.Tensor | None]) -> None:
-    """Refuse what is no tensor of the solver's dtype on one device."""
     expected = torch.from_numpy(np.empty(0, solver.dtype)).dtype
     where = {str(t.device) for t in tensors.values() if isinstance(t, torch.Tensor)}
     if len(where) > 1:
@@ -138,10 +137,6 @@ def solve(
     Returns
     -------
     x : like b
-
-    Raises
-    ------
-    InputError, PivotError, DeviceMemoryError
     """
     way = _Plain(solver, check)
     _check(solver, {"d": d, "u": u, "l": l, "b": b})
@@ -158,10 +153,6 @@ class Factors:
         They are copied: what is written to them later has no effect.
     check : bool
         As in `Solver.factor`; and of all solves.
-
-    Raises
-    ------
-    InputError, PivotError, DeviceMemoryError
     """
 
     def __init__(

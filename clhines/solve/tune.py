@@ -22,9 +22,8 @@ from clhines.device.timing import Launch, seconds_in_turns
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
 from clhines.forest import Forest
 from clhines.plan.auto import Candidate
-from clhines.plan.combine import with_few_programs
 from clhines.plan.methods import METHODS, candidate_plans, make_plan
-from clhines.plan.plan import Option, Plan
+from clhines.plan.plan import Option, Plan, with_few_programs
 from clhines.solve.engines.engine import Engine
 from clhines.solve.engines.sliced import Sliced
 from clhines.solve.engines.whole import Whole
@@ -34,8 +33,6 @@ Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text a
 
 
 class Entry(TypedDict):
-    """A file of the store."""
-
     schema: int
     key: Key
     method: str
@@ -83,7 +80,6 @@ def load(key: Key) -> Candidate | None:
 
 
 def stored() -> Iterator[Entry]:
-    """Yield all entries of the store that can be used, by file name."""
     for path in _files("tuned-*.json"):
         entry = _read(path)
         if entry is not None:
@@ -121,8 +117,6 @@ _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by a
 
 @dataclass(frozen=True)
 class Tuning:
-    """Measured times of the candidates of `auto`."""
-
     rows: tuple[tuple[Candidate, float], ...]  # s of a solve, in the order of the cost model
     heuristic: Candidate  # choice of the cost model
     best: Candidate  # the fastest; `heuristic` where that is slower by at most `_TIE`

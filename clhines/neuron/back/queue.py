@@ -26,8 +26,6 @@ _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
 
 
 class QueuedColumns(NamedTuple):
-    """Events on their way: `Queued` as columns."""
-
     what: np.ndarray
     time: np.ndarray
     address: np.ndarray
@@ -76,7 +74,6 @@ class EventQueue:
         return [Queued(*event) for event in zip(*(a.tolist() for a in self.columns()), strict=True)]
 
     def remove(self, *items: int) -> None:
-        """Take events out of the queue; `items` as in `Queued`."""
         name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
         remove, at = self._memory.function(name, None, pointer, pointer), self.address
         for item in items:

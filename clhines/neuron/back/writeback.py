@@ -38,7 +38,6 @@ def last_delivery(t: float, dt: float, steps: int) -> float:
 
 
 def _changes(mechanism: Mechanism, output: str) -> bool:
-    """Whether a block after INITIAL sets an output."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks

@@ -19,8 +19,6 @@ _PROC, _SYMBOL_WORDS = 2, 7
 
 
 class _Handle(ctypes.Structure):
-    """NEURON's reference to a variable."""
-
     _fields_ = [("words", WORD * 4)]
 
 
@@ -159,7 +157,6 @@ class Objects:
 
     @staticmethod
     def place_of(words: list[int]) -> Place:
-        """Place that a reference's words tell."""
         row, _, column, index = words[:4]
         return Place(column, row, index >> 32, index & 0xFFFFFFFF)
 

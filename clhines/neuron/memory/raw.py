@@ -177,7 +177,6 @@ class Readable:
         return word in self if self._ranges else is_address(word)
 
     def among(self, words: np.ndarray) -> np.ndarray:
-        """Return which of some words are such addresses, bool."""
         if not self._ranges:
             return np.zeros(len(words), bool)
         begin, end = np.array(self._ranges, np.uint64).T
@@ -195,5 +194,4 @@ class Readable:
 
 
 def is_address(word: int) -> bool:
-    """Return whether a word may be an address."""
     return word % 8 == 0 and 1 << 16 < word < 1 << 47

@@ -31,8 +31,6 @@ class Entry:
 
 
 class Catalogue:
-    """All mechanisms that NEURON knows, read when asked for."""
-
     def __init__(self, h: Hoc) -> None:
         self._h, self._found = h, dict[str, Entry]()
         self._numbers: dict[str, tuple[int, int]] = {}

@@ -55,7 +55,6 @@ def acting(h: Hoc, memory: Memory) -> list[Rejected]:
 
 
 def _branches(sections: Sequence[Section]) -> list[Rejected]:
-    """Find a section that stands for several."""
     for section in sections:
         if section.rallbranch != 1:
             what = f"rallbranch = {section.rallbranch:g} of section {section}"
@@ -81,7 +80,6 @@ def _old_stimuli(memory: Memory) -> list[Rejected]:
 
 @contextmanager
 def _printed(memory: Memory) -> Iterator[list[str]]:
-    """Let NEURON print into a list."""
     lines = list[str]()
 
     def take(_: int, text: bytes) -> int:

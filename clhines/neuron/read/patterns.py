@@ -21,7 +21,6 @@ _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether an NMODL text is that of NEURON's PatternStim."""
     found = plain(text)
     return _RECEIVES in found and _KEEPS in found and "nrn_fake_fire(gidvec[" in found
 

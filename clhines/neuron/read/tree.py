@@ -68,7 +68,6 @@ class Tree:
         return starts(self.nseg)
 
     def forget(self) -> None:
-        """Hold no section any more."""
         for name in ("sections", "_index"):
             self.__dict__.pop(name, None)
 

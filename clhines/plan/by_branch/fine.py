@@ -12,7 +12,6 @@ from clhines.forest import Forest, Trees
 from clhines.plan import layout, packing, transforms
 from clhines.plan.by_branch import layout as branch_layout
 from clhines.plan.by_branch import schedule
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
@@ -24,6 +23,7 @@ from clhines.plan.plan import (
     Plan,
     as_int32,
     coarse,
+    plan_by_kind,
     work_group_size,
 )
 
@@ -77,7 +77,6 @@ class FineSpec(KernelSpec):
 
 
 def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """`fine` with one work-item per branch."""
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     if not options["local"]:
         return _plan_levels(forest, method, real, limits, options, 0)
@@ -190,7 +189,6 @@ class _Shaped:
     shift: bool  # branches may have to move to deeper levels
 
     def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
-        """Return the arguments of the schedules."""
         return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
 
 
@@ -245,7 +243,6 @@ def _level_tables(
 def _shape_statistics(
     shaped: _Shaped, forest: Forest, levels: schedule.BranchLevels
 ) -> dict[str, int | float]:
-    """Count split and shifted branches, over all blocks."""
     found: dict[str, int | float] = {}
     if shaped.split:
         found["added_branches"] = shaped.forest.num_branches - forest.num_branches

@@ -12,7 +12,6 @@ from clhines.forest import Forest
 from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import CACHE_BYTES, plan_lanes, rank_in_tree
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
@@ -25,6 +24,7 @@ from clhines.plan.plan import (
     Plan,
     as_int32,
     coarse,
+    plan_by_kind,
 )
 
 FINE_OPTIONS: Options = {

@@ -149,7 +149,6 @@ def _part(
     tables: dict[str, np.ndarray],
     size: int,
 ) -> Part:
-    """All launches of one sweep; `order` lists their levels."""
     width, group = levels.width[order], spec.work_group
     groups = -(-width // group)
     longest = levels.longest[order]

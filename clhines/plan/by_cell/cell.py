@@ -11,7 +11,6 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec, Word
 from clhines.plan.plan import (
     MAX_RHS,
@@ -21,6 +20,7 @@ from clhines.plan.plan import (
     Plan,
     as_int32,
     local_size,
+    plan_by_kind,
     work_group_size,
 )
 

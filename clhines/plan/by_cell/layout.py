@@ -90,7 +90,6 @@ def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarra
 
 
 def runs(keys: np.ndarray) -> list[tuple[int, int]]:
-    """Maximal stretches of equal values as (start, stop)."""
     cuts = np.flatnonzero(np.diff(keys)) + 1
     edges = [0, *cuts.tolist(), len(keys)]
     return list(zip(edges[:-1], edges[1:], strict=True))

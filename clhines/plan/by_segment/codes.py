@@ -55,7 +55,6 @@ def segment_lanes(
     begin = start[template]
 
     def neighbour(of: np.ndarray) -> np.ndarray:
-        """Lane of a neighbouring segment, `NO_LANE` for none."""
         there = of[source]
         lane = new[np.where(there < 0, 0, there + shift)] - begin
         return np.where(there < 0, NO_LANE, lane)

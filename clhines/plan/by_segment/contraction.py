@@ -16,9 +16,18 @@ from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment import layout as segment_layout
 from clhines.plan.by_segment.cut import USUAL_PLACES, Cut, cut_trees, joined
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
-from clhines.plan.plan import COARSE, Limits, Options, Part, Plan, aligned, as_int32, local_size
+from clhines.plan.plan import (
+    COARSE,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    aligned,
+    as_int32,
+    local_size,
+    plan_by_kind,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +194,6 @@ class ContractionSpec(KernelSpec):
 
     @property
     def flags_infinite(self) -> bool:
-        """Whether this kernel says where x is not finite."""
         return self.natural and self.finds_infinite
 
     @property
@@ -466,7 +474,6 @@ class _Contraction:
         more: dict[str, np.ndarray] | None = None,
         direct: bool = False,
     ) -> Part:
-        """One launch: a work-group per block, a work-item per segment."""
         kind, counts = blocks.template, np.diff(lanes.template_start)
         longest, leaves = int(places.rows.shape[-1]), places.rows[:, 1, 0]
         tables = segment_layout.tables(forest.trees, blocks, lanes, places)

@@ -121,11 +121,11 @@ class Several(Engine):
     ) -> list[_T]:
         """Do ``work(k)`` for every solver, even if others fail; `threads`: all at the same time."""
 
-        def caught(k: int) -> _T | _Failed:
+        def caught(k: int) -> _T | Exception:
             try:
                 return work(k)
             except Exception as error:
-                return _Failed(error)
+                return error
 
         if threads and len(self.solvers) > 1:
             if self._threads is None:
@@ -133,7 +133,7 @@ class Several(Engine):
             done = list(self._threads.map(caught, range(len(self.solvers))))
         else:
             done = [caught(k) for k in range(len(self.solvers))]
-        failed = {k: one.error for k, one in enumerate(done) if isinstance(one, _Failed)}
+        failed = {k: one for k, one in enumerate(done) if isinstance(one, Exception)}
         if failed:
             self._raise(failed, done, solves)
         return cast("list[_T]", done)
@@ -195,7 +195,6 @@ class Several(Engine):
         return self.joined(self.each(lambda k: self.solvers[k].status(), threads=True))
 
     def joined(self, status: list[np.ndarray]) -> BadPivots:
-        """Bad pivots of the batch from the status of each solver."""
         cells = [np.flatnonzero(one >= 0) for one in status]
         nodes = [
             one[c] + self.nodes[k] for k, (one, c) in enumerate(zip(status, cells, strict=True))
@@ -249,11 +248,6 @@ class SeveralFactors:
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         found = [one.eliminated.matrix_on_host() for one in self.factors]
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
-
-
-class _Failed:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
 
 
 def _one_line(error: Exception) -> str:

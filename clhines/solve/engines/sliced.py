@@ -62,7 +62,6 @@ class _Job:
 
     @property
     def resident(self) -> Resident:
-        """The plan of its slice on the device."""
         assert self.slot.resident is not None
         return self.slot.resident
 
@@ -97,7 +96,6 @@ class Sliced(Engine):
 
     @property
     def rows_at_once(self) -> int:
-        """Right-hand sides of a slice that a pipeline takes."""
         return min(self.room.rows_at_once(plan, STAGES) for plan in self.plans)
 
     @property

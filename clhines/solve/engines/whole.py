@@ -194,7 +194,6 @@ class Whole(Engine):
 
     @functools.cached_property
     def _at_once(self) -> int:
-        """Right-hand sides that are solved together."""
         return self.room.rows_at_once(self.plan)
 
     def _way(self, names: tuple[str, ...], rows: int, most: int) -> Shared | Hosted:
@@ -330,7 +329,6 @@ class WholeFactors:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Arguments of `Hosted` for them."""
         return {"packed": self.matrix, "factored": self.bad}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
