@@ -41,18 +41,21 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
     step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     early = np.flatnonzero(step < _CLOCK_STEPS - 1)
     if len(early):
-        halves = np.full(2 * int(step[early].max()) + 4, 0.5 * dt)
-        halves[0] = 0.0
-        middles = np.cumsum(halves)[::2] + 0.5 * dt  # one by one, as rounding has an order
+        middles = half_steps(0.0, dt, 2 * int(step[early].max()) + 3)[::2] + 0.5 * dt
         step[early] = np.searchsorted(middles, time[early])
     return step
 
 
+def half_steps(t: float, dt: float, count: int) -> np.ndarray:
+    """(count + 1,) float64, ms: t and NEURON's clock after each half step, added one by one."""
+    halves = np.full(count + 1, 0.5 * dt)
+    halves[0] = t
+    return np.cumsum(halves)
+
+
 @lru_cache(maxsize=4)
 def _ends(dt: float, steps: int) -> np.ndarray:
-    halves = np.full(2 * steps + 1, 0.5 * dt)
-    halves[0] = 0.0
-    return np.cumsum(halves)[2::2]
+    return half_steps(0.0, dt, 2 * steps)[2::2]
 
 
 def ends_of(step: np.ndarray, dt: float) -> np.ndarray:

@@ -336,7 +336,9 @@ def advance(
                         raise RejectedError(model.rejected)
                     kept = Kept(model, request)
             steps = together(ranks, kept, kept.steps_ahead(rest))
-            joints = joints_of(ranks, kept)
+            joints = kept.joints  # to other ranks: anew where it has no simulation
+            if ranks is not None and kept.sim is None:
+                joints = Joints(ranks)
             with nullcontext() if joints is None else joints.telling():
                 if steps > 1 and kept.sim is None:
                     once = network_of(kept.model)
@@ -449,11 +451,6 @@ def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
     if differ:
         kept.sim = None
     return int(found[:, 0].min())
-
-
-def joints_of(ranks: Ranks | None, kept: Kept) -> Joints | None:
-    """Return what joins a model to those of other ranks, anew where it has no simulation."""
-    return kept.joints if ranks is None or kept.sim is not None else Joints(ranks)
 
 
 def joined(joints: Joints | None, once: Imported, request: Request) -> dict[str, object]:

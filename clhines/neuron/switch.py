@@ -49,7 +49,7 @@ class Switch:
         self.message = ""
         self.steps = 0  # run here
         self._h = h
-        self._options: Options | None = None
+        self.options: Options | None = None  # None: it is off
         self._library = Objects(h)
         self._error: BaseException | None = None
         self._is_running, self.reasons = False, list[str]()
@@ -64,14 +64,10 @@ class Switch:
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
 
-    @property
-    def options(self) -> Options | None:
-        return self._options
-
     def set(self, options: Options | None) -> None:
-        if (options is None) != (self._options is None):
+        if (options is None) != (self.options is None):
             self._turn_off() if options is None else self._turn_on()
-        self._options = options
+        self.options = options
         self.reasons.clear()
 
     def _turn_on(self) -> None:
@@ -149,7 +145,7 @@ class Switch:
             self._take_method()
 
     def _attempt(self, count: Callable[[], int], own: Callable[[], object]) -> bool:
-        options = self._options
+        options = self.options
         assert options is not None
         try:
             try:

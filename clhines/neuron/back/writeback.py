@@ -7,6 +7,7 @@ import numpy as np
 from clhines.arrays import ranges
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
+from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, rings_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
@@ -25,16 +26,12 @@ BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 
 def clock(t: float, dt: float, steps: int) -> np.ndarray:
     """Return NEURON's times, (steps + 1,) float64, ms; each step adds two halves."""
-    halves = np.full(2 * steps + 1, 0.5 * dt)
-    halves[0] = t
-    return np.cumsum(halves)[::2]
+    return half_steps(t, dt, 2 * steps)[::2]
 
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
     """Time, ms, up to which NEURON has delivered after some steps: the middle of the last."""
-    halves = np.full(2 * steps, 0.5 * dt)
-    halves[0] = t
-    return float(np.cumsum(halves)[-1])
+    return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 
 def _changes(mechanism: Mechanism, output: str) -> bool:
