@@ -86,17 +86,8 @@ class Part:
             object.__setattr__(self, "launches", ((self.num_units, self.num_groups),))
 
     @property
-    def needs_factor(self) -> bool:
-        return bool(self.spec.needs_factor)
-
-    @property
     def phase(self) -> str:
         return str(self.spec.phase)
-
-    @property
-    def factor_may_be_d(self) -> bool:
-        """Whether `d` may be overwritten by the factors (false if `d` is re-read for pivots)."""
-        return bool(self.spec.factor_may_be_d)
 
     @property
     def takes_natural(self) -> bool:
@@ -247,7 +238,7 @@ class Plan:
     @property
     def needs_factor(self) -> bool:
         """Whether any part takes a scratch array in device order for the factors."""
-        return any(part.needs_factor for part in self.parts)
+        return any(part.spec.needs_factor for part in self.parts)
 
     def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""

@@ -165,22 +165,18 @@ class Room:
     largest: int  # bytes of one array
     dtype: np.dtype
 
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
     def needed(self, plan: Plan) -> int:
         """Largest memory use of a batch of this plan with one right-hand side, in bytes."""
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan, times: int = 1) -> bool:
-        one = plan.packed_size * self.itemsize
+        one = plan.packed_size * self.dtype.itemsize
         return one <= self.largest and self.needed(plan) * times <= self.memory
 
     def rows_at_once(self, plan: Plan, times: int = 1) -> int:
         """Right-hand sides per launch such that `times` batches fit; at least 1."""
         most = max(part.max_rhs for part in plan.parts)
-        one = plan.packed_size * self.itemsize
+        one = plan.packed_size * self.dtype.itemsize
         needed = total(most_buffers(plan, self.dtype, most)) * times
         return most if needed <= self.memory and one * most <= self.largest else 1
 
@@ -208,14 +204,15 @@ class Room:
     def _least_slices(self, forest: Forest, memory: int) -> int:
         """Smallest number of slices that can fit into `memory` bytes, by their arrays."""
         n = forest.num_nodes
-        needed = n * (self.itemsize * _ARRAYS + _TABLE_BYTES)
-        count = max(-(-n * self.itemsize // self.largest), -(-needed // max(memory, 1)))
+        needed = n * (self.dtype.itemsize * _ARRAYS + _TABLE_BYTES)
+        count = max(-(-n * self.dtype.itemsize // self.largest), -(-needed // max(memory, 1)))
         return min(max(count, -(-n // MAX_PLACES), 1), forest.num_cells)
 
     def _refuse(self, cell: int, plan: Plan) -> None:
+        array = size_text(plan.packed_size * self.dtype.itemsize)
         raise DeviceMemoryError(
             f"cell {cell} with {plan.forest.num_nodes} nodes needs {size_text(self.needed(plan))}, "
-            f"in arrays of {size_text(plan.packed_size * self.itemsize)}; {self.device} offers "
+            f"in arrays of {array}; {self.device} offers "
             f"{size_text(self.memory)}, in arrays of at most {size_text(self.largest)}"
         )
 

@@ -222,7 +222,7 @@ class Resident:
             status = self.status if factored is None else factored
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
         parts = [launch.part for launch in self.launches]
-        once = all(count <= part.max_rhs and part.factor_may_be_d for part in parts)
+        once = all(count <= part.max_rhs and part.spec.factor_may_be_d for part in parts)
         factor = operands[0] if overwrite and once else self.factor
         step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
         sets: list[tuple[Sequence[cla.Array | Slot], cla.Array | Slot]]

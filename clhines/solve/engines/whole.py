@@ -481,7 +481,7 @@ def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
     """Pinned memory of the host, at most, of solves of up to `rows` right-hand sides at once."""
     if not copies.helps(transfer.device):
         return 0
-    n, operands = plan.forest.num_nodes * room.itemsize, OPERANDS[4]
+    n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]
     staged = transfer.staged(n * (rows + len(operands) - 1 if plan.takes_natural else rows))
     sizes = [
         total(pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))
