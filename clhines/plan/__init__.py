@@ -16,8 +16,8 @@ Who owns what
 
     - `by_cell`, a lane per cell: `cell`
     - `by_branch`, a lane per branch: `levels`, `fine`, `fine_vector`
-    - `by_segment`, a lane per segment of a branch: `contraction`, `room` (what fits) and `cut`, also of cells that
-      exceed local memory
+    - `by_segment`, a lane per segment of a branch: `contraction`, `room` (what fits) and `cut`,
+      also of cells that exceed local memory
 
     Methods that are only to be compared with are in `clhines.literature`.
 
