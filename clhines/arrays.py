@@ -154,7 +154,6 @@ def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.n
 
 
 def ascending(values: np.ndarray) -> bool:
-    """Whether each entry is larger than the one before it."""
     return all(
         (values[k + 1 : k + 1 + _CHUNK] > values[k : k + _CHUNK][: len(values) - k - 1]).all()
         for k in range(0, len(values) - 1, _CHUNK)
@@ -168,10 +167,7 @@ def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
 
 
 def climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Follow `anchor` to its fixed points, adding `weight` on the way (pointer doubling).
-
-    Nodes on a cycle never reach a fixed point; the caller sees ``anchor[top] != top``.
-    """
+    """Follow `anchor` to its fixed points, adding `weight` on the way; cycles have none."""
     for _ in range(len(anchor).bit_length() + 1):
         above = anchor[anchor]
         if np.array_equal(above, anchor):

@@ -44,11 +44,7 @@ def _array(
 def as_array(
     name: str, values: object, dtype: DTypeLike | None = None, unit: str | None = None
 ) -> np.ndarray:
-    """Return values as an array of at most one dimension.
-
-    Quantities are converted to `unit`, here and in all functions that have this parameter, and
-    rejected where there is none. So are masked entries, which NumPy would read.
-    """
+    """Return values of at most one dimension, converted to `unit`; masked entries are rejected."""
     array = _array(name, values, dtype, unit)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")
@@ -56,7 +52,6 @@ def as_array(
 
 
 def as_number(name: str, value: object, unit: str | None = None) -> float:
-    """Return a finite number."""
     array = as_array(name, value, unit=unit)
     if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
         raise InputError(f"{name} is {shown(value)}; expected a finite number")
@@ -64,7 +59,6 @@ def as_number(name: str, value: object, unit: str | None = None) -> float:
 
 
 def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
-    """Return a new float64 array of any shape, of finite numbers."""
     array = _array(name, values, unit=unit)
     if array.size and array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
@@ -77,7 +71,6 @@ def as_real(name: str, values: object, unit: str | None = None) -> np.ndarray:
 
 
 def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT) -> int:
-    """Return a whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InputError(f"{name} is {shown(value)}; expected a whole number, {least} or more")
     if value > most:
@@ -93,7 +86,6 @@ def as_seed(seed: object) -> int:
 
 
 def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
-    """Return one of some words."""
     if not isinstance(value, str) or value not in choices:
         near = meant(value, choices)
         raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}{near}")
@@ -101,7 +93,6 @@ def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
 
 
 def check_parameter(of: str, name: object, known: Collection[str]) -> None:
-    """Raise InputError for a name that is none of the parameters of something."""
     if name not in known:
         raise InputError(
             f"{of} has no parameter {shown(name)}; expected one of "
@@ -110,14 +101,12 @@ def check_parameter(of: str, name: object, known: Collection[str]) -> None:
 
 
 def as_switch(name: str, value: object) -> bool:
-    """Return True or False, which are not taken from anything else."""
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} is {shown(value)}; expected True or False")
     return bool(value)
 
 
 def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
-    """Return (m,) int64 indices of things of which there are `count`."""
     if not values.size:
         return np.zeros(0, np.int64)
     if values.dtype.kind not in "iu":
@@ -132,7 +121,6 @@ def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarr
 
 
 def as_places(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
-    """Return (m,) int64 indices, which may be given as a mask of all `count` things."""
     if values.dtype.kind != "b":
         return as_indices(name, values, count, what)
     if values.shape != (count,):
@@ -193,12 +181,10 @@ def real_numbers(name: str, a: object) -> np.ndarray:
 
 
 def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
-    """Return `real_numbers` as a contiguous array of the dtype."""
     return np.ascontiguousarray(real_numbers(name, a), dtype)
 
 
 def available() -> int | None:
-    """Return the bytes that a process may still take; None where the system does not say."""
     found = [n for n in (_of_system(), *(_of_group(*names) for names in _GROUPS)) if n is not None]
     return min(found, default=None)
 

@@ -57,12 +57,7 @@ def style() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Work of one block in the forward sweep, from the root outwards.
-
-    `start`, `lane` and `length`, (num_bars,) int64, are the step at which a piece of work begins,
-    who does it, and how many steps it takes. At `edges`, (num_edges,) int64, all lanes wait for
-    each other. `what` is the name of a bar.
-    """
+    """Work of one block in the forward sweep: begin, lane and length in steps of each bar."""
 
     start: np.ndarray
     lane: np.ndarray
@@ -125,10 +120,7 @@ def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
 def picture(
     bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
 ) -> Any:
-    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers.
-
-    `numbers` are texts by name, `notes` the lines below them; returns matplotlib's Figure.
-    """
+    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers."""
     check_format(path)
     lines = [f"{name:<17}{text}" for name, text in numbers.items()]
     middle = -(-len(lines) // 2)
@@ -170,6 +162,8 @@ def plot_raster(
     result: Any, title: str = "", ax: Axes | None = None, path: PathLike | None = None
 ) -> Figure:
     """Draw the spikes of cells over time, a row for each cell.
+
+    `title`, `ax`, `path`, what is returned and errors are as here in all functions.
 
     Parameters
     ----------
@@ -217,21 +211,13 @@ def plot_traces(
         places, the first ten are drawn, and the title says so.
     names : sequence of str, optional
         One for each line; default: those of `Result.columns`.
-    title : str
-    ax : matplotlib.axes.Axes, optional
-        Drawn into; default: those of a new figure.
-    path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    title, ax, path
+        As in `plot_raster`.
 
     Raises
     ------
     InputError
-        matplotlib is missing, `path` has another ending, there is no such record with rows, or
-        `names` are not as many as lines.
+        There is no such record with rows, or `names` are not as many as lines.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         left_out = _traces(axes, result, record, names, is_beside=ax is None)
@@ -271,7 +257,6 @@ def _top(result: Any) -> int:
 
 
 def _raster(axes: Any, result: Any) -> int:
-    """Draw the spikes of cells, a mark each; return how many there are."""
     of_cells = result.spike_cell < result.num_cells
     when, cell, top = result.spike_time[of_cells], result.spike_cell[of_cells], _top(result)
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
@@ -317,7 +302,6 @@ def _traces(
 def _drawing(
     ax: Axes | None, path: PathLike | None, size: tuple[float, float]
 ) -> Iterator[tuple[Figure, Axes]]:
-    """Give axes to draw into, and write their figure at the end."""
     check_format(path)
     axes = _figure(figsize=size).subplots() if ax is None else ax
     figure = _figure_of(axes)
@@ -326,7 +310,6 @@ def _drawing(
 
 
 def _figure_of(ax: object) -> Any:
-    """Return the figure of axes that the user gave."""
     if not hasattr(ax, "get_figure"):
         raise InputError(f"ax is {type(ax).__name__}; expected matplotlib's Axes")
     return ax.get_figure()
@@ -359,19 +342,13 @@ def plot_morphology(
         One for each panel.
     limits : (float, float), optional
         Values of the ends of the colour bar; default: the smallest and the largest.
-    ax : matplotlib.axes.Axes, optional
-        Drawn into, where there is one row of values; default: those of a new figure.
-    path : str or path, optional
-        Ends in .png, .svg or .pdf; written where it is given.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    ax, path
+        As in `plot_raster`; `ax` where there is one row of values.
 
     Raises
     ------
     InputError
-        matplotlib is missing, `path` has another ending, or the shapes do not fit.
+        The shapes do not fit.
     """
     check_format(path)
     if not hasattr(cable, "first_node"):
@@ -404,7 +381,6 @@ def _panels(
     label: str,
     ax: Axes | None,
 ) -> Figure:
-    """Draw a cell once for each row of values, into `ax` where it is given."""
     node, ends, diameter = _strokes(cable)
     extent = np.ptp(ends.reshape(-1, 3), axis=0)
     plane = np.sort(np.argsort(extent, kind="stable")[1:])
@@ -440,10 +416,7 @@ def _panels(
 
 
 def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut the sections at their points and at the ends of their segments.
-
-    Returns nodes, (m,) int64; ends, (m, 2, 3), and diameters, (m,), float64, µm.
-    """
+    """Nodes, ends, (m, 2, 3), and diameters, µm, of sections cut at points and segments' ends."""
     node, ends, diameter = [], [], []
     points = cable.sections.points.astype(np.float64)
     for s, count in enumerate(cable.nseg.tolist()):
@@ -462,7 +435,6 @@ def _strokes(cable: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _strokes_drawn(
     axes: Axes, ends: np.ndarray, width: np.ndarray, values: np.ndarray
 ) -> LineCollection:
-    """Draw strokes, those of the largest width last."""
     from matplotlib import colormaps
     from matplotlib.collections import LineCollection
 
@@ -496,7 +468,6 @@ def check_format(path: PathLike | None) -> None:
 
 
 def _save(figure: Any, path: PathLike | None) -> None:
-    """Write a picture whole or not at all, in the format of its ending."""
     if path is not None:
         with files.whole(path) as file:
             figure.savefig(file, format=Path(os.fsdecode(path)).suffix.lower()[1:])

@@ -45,7 +45,6 @@ class ClhinesError(Exception):
         return _unpickled, (type(self), self.args, self._picklable())
 
     def _picklable(self) -> dict[str, object]:
-        """Return the attributes in a form that another process can take."""
         return dict(vars(self))
 
 

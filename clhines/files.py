@@ -39,11 +39,7 @@ def cache_folder() -> Path:
 
 
 def check_target(path: PathLike) -> None:
-    """Refuse a path that `whole` cannot write to.
-
-    That is what is no regular file, or the standard output of this process; a file that is
-    read-only (its mode counts, even for root) or in a folder that is missing or not writable.
-    """
+    """Refuse a path that `whole` cannot write to, by its mode also for root."""
     try:
         _target(path)
     except OSError as error:
@@ -51,7 +47,6 @@ def check_target(path: PathLike) -> None:
 
 
 def check_new(path: PathLike) -> None:
-    """Raise InputError where a regular file is there already, which would be replaced."""
     if os.path.isfile(path):
         raise InputError(f"{path_text(path)} is there already; expected another name")
 
@@ -60,9 +55,8 @@ def check_new(path: PathLike) -> None:
 def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
     """Give a binary file whose bytes are at `path` when the block ends, all or none of them.
 
-    Symbolic links are followed. A file is replaced in one step and keeps its mode, and its owner
-    where that is allowed. `part` is the name of the file beside it until then, with ``{}`` for some
-    letters. An error of the system while it is written is an InputError, too.
+    Links are followed; mode, and owner where allowed, are kept. Until then the file is `part`,
+    ``{}`` some letters. Errors of the system are InputErrors.
     """
     try:
         name, older = _target(path)
@@ -87,7 +81,6 @@ def path_text(path: PathLike) -> str:
 
 
 def _target(path: PathLike) -> tuple[str, os.stat_result | None]:
-    """Return where a file goes, and what is there; reject what cannot be written to."""
     try:
         name = os.fsdecode(path)
         older = os.stat(name) if name else None
@@ -169,7 +162,6 @@ class Member:
 
 
 def check_values(name: str, array: np.ndarray, expected: Member) -> None:
-    """Raise InputError for the first number that is not finite or not within its bounds."""
     if array.dtype.kind not in "fiu" or not array.size:
         return
     wrong = ~np.isfinite(array)
@@ -186,10 +178,7 @@ def check_values(name: str, array: np.ndarray, expected: Member) -> None:
 
 
 class Npz:
-    """An ``.npz`` file whose members are checked before they are used; nothing is unpickled.
-
-    `what` says in messages what the file should be: ``a file that save() has written``.
-    """
+    """An ``.npz`` file that should be `what`, whose members are checked; nothing is unpickled."""
 
     def __init__(self, path: PathLike, what: str) -> None:
         self.name, self._what = path_text(path), what
@@ -216,20 +205,17 @@ class Npz:
 
     @property
     def names(self) -> list[str]:
-        """Names of the members."""
         return list(self._members)
 
     def _refuse(self, name: str, why: str, error: BaseException | None = None) -> NoReturn:
         raise InputError(f"{self.name}: {shown(name)} {why}") from error
 
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
-        """Return shape and dtype that a member says it has."""
         with self._opened(name) as member:
             shape, _, dtype = member[1]
             return shape, dtype
 
     def read(self, name: str, expected: Member) -> np.ndarray:
-        """Return an array after comparing it with what is expected."""
         with self._opened(name) as (file, (shape, fortran, dtype)):
             if (shape, dtype) != (expected.shape, expected.dtype):
                 self._refuse(
@@ -309,13 +295,11 @@ def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def write_npz(path: PathLike, arrays: dict[str, np.ndarray]) -> None:
-    """Write an ``.npz`` file with `whole`."""
     with whole(path) as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> None:
-    """Write a text in UTF-8 with `whole`."""
     with whole(path, part) as file:
         file.write(text.encode())
 
@@ -330,7 +314,6 @@ def entry_path(name: str, key: Mapping[str, object]) -> Path:
 
 
 def write_entry(name: str, schema: int, key: Mapping[str, object], **more: object) -> Path:
-    """Write an entry of a store, whole or not at all; `OSError` where that fails."""
     path = entry_path(name, key)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"schema": schema, "key": key, **more}, indent=1)
@@ -342,7 +325,6 @@ def write_entry(name: str, schema: int, key: Mapping[str, object], **more: objec
 
 
 def read_entry(path: Path, schema: int) -> dict[str, Any] | None:
-    """Return an entry of a store; None for anything that `write_entry` has not written."""
     try:
         entry = read_json(path)
     except InputError:

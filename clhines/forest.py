@@ -35,10 +35,9 @@ _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays 
 class Trees:
     """The distinct trees of a forest, one after another, each with its own branches.
 
-    A *branch* is a maximal chain of nodes: it starts at the root or at a child of a node with two
-    or more children, and at the `cuts`, (num_nodes,) bool, nodes that begin a branch although they
-    are an only child. Branches are numbered by tree, then level, then first node; the breadth-first
-    numbering of the 2018 report (section 2).
+    A *branch* is a maximal chain of nodes: it starts at the root, at a child of a node with
+    several, and at the `cuts`, (num_nodes,) bool. Branches are numbered by tree, then level, then
+    first node (2018 report, section 2).
     """
 
     offsets: np.ndarray  # nodes of tree s are ``offsets[s]:offsets[s + 1]``
@@ -47,14 +46,10 @@ class Trees:
 
     @property
     def num_trees(self) -> int:
-        """Number of distinct trees."""
         return len(self.offsets) - 1
 
     def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
-        """Leave out the trees that no cell has; number the others by first appearance.
-
-        Returns `shape_of_cell` in the new numbers, and the trees.
-        """
+        """Shapes of cells, numbered by first appearance, and the trees that cells have."""
         found, first = np.unique(shape_of_cell, return_index=True)
         found = found[np.argsort(first)]
         if np.array_equal(found, np.arange(self.num_trees)):
@@ -69,12 +64,10 @@ class Trees:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """(num_trees,) int64: nodes of each tree."""
         return np.diff(self.offsets)
 
     @cached_property
     def num_children(self) -> np.ndarray:
-        """(num_nodes,) int64: children of each node."""
         inner = self.parent[self.parent >= 0]
         return np.bincount(inner, minlength=len(self.parent))
 
@@ -92,7 +85,6 @@ class Trees:
 
     @cached_property
     def _branches(self) -> tuple[np.ndarray, ...]:
-        """Branch arrays, in branch order; see the properties below for each."""
         first_of_node, _ = self._chains
         heads = np.flatnonzero(first_of_node == np.arange(len(self.parent)))
         number = np.full(len(self.parent), -1)
@@ -119,7 +111,6 @@ class Trees:
 
     @property
     def branch_of_node(self) -> np.ndarray:
-        """(num_nodes,) int64."""
         return self._branches[0]
 
     @property
@@ -139,7 +130,6 @@ class Trees:
 
     @property
     def branch_tree(self) -> np.ndarray:
-        """(num_branches,) int64: the tree that each branch belongs to."""
         return self._branches[4]
 
     @property
@@ -149,7 +139,6 @@ class Trees:
 
     @cached_property
     def branch_length(self) -> np.ndarray:
-        """(num_branches,) int64: nodes of each branch."""
         return np.bincount(self.branch_of_node, minlength=len(self.branch_first))
 
     @cached_property
@@ -160,7 +149,6 @@ class Trees:
 
     @cached_property
     def num_levels(self) -> np.ndarray:
-        """(num_trees,) int64: branch levels of each tree."""
         return self.branch_level[self.branch_offsets[1:] - 1] + 1
 
     @cached_property
@@ -170,10 +158,7 @@ class Trees:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(num_nodes,) int64: nodes breadth-first by branch, each branch from the root outwards.
-
-        Parents come before children, tree after tree: the elimination order is its reverse.
-        """
+        """(num_nodes,) int64: nodes breadth-first by branch; reversed, the elimination order."""
         order = np.empty(len(self.parent), np.int64)
         order[self.rank] = np.arange(len(self.parent))
         return order
@@ -243,7 +228,6 @@ class Forest:
         self._freeze()
 
     def _freeze(self) -> None:
-        """Make the arrays read-only: all else is derived from them once."""
         trees, known = self.trees, [self.parent] if "parent" in vars(self) else []
         for a in (*known, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
             a.flags.writeable = False
@@ -441,11 +425,7 @@ class Forest:
                 yield cells[k : k + step], size
 
     def _group_cells(self) -> tuple[np.ndarray, np.ndarray]:
-        """Shape of each cell, and the first cell of each shape.
-
-        Cells are grouped by a 64-bit hash of their local parents, and every cell is then
-        compared with the first of its group: a collision costs time, never correctness.
-        """
+        """Shape of each cell, and first cell of each shape; collisions of hashes cost only time."""
         hashes = np.empty(self.num_cells, np.int64)
         weights = np.random.default_rng(2018).integers(1, 1 << 62, int(self.sizes.max())) | 1
         for cells, size in self._equal_sized():

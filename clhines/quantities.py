@@ -25,7 +25,6 @@ _MEMBERS = (  # of types with units: of pint and quantities; astropy and unyt; b
 
 @lru_cache(maxsize=1000)
 def _has_unit(kind: type) -> bool:
-    """Whether objects of a type have a unit."""
     return any(all(hasattr(kind, name) for name in names) for names in _MEMBERS)
 
 
@@ -35,7 +34,6 @@ def _is_quantity(value: object) -> bool:
 
 
 def has_unit(value: object) -> bool:
-    """Whether a value has a unit, or a list, tuple or object array has one with a unit."""
     if _is_quantity(value):
         return True
     if isinstance(value, np.ndarray) and value.dtype == object:
@@ -50,13 +48,7 @@ def has_unit(value: object) -> bool:
 
 
 def as_numbers(name: str, value: object, unit: str | None = None) -> object:
-    """Return a value without units.
-
-    A quantity, or a list, tuple or object array of them, becomes numbers in `unit`, such as
-    ``mA/cm2``, or ``1`` for pure numbers, and so does a text such as ``0.1 uA/cm2``, of the units
-    of `clhines.units`; anything else is returned as it is. Raises InputError for
-    another dimension, and for any quantity without a unit to convert it to.
-    """
+    """Quantities, or texts of them, as numbers in `unit`; anything else as it is."""
     if isinstance(value, str) and unit:
         return _of_text(name, value, unit)
     if not has_unit(value):
@@ -105,7 +97,6 @@ def _converted(name: str, value: object, unit: str | None) -> object:
 
 
 def _unit_of(value: object) -> str:
-    """Return the unit of a quantity for messages."""
     for attribute in ("dimensionality", "units", "unit", "dimensions"):
         found = getattr(value, attribute, None)
         if attribute == "dimensionality" and not hasattr(found, "string"):
@@ -123,6 +114,5 @@ def _text(unit: object) -> str:
 
 
 def check_no_units(**given: object) -> None:
-    """Raise `InputError` for the first of some arguments, by name, that has a unit."""
     for name, value in given.items():
         as_numbers(name, value)

@@ -11,7 +11,6 @@ _CELL = "style='text-align:left;vertical-align:top;white-space:pre-wrap'"
 
 
 def as_html(title: str, rows: Mapping[str, object]) -> str:
-    """Return a title and a table of names and values; all of it is escaped."""
     cells = "".join(
         f"<tr><th {_CELL}>{escape(name)}</th><td {_CELL}>{escape(str(value))}</td></tr>"
         for name, value in rows.items()
@@ -20,12 +19,10 @@ def as_html(title: str, rows: Mapping[str, object]) -> str:
 
 
 def counted(number: int, name: str) -> str:
-    """Return ``1 cell``, ``2 cells``."""
     return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def range_text(value: float | np.ndarray) -> str:
-    """Return a number, or the smallest and the largest, for reading."""
     if not np.size(value):
         return "none"
     least, most = np.min(value), np.max(value)

@@ -128,11 +128,7 @@ class Unit:
         return float(self.exact)
 
     def per_time(self) -> Unit:
-        """Return NEURON's unit of the rate of a state in this unit, per ms.
-
-        A UnitError says that this is not NEURON's unit of the state per ms, or that NEURON has
-        none; so for capacitance, length and what has a length of its own.
-        """
+        """NEURON's unit of the rate of a state in this unit, per ms, or UnitError."""
         scale, name = _neuron_unit(self.dimension, self.text)
         dimension = _product([(self.dimension, 1), (_SECOND, -1)])
         try:
@@ -181,11 +177,7 @@ _OHMS = str.maketrans({"Ω": "ohm", "\u2126": "ohm", "°": "deg"})
 
 
 def parse(text: str) -> Unit:
-    """Read a unit, as the module says; nothing of the text is executed.
-
-    A UnitError says that it is not a unit, that a name is unknown, or that NEURON has no unit of
-    this dimension.
-    """
+    """Read a unit, as the module says; nothing of the text is executed."""
     if not isinstance(text, str):
         raise UnitError(f"unit is {type(text).__name__}; expected a text such as 'mS/cm2'")
     if len(text) > MAX_TEXT:
@@ -215,11 +207,7 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(?![eE]?[-+]?\d+$)([^\d\s.+-].*)", re.S)
 
 
 def number_in(text: str, unit: str) -> float | None:
-    """Return the number in `unit` that a text like ``5 ms`` means, correctly rounded.
-
-    None where the text is no number with something after it. A UnitError says that this is no unit,
-    or one of another dimension.
-    """
+    """Correctly rounded number in `unit` of a text like ``5 ms``, or None."""
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:
         return None
@@ -251,7 +239,6 @@ def unit_powers(text: str, given: str) -> list[tuple[str, int]]:
 
 
 def _named(name: str, given: str) -> Scaled:
-    """Return a unit of one name: a base with at most one prefix."""
     name = name.replace("Ohm", "ohm")
     if name == "degC":
         _fail(given, "degC has an offset and stands alone; expected K for a difference")
@@ -274,7 +261,6 @@ def all_names() -> dict[str, Scaled]:
 
 
 def _suggested(name: str) -> str:
-    """Return the name that a wrong one is meant to be: one that differs in case, or a close one."""
     same = [known for known in _COMMON if known.lower() == name.lower()]
     long = (prefix + word for prefix in LONG_PREFIXES for word in sorted(WORDS))
     near = same or get_close_matches(name, [*_COMMON, *sorted(BASES), *long], n=1, cutoff=0.6)
@@ -285,7 +271,6 @@ def _suggested(name: str) -> str:
 
 
 def _product(powers: list[tuple[Dimension, int]]) -> Dimension:
-    """Add up the exponents of several dimensions."""
     return tuple(sum(d[k] * exponent for d, exponent in powers) for k in range(len(_NONE)))
 
 

@@ -130,6 +130,13 @@ def test_the_reference_has_every_public_attribute():
     assert not missing
 
 
+def test_every_function_of_the_reference_is_described():
+    text = "".join((DOCS / f"reference/{name}.md").read_text("utf-8") for name in PAGES)
+    names = re.findall(r"^\.\. autofunction:: (\S+)\.(\w+)$", text, re.MULTILINE)
+    assert len(names) > 10
+    assert all(inspect.getdoc(getattr(importlib.import_module(m), n)) for m, n in names)
+
+
 def test_engines_are_those_of_the_table():
     """What each is and does not take, what has events act at exact times, what is missing."""
     page = DOCS / "reference/simulating.md"

@@ -28,7 +28,7 @@ from bench.systems import Candidate, Case
 from clhines import Forest
 from clhines.arrays import offsets, ranges
 from clhines.forest import Trees
-from clhines.literature.schedule import k_lane_steps
+from clhines.literature.dhs import k_lane_steps
 from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
 

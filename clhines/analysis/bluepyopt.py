@@ -81,7 +81,6 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
             self._objectives.append(replaced)
 
     def evaluate_many(self, sets: Sequence[Sequence[float]]) -> list[Scores]:
-        """Return the scores of parameter sets, a list for each in the order of the objectives."""
         found = self.population.evaluate(np.array([list(one) for one in sets], np.float64))
         columns = self._scores(found)
         scores = []

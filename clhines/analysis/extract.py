@@ -82,7 +82,6 @@ _SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
 
 
 def _during(traces: Traces) -> RaggedArray:
-    """Peaks during the stimulus, ms."""
     times = traces.of(peak_time)
     rows = times.rows
     after = times.values >= traces.stim_start[rows]
@@ -90,23 +89,19 @@ def _during(traces: Traces) -> RaggedArray:
 
 
 def spike_count(traces: Traces) -> np.ndarray:
-    """Count the spikes."""
     return traces.of(peak_indices).counts
 
 
 def spike_count_stimint(traces: Traces) -> np.ndarray:
-    """Count the spikes during the stimulus."""
     return traces.of(_during).counts
 
 
 def peak_time(traces: Traces) -> RaggedArray:
-    """Peaks, ms."""
     peaks = traces.of(peak_indices)
     return RaggedArray(peaks.offsets, traces.t[peaks.values])
 
 
 def peak_voltage(traces: Traces) -> RaggedArray:
-    """Voltages of the peaks, mV."""
     peaks = traces.of(peak_indices)
     return RaggedArray(peaks.offsets, traces.v[peaks.rows, peaks.values])
 
@@ -172,20 +167,15 @@ def irregularity_index(traces: Traces) -> np.ndarray:
 
 
 def inv_first_isi(traces: Traces) -> np.ndarray:
-    """1000 over the first interval, Hz."""
     return 1000.0 / traces.of(all_isi_values).at(0)
 
 
 def doublet_isi(traces: Traces) -> np.ndarray:
-    """First interval, ms."""
     return traces.of(all_isi_values).at(0)
 
 
 def adaptation_index(traces: Traces) -> np.ndarray:
-    """Mean of ``(b - a) / (b + a)`` of intervals a, b in a row, during the stimulus.
-
-    A tenth of the spikes, two at most, are left out at the begin; four must be left.
-    """
+    """Mean of ``(b - a) / (b + a)`` of intervals in a row, without the first tenth of spikes."""
     during = traces.of(_during)
     skipped = (during.counts * _SKIPPED_FRACTION + 0.5).astype(np.int64)
     skipped = np.minimum(skipped, _SKIPPED_MOST)
@@ -294,7 +284,6 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
 
 
 def known_features(names: Iterable[str]) -> list[str]:
-    """Return names of features as a list; each is in `FEATURES`."""
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in FEATURES:

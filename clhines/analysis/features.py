@@ -20,11 +20,7 @@ VOLTAGE_AT = "voltage_at"
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """What a run has kept of its traces, from which their features are computed.
-
-    `sums`, `smallest` and `largest`, (windows, m) float64, mV, are of the samples of each of the
-    windows that `Features.windows` gives.
-    """
+    """Sums and extremes, (windows, m) float64, mV, of the windows of `Features.windows`."""
 
     segments: Segments
     sums: np.ndarray
@@ -210,7 +206,6 @@ class Features:
         return found
 
     def _at(self, traces: Traces) -> np.ndarray:
-        """(m, q) mV: voltages at `times`."""
         t, found = traces.t, list[np.ndarray]()
         for time in self.times:
             left = int(np.clip(np.searchsorted(t, time, side="right") - 1, 0, len(t) - 2))

@@ -14,8 +14,6 @@ from clhines.errors import InputError, meant
 
 
 class Responses(Protocol):
-    """Voltages of sets under protocols, as in `clhines.simulate.population`."""
-
     @property
     def t(self) -> np.ndarray:
         """(T,) float64, ms."""
@@ -41,13 +39,11 @@ class Population(Protocol):
 
 
 def check_population(population: object) -> None:
-    """Reject what has no parameters, protocols and `evaluate`."""
     if not all(hasattr(population, name) for name in ("names", "protocols", "evaluate")):
         raise InputError(f"population is {type(population).__name__}; expected clhines.Population")
 
 
 def check_names(what: str, given: Mapping[str, object], expected: Iterable[str]) -> None:
-    """Reject a mapping that does not have exactly these keys."""
     names = tuple(expected)
     if not isinstance(given, Mapping):
         raise InputError(f"{what} is {shown(given)}; expected a mapping of {', '.join(names)}")
@@ -78,7 +74,6 @@ def features(
     threshold: float = -20.0,
     interp_step: float | None = None,
 ) -> dict[str, np.ndarray | RaggedArray]:
-    """Extract features of all sets under one protocol; see `clhines.analysis.extract`."""
     t, v = traces(responses, protocol)
     return extract(
         v,

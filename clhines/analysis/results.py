@@ -12,8 +12,6 @@ from clhines.errors import InputError
 
 
 class Spikes(Protocol):
-    """Spikes by time, then cell, as in `clhines.simulate.result.Result`."""
-
     @property
     def spike_time(self) -> np.ndarray:
         """(k,) float64, ms."""
@@ -24,8 +22,6 @@ class Spikes(Protocol):
 
 
 class Results(Spikes, Protocol):
-    """Spikes, and records with their times."""
-
     @property
     def t(self) -> np.ndarray:
         """(rows,) float64, ms."""
@@ -36,8 +32,6 @@ class Results(Spikes, Protocol):
 
 
 class TimedResults(Results, Protocol):
-    """Results that have the times of each record, too."""
-
     @property
     def times(self) -> Sequence[np.ndarray]:
         """Times of the rows of each record, ms; empty with ``reduce``."""
@@ -58,7 +52,6 @@ def timed_record_of(result: TimedResults, record: int) -> tuple[np.ndarray, np.n
 
 
 def cells_of(result: Spikes, num_cells: int) -> int:
-    """Check that no spike is of a cell beyond `num_cells`."""
     count = as_whole_number("num_cells", num_cells, 1)
     if len(result.spike_cell) and result.spike_cell.max() >= count:
         raise InputError(f"num_cells is {count}; expected more than {result.spike_cell.max()}")

@@ -29,10 +29,7 @@ REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Segments of traces, by trace and time; all arrays are (count,), samples -1 for none.
-
-    Samples are int64, and each `_v` is the voltage there, float64, mV.
-    """
+    """Segments of traces, by trace and time: samples, int64, -1 for none, and voltages `_v`."""
 
     row: np.ndarray  # the trace
     kind: np.ndarray  # how it begins, see `UP`
@@ -51,7 +48,6 @@ class Segments:
 
     @cached_property
     def _highest(self) -> RaggedArray:
-        """The segment of each peak."""
         up, down = np.flatnonzero(self.kind == UP), np.flatnonzero(self.kind == DOWN)
         ups, downs = (lists_of(self.row[k], self.begin[k], self.count) for k in (up, down))
         rows, first, last = paired(ups, downs)
@@ -65,7 +61,6 @@ class Segments:
         return RaggedArray(highest.offsets, self.top[highest.values])
 
     def peak_voltages(self) -> RaggedArray:
-        """Voltages of the peaks, mV."""
         highest = self._highest
         return RaggedArray(highest.offsets, self.top_v[highest.values])
 
@@ -74,7 +69,6 @@ class Segments:
         return self._minima(length)[0]
 
     def minimum_voltages(self, length: int) -> RaggedArray:
-        """Voltages of these, mV; traces have `length` samples."""
         return self._minima(length)[1]
 
     def _minima(self, length: int) -> tuple[RaggedArray, RaggedArray]:
@@ -112,7 +106,6 @@ class Segments:
 
 
 def segments_of(v: np.ndarray, threshold: float) -> Segments:
-    """Divide traces, (m, k), mV, into segments."""
     (count, length), flat = v.shape, v.reshape(-1)
     above, below = v > threshold, v < threshold
     kind = np.full(v.shape, -1)
@@ -146,11 +139,7 @@ def segments_of(v: np.ndarray, threshold: float) -> Segments:
 
 
 def packed(segments: Segments) -> np.ndarray:
-    """(k, m) float64: rows of `INTEGERS` and `REALS` of each trace's segments, filled up with NaN.
-
-    The first row has the number of segments, none of which may change later, and the second the
-    number of all.
-    """
+    """(k, m) float64: counts of final and of all segments, `INTEGERS`, `REALS`; NaN to fill up."""
     number = np.bincount(segments.row, minlength=segments.count)
     fields = [getattr(segments, name) for name in (*INTEGERS, *REALS)]
     most = int(number.max(initial=0))

@@ -83,16 +83,11 @@ class RaggedArray:
 
 
 def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> RaggedArray:
-    """Make lists of values whose traces, `rows`, ascend."""
     return RaggedArray(offsets(np.bincount(rows, minlength=count)), values)
 
 
 def peak_indices(traces: Traces) -> RaggedArray:
-    """Sample of each spike's peak: the first largest from a crossing upwards to that downwards.
-
-    As in eFEL a crossing is between two samples that both differ from the threshold, and the k-th
-    crossing upwards goes with the k-th downwards after the first upwards.
-    """
+    """Sample of each spike's peak: the first largest between crossings up and down, as in eFEL."""
     v, level = traces.v, traces.threshold
     above, below = v > level, v < level
     up_row, up = np.nonzero(above[:, 1:] & below[:, :-1])
@@ -118,11 +113,7 @@ def paired(ups: RaggedArray, downs: RaggedArray) -> tuple[np.ndarray, np.ndarray
 
 
 def min_ahp_indices(traces: Traces) -> RaggedArray:
-    """Sample of the minimum after each peak, before the next or the end of the trace.
-
-    It is the first sample that neither of the next two is below, or else the first of the smallest.
-    That of the last spike is left out where it is the end of the trace.
-    """
+    """First sample after each peak that neither of the next two is below, else the smallest."""
     v, peaks = traces.v, traces.of(peak_indices)
     length, rows, begin = v.shape[1], peaks.rows, peaks.values
     if not len(begin):

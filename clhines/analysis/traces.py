@@ -17,11 +17,7 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, eq=False)
 class Traces:
-    """Voltages `v`, (m, k), mV, at shared times `t`, ms, ascending, and what was done to the cells.
-
-    The stimulus is (m,) each: begin and end, ms, and the amplitude `current`, nA. All arrays are
-    float64; `threshold` is in mV. `done` has the features that were computed, by function.
-    """
+    """Voltages `v`, (m, k), mV, at times `t`, ms, ascending, and the stimulus of each, (m,)."""
 
     v: np.ndarray
     t: np.ndarray
@@ -65,10 +61,7 @@ def reduced(ufunc: np.ufunc, v: np.ndarray, begin: np.ndarray, end: np.ndarray) 
 
 
 def mean(v: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``; NaN where it is empty.
-
-    Samples are added one after another, as eFEL does and a lane of a kernel would.
-    """
+    """(m,) float64, mV: mean of ``v[k, begin[k]:end[k]]``, added in order as a lane does."""
     found, size = np.full(len(v), np.nan), v.shape[1] + 1
     windows, which = np.unique(begin * size + end, return_inverse=True)
     for k, (first, last) in enumerate(zip(*np.divmod(windows, size), strict=True)):

@@ -7,11 +7,11 @@ diameters are in µm, `Ra` in Ω·cm, `cm` in µF/cm², entries of the matrix in
 
 Who owns what
     `morphology`: `Morphology`, the samples of one cell. `swc`: a strict reader; errors give file
-    and line. `repair`: interpolates radii of 0, on request. `samples`: the tree rooted at the
-    soma, and what a section is. `sections`: `Sections`, their 3-D points and connections, and the
-    differences from NEURON's importer. `regions`: regions of SWC types, distances. `cable`: areas,
-    resistances and centres of segments; `Cable` (compartments) and `System` (the matrix of a
-    backward-Euler step). `synthetic`: random and sample cells with 3-D points, and two files.
+    and line. `samples`: the tree rooted at the soma, what a section is, repairs on request.
+    `sections`: `Sections`, their 3-D points and connections, and the differences from NEURON's
+    importer. `cable`: regions of SWC types, distances, areas, resistances and centres of segments;
+    `Cable` (compartments) and `System` (the matrix of a backward-Euler step). `synthetic`: random
+    and sample cells with 3-D points, and two files.
 
 From a morphology to a matrix of the passive membrane:
 

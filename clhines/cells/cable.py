@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike
 
 from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
-from clhines.cells.regions import NAMES, in_region, path_distance
 from clhines.cells.sections import Sections, as_positive, per_section, sections_of
 from clhines.checks import as_array, as_indices, as_real
 from clhines.errors import InputError
@@ -38,15 +37,51 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+from clhines.arrays import climb
+from clhines.checks import shown
+
+# Type codes of SWC files; `dend` and `apic` are the names that NEURON's importer gives.
+REGIONS = {"axon": 2, "basal": 3, "dend": 3, "apical": 4, "apic": 4}
+WORDS = ("soma", "dendrites", "all", *REGIONS)
+NAMES = {1: "soma", 2: "axon", 3: "basal", 4: "apical"}
+
+
+def in_region(word: object, area: np.ndarray, in_soma: np.ndarray, type_: np.ndarray) -> np.ndarray:
+    """(n,) bool: nodes with membrane that a word of `WORDS` means; axons are dendrites, too."""
+    if not isinstance(word, str) or word not in WORDS:
+        raise InputError(f"at={shown(word)}; expected {', '.join(WORDS)}")
+    membrane = area > 0
+    if word == "all":
+        return membrane
+    if word == "soma":
+        return in_soma
+    if word == "dendrites":
+        return membrane & ~in_soma
+    return membrane & ~in_soma & (type_ == REGIONS[word])
+
+
+def path_distance(parent: np.ndarray, to_parent: np.ndarray, origin: int) -> np.ndarray:
+    """(n,) float64: length of the way through the tree from `origin` to each node.
+
+    The way from a node climbs to the way from `origin` to the root, where the two meet: in the
+    chain 0-1-2 with a branch 1-3 and origin 2, node 3 meets at 1.
+    """
+    number = np.arange(len(parent))
+    above = np.where(parent < 0, number, parent)
+    _, depth = climb(above, to_parent)
+    on_way = np.zeros(len(parent), bool)
+    node = origin
+    while node >= 0:
+        on_way[node] = True
+        node = int(parent[node])
+    meets, length = climb(np.where(on_way, number, above), np.where(on_way, 0.0, to_parent))
+    return length + np.abs(depth[origin] - depth[meets])
+
+
 def areas_and_resistances(
     sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Integrate over the frusta, cut at the ends and centres of the segments.
-
-    Returns the area of each segment, µm², and the resistances, MΩ, from its beginning to its centre
-    and from there to its end, which is infinite at a tip of diameter 0; (num_segments,) float64
-    each.
-    """
+    """Areas, µm², and resistances, MΩ, of the halves of segments, integrated over the frusta."""
     arc, diameter = sections.arc, sections.points[:, 3].astype(np.float64)
     section, cut = _cuts(sections, nseg)
     point_section = np.repeat(np.arange(sections.num_sections), np.diff(sections.offsets))
@@ -193,19 +228,8 @@ class Cable:
             A value for each node; default: the distance from the soma.
         label : str
             Of the values and their unit.
-        ax : matplotlib.axes.Axes, optional
-            Drawn into; default: those of a new figure.
-        path : str or path, optional
-            Ends in .png, .svg or .pdf; written where it is given.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        InputError
-            matplotlib is missing, or the arguments do not fit.
+        ax, path
+            As in `clhines.draw.plot_raster`.
         """
         from clhines import draw
 
@@ -313,10 +337,6 @@ class Cable:
             Conductance of the membrane; not negative.
         e_pas : float or (n,) float64, mV
             Reversal potential.
-
-        Returns
-        -------
-        System
         """
         dt = as_positive("dt", dt, "ms")
         g, e = as_real("g_pas", g_pas, "S/cm2"), as_real("e_pas", e_pas, "mV")
@@ -409,10 +429,6 @@ def discretise(
     nseg : int or (num_sections,) integer, optional
         Segments of all sections or of each one, instead of both rules; an odd number in a soma.
 
-    Returns
-    -------
-    Cable
-
     Raises
     ------
     CableError
@@ -503,7 +519,6 @@ def _assemble(
 
 
 def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First segment's node and end junction's node (-1: none) of each section; int64."""
     up, x = _joints(sections)
     has_junction = np.zeros(sections.num_sections, dtype=bool)
     has_junction[up[x == 1.0]] = True
@@ -513,10 +528,7 @@ def _first_nodes(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _joints(sections: Sections) -> tuple[np.ndarray, np.ndarray]:
-    """Where each section is connected, 0.0 at section 0 alone; (num_sections,) int64 and float64.
-
-    What is connected to the beginning of another section is connected where that one is.
-    """
+    """Section and place, 0 to 1, where each section is connected."""
     up, x = sections.parent.copy(), sections.parent_x.copy()
     while (at_begin := (x == 0.0) & (up > 0)).any():
         up[at_begin], x[at_begin] = up[up[at_begin]], x[up[at_begin]]
@@ -538,7 +550,6 @@ def _node_above(
 
 
 def check_cables(cables: object) -> list[Cable]:
-    """Return one or several cables as a list; `InputError` for anything else."""
     if isinstance(cables, Cable | Morphology):
         cables = [cables]
     if not isinstance(cables, Iterable):

@@ -25,19 +25,19 @@ The soma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from clhines.arrays import climb
 from clhines.cells.morphology import Morphology
-from clhines.errors import CableError
+from clhines.errors import CableError, RepairWarning
 
 SOMA = 1  # type code of SWC
 
 
 def check_tree(parent: np.ndarray, name: str) -> None:
-    """Reject samples that are not a tree; no reader makes them, and all below relies on it."""
     n = len(parent)
     if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
         top, _ = climb_to_top(np.where(parent < 0, np.arange(n), parent))
@@ -47,7 +47,6 @@ def check_tree(parent: np.ndarray, name: str) -> None:
 
 
 def at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Look up a mask, false where the index is -1."""
     return (index >= 0) & mask[index]
 
 
@@ -57,7 +56,6 @@ def climb_to_top(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def soma_group(cell: Morphology) -> np.ndarray:
-    """(n,) bool: the samples of the soma."""
     is_soma = cell.type == SOMA
     below = is_soma & at(is_soma, cell.parent)
     tops = np.flatnonzero(is_soma & ~below)
@@ -85,10 +83,7 @@ def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
 
 
 def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int64 parents of the cell rooted at its soma, if it has one; (n,) bool the soma.
-
-    Raises CableError where the samples are not one tree.
-    """
+    """Parents of the cell rooted at its soma, if it has one, and which samples are the soma."""
     check_tree(cell.parent, cell.name)
     soma = soma_group(cell)
     if not soma.any():
@@ -131,7 +126,6 @@ class Tree:
 
 
 def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
-    """Find out what the rules ask of a tree whose parents are given."""
     n, is_soma = len(parent), cell.type == SOMA
     below = np.flatnonzero(parent >= 0)
     below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by their ids
@@ -172,3 +166,75 @@ def is_sphere_of_three(cell: Morphology, tree: Tree) -> bool:
         return False
     across = np.linalg.norm(cell.xyz[pair] - cell.xyz[tree.root], axis=1).sum()
     return bool(abs(across / diameter - 1) < 0.01)
+
+
+ZERO_RADIUS = "zero-radius"
+REPAIRS = (ZERO_RADIUS,)
+
+
+def zero_radii(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolate radii of 0 along the neurites; return the samples that get one, and radii, µm.
+
+    A radius of 0 before the tip of a neurite lies between the nearest samples that have one; a tip
+    may end in 0, as a cone. A beginning takes the next radius. The soma keeps its zeros.
+    """
+    parent, soma = from_soma(cell)
+    n, radius = len(parent), cell.radius
+    tip = np.bincount(parent[parent >= 0], minlength=n) == 0
+    wanted = (radius == 0) & ~tip & ~soma
+    if not wanted.any():
+        return np.zeros(0, np.int64), np.zeros(0)
+    with np.errstate(over="ignore"):
+        edge = np.where(parent < 0, 0.0, np.linalg.norm(cell.xyz - cell.xyz[parent], axis=1))
+    _, depth = climb_to_top(np.where(parent < 0, np.arange(n), parent))
+    order = np.lexsort((-cell.id, depth)).tolist()  # of two as near the smallest id comes first
+    within = ~soma & (parent >= 0) & ~at(soma, parent)  # the parent is of the same neurite
+    samples = np.flatnonzero(wanted)
+    above = _nearest(order, parent, within, (radius > 0) & ~soma, radius, edge)[samples]
+    ends = (radius > 0) | (tip & (radius == 0))
+    below = _nearest(order[::-1], parent, within, ends & ~soma, radius, edge, away=True)[samples]
+    whole = above[:, 1] + below[:, 1]
+    apart = np.isfinite(whole) & (whole > 0)
+    share = np.divide(above[:, 1], whole, out=np.full(len(whole), 0.5), where=apart)
+    new = above[:, 0] + share * (below[:, 0] - above[:, 0])
+    new = np.where(np.isinf(above[:, 1]), below[:, 0], new)
+    good = np.isfinite(new) & (new > 0)
+    return samples[good], new[good]
+
+
+def _nearest(
+    order: list[int],
+    parent: np.ndarray,
+    within: np.ndarray,
+    known: np.ndarray,
+    radius: np.ndarray,
+    edge: np.ndarray,
+    away: bool = False,
+) -> np.ndarray:
+    """(n, 2) radius and distance of the nearest known sample above, or `away` from the root."""
+    found = np.full((len(parent), 2), (np.nan, np.inf))
+    for i in order:
+        p = int(parent[i])
+        if not within[i]:
+            continue
+        here, there = (p, i) if away else (i, p)
+        value, distance = (radius[there], 0.0) if known[there] else found[there]
+        if distance + edge[i] < found[here, 1] and np.isfinite(value):
+            found[here] = value, distance + edge[i]
+    return found
+
+
+def repaired(cell: Morphology, repair: str | None) -> Morphology:
+    """Return the cell with the repair made; a `RepairWarning` for each sample that is changed."""
+    if repair is None:
+        return cell
+    samples, new = zero_radii(cell)
+    if not len(samples):
+        return cell
+    radius = cell.radius.copy()
+    radius[samples] = new
+    for i, value in zip(samples.tolist(), new.tolist(), strict=True):
+        where = f"{cell.name}:{cell.line[i]}" if cell.line[i] > 0 else cell.name
+        message = f"{where}: sample {cell.id[i]} has radius 0, repaired to {value:.6g} µm"
+        warnings.warn(message, RepairWarning, stacklevel=3)
+    return replace(cell, radius=radius, repaired=samples)

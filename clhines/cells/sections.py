@@ -50,7 +50,7 @@ Radii
     must be finite and above 0, with one exception besides the outline: a tip may have radius 0
     where its parent has more. The neurite then ends in a cone, which has an area, and whose
     resistance up to any node inside is finite. A radius that is missing, negative, or 0 elsewhere
-    raises `CableError`, which names the sample; `clhines.cells.repair` can interpolate zero radii.
+    raises `CableError`, which names the sample; `clhines.cells.samples` can interpolate zero radii.
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.cells.morphology import Morphology
-from clhines.cells.repair import zero_radii
 from clhines.cells.samples import (
     Tree,
     at,
@@ -72,6 +71,7 @@ from clhines.cells.samples import (
     in_a_row,
     is_sphere_of_three,
     tree_of,
+    zero_radii,
 )
 from clhines.checks import as_number, spread
 from clhines.errors import CableError, InputError, shown
@@ -83,11 +83,7 @@ MAX_SEGMENTS = 2**20  # in a cell
 
 @dataclass(frozen=True, eq=False)
 class Sections:
-    """One cell as unbranched sections of 3-D points; parents before children.
-
-    A section is connected by its own beginning. Section 0 is of the `soma` where there is any; a
-    soma that branches has several, joined to one another.
-    """
+    """One cell as unbranched sections of 3-D points, parents before children, the soma first."""
 
     parent: np.ndarray  # -1 at section 0 and only there
     parent_x: np.ndarray  # where on it: 1.0 at the end, 0.5 in the middle (of a soma), 0.0
@@ -99,20 +95,15 @@ class Sections:
 
     @property
     def num_sections(self) -> int:
-        """Number of sections."""
         return len(self.parent)
 
     @property
     def has_soma(self) -> bool:
-        """Whether section 0 is of a soma."""
         return bool(self.soma[0])
 
     @cached_property
     def needs_middle(self) -> np.ndarray:
-        """(num_sections,) bool: whether a segment's centre has to be in the middle.
-
-        So it is where a section is connected to it, and in the first section of a soma.
-        """
+        """(num_sections,) bool: where one is connected, and in the first section of a soma."""
         needed = np.zeros(self.num_sections, dtype=bool)
         needed[self.parent[self.parent_x == 0.5]] = True
         needed[0] |= self.has_soma
@@ -120,7 +111,6 @@ class Sections:
 
     @cached_property
     def arc(self) -> np.ndarray:
-        """(num_points,) float64, µm: distance of each point from the beginning of its section."""
         # NEURON subtracts in single precision before it goes over to double.
         with np.errstate(over="ignore"):  # is found by `checked_counts`
             step = np.diff(self.points[:, :3], axis=0).astype(np.float64)
@@ -133,7 +123,6 @@ class Sections:
 
     @cached_property
     def length(self) -> np.ndarray:
-        """(num_sections,) float64, µm: length along the axis."""
         return self.arc[self.offsets[1:] - 1]
 
     def nseg_by_length(self, max_length: float) -> np.ndarray:
@@ -147,10 +136,7 @@ class Sections:
     def nseg_by_lambda(
         self, d_lambda: float = 0.1, Ra: float | np.ndarray = 100.0, cm: float | np.ndarray = 1.0
     ) -> np.ndarray:
-        """Count segments by NEURON's d_lambda rule, as `discretise` does.
-
-        They are odd numbers, ``int((L / (d_lambda * lambda_f(100)) + 0.9) / 2) * 2 + 1``.
-        """
+        """Odd numbers of segments, by NEURON's d_lambda rule."""
         d_lambda = as_positive("d_lambda", d_lambda)
         given = (("Ra", Ra, "ohm cm"), ("cm", cm, "uF/cm2"))
         Ra, cm = (per_section(n, v, self.num_sections, unit) for n, v, unit in given)
@@ -208,7 +194,6 @@ def sections_of(cell: Morphology) -> Sections:
 def _check_numbers(
     cell: Morphology, parent: np.ndarray, soma: np.ndarray, outline: np.ndarray
 ) -> None:
-    """Refuse the first sample whose position or radius cannot be used."""
     with np.errstate(over="ignore", under="ignore"):
         xyz = cell.xyz.astype(np.float32)
         diameter = (2 * cell.radius).astype(np.float32)
@@ -359,7 +344,6 @@ def _cut(
 def _largest_sphere(
     cell: Morphology, chains: _Chains, points: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replace a soma whose samples coincide."""
     first = chains.samples[: chains.offsets[1]]
     largest = int(first[np.argmax(cell.radius[first])])
     ball = _ball(cell.xyz[chains.head[0]], float(cell.radius[largest]))
@@ -407,7 +391,6 @@ def _with_length(
 
 
 def as_positive(name: str, value: object, unit: str | None = None) -> float:
-    """Return a finite number above 0, in a unit."""
     value = as_numbers(name, value, unit)
     try:
         number = as_number(name, value)

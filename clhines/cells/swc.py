@@ -69,7 +69,7 @@ def read_swc(
     roots : {"refuse", "split"}
         What to do with several roots (parent -1): reject the file, or read one cell per root.
     repair : {"zero-radius"}, optional
-        Interpolate radii of 0 inside neurites (`clhines.cells.repair.zero_radii`), which would be
+        Interpolate radii of 0 inside neurites (`clhines.cells.samples.zero_radii`), which would be
         rejected when a matrix is built. Each one is reported by a `RepairWarning`, with file, line,
         sample and new radius, and listed in `Morphology.repaired`.
 
@@ -97,7 +97,7 @@ def read_swc(
     if roots not in ("refuse", "split"):
         near = meant(roots, ("refuse", "split"))
         raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"{near}')
-    from clhines.cells.repair import REPAIRS, repaired  # which needs this module
+    from clhines.cells.samples import REPAIRS, repaired  # which needs this module
 
     if repair is not None and repair not in REPAIRS:
         near = meant(repair, REPAIRS)
@@ -111,7 +111,6 @@ def read_swc(
 
 
 def _read(path: str | os.PathLike[str]) -> Morphology:
-    """Read all samples of a file, with any number of roots."""
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"path is {shown(path)}, expected the name of an SWC file")
     name = path_text(path)
@@ -154,7 +153,6 @@ def _read_bytes(path: str, name: str) -> bytes:
 
 
 def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
-    """Split the file into rows; bytes, because `str` knows line ends that SWC does not."""
     rows: list[Row] = []
     lines: list[int] = []
     number = 0
@@ -234,7 +232,6 @@ def _show(text: bytes) -> str:
 def _parent_indices(
     ids: np.ndarray, parent_ids: np.ndarray, line: np.ndarray, name: str
 ) -> np.ndarray:
-    """Turn parent ids into indices of samples; refuse repeated ids and absent parents."""
     order = np.argsort(ids, kind="stable")
     in_order = ids[order]
     repeats = order[1:][in_order[1:] == in_order[:-1]]
@@ -252,7 +249,6 @@ def _parent_indices(
 
 
 def _root_of_each(cell: Morphology) -> np.ndarray:
-    """Find the root of every sample by pointer doubling; refuse cycles."""
     parent, n = cell.parent, cell.parent.size
     top = np.where(parent < 0, np.arange(n), parent)
     for _ in range(n.bit_length()):  # 2**bit_length > n steps towards the root
@@ -292,7 +288,6 @@ def _refuse_several_roots(cell: Morphology) -> None:
 
 
 def _split(cell: Morphology, top: np.ndarray) -> list[Morphology]:
-    """Divide a forest into its trees, samples still in the order of the file."""
     order = np.argsort(top, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(top[order])) + 1)
     index = np.empty_like(top)

@@ -55,8 +55,6 @@ def ring_cell(
 
 
 class _Branches(NamedTuple):
-    """Straight branches, parents before children: (b,) each, `direction` (b, 3) of length 1."""
-
     parent: np.ndarray
     level: np.ndarray
     length: np.ndarray
@@ -71,7 +69,6 @@ def _sampled(
     levels: int,
     name: str,
 ) -> Morphology:
-    """Return the cell: a soma, and samples at equal distances along every branch."""
     (soma_radius,) = positive_numbers("soma_radius", [soma_radius], 1)
     begin = tree.direction * soma_radius
     for k in range(1, int(tree.level[-1]) + 1):
@@ -136,7 +133,6 @@ def sample_swc() -> list[Path]:
 
 
 def positive_numbers(name: str, values: Sequence[float], size: int) -> np.ndarray:
-    """Return `size` positive numbers, µm."""
     array = np.asarray(as_numbers(name, values, "um"), dtype=np.float64)
     if array.shape != (size,) or not np.isfinite(array).all() or not (array > 0).all():
         expected = "a positive number" if size == 1 else f"{size} positive numbers"
@@ -201,11 +197,7 @@ def grow(
 
 
 def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int) -> np.ndarray:
-    """Lay out the nodes branch after branch; (n,) int32 parents.
-
-    The branches hang at the end of their parent branch (which comes before them), those without
-    one at the end of the `soma_nodes` nodes before all branches; with none there they are roots.
-    """
+    """(n,) int32 parents, branch after branch; those without a parent hang at the soma, if any."""
     end = soma_nodes + np.cumsum(lengths)
     if end[-1] > MAX_NODES:
         raise InputError(f"a tree of {end[-1]} nodes, expected at most {MAX_NODES}")
@@ -215,7 +207,6 @@ def number_nodes(branch_parent: np.ndarray, lengths: np.ndarray, soma_nodes: int
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """Return a generator of random numbers from a seed."""
     try:
         return np.random.default_rng(
             seed if isinstance(seed, np.random.Generator) else operator.index(seed)

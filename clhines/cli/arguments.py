@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import clhines
 from clhines.cells import cable, swc, synthetic
-from clhines.cells.repair import REPAIRS
+from clhines.cells.samples import REPAIRS
 from clhines.cli.report import bar
 from clhines.errors import InputError, meant, shown
 from clhines.simulate.engines.table import CHOICES, ENGINES, FAMILY
@@ -30,7 +30,6 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def add_subparsers(self, **options: Any) -> Any:
-        """Add commands, and keep them."""
         commands: Any = super().add_subparsers(**options)
         self.commands = commands
         return commands
@@ -59,7 +58,6 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{asked.prog}: {message}{hint} (see {asked.prog} --help)\n")
 
     def _meant(self, message: str) -> str:
-        """Return a hint on the word that a message of argparse complains about."""
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*?)\)?$", message)
         if choice:
             return meant(choice[1], re.findall(r"[\w.-]+", choice[2]))
@@ -67,14 +65,12 @@ class Parser(argparse.ArgumentParser):
         return meant(option[1], self.asked().long_options()) if option else ""
 
     def asked(self) -> Parser:
-        """Return the parser of the command that was given, or this one."""
         for name, parser in self.commands.choices.items() if self.commands is not None else ():
             if name in self._given:
                 return parser.asked()
         return self
 
     def long_options(self) -> set[str]:
-        """Return all long options."""
         return {name for name in self._option_string_actions if name.startswith("--")}
 
 
@@ -82,7 +78,6 @@ class Once(argparse.Action):
     """An option that is rejected if given twice, instead of silently taking the last value."""
 
     def __call__(self, parser: Any, namespace: Any, values: object, option: Any = None) -> None:
-        """Take the value; refuse a second one."""
         before = getattr(namespace, self.dest)
         if before is not None:
             parser.error(f"got {option} {before} and {option} {values}; expected one device")
@@ -115,7 +110,6 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:
-    """Add -v, which may stand before the command or after it."""
     parser.add_argument("-v", "--verbose", action="count", default=argparse.SUPPRESS,
                         help="say what is chosen and why; -vv says more")  # fmt: skip
 
@@ -128,7 +122,6 @@ def _number(text: str) -> float:
 
 
 def finite(text: str) -> float:
-    """Read a finite number."""
     value = _number(text)
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a finite number")
@@ -136,7 +129,6 @@ def finite(text: str) -> float:
 
 
 def positive_number(text: str) -> float:
-    """Read a positive number."""
     value = _number(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a positive number")
@@ -144,7 +136,6 @@ def positive_number(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """Read a number of things."""
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
         raise argparse.ArgumentTypeError(
             f"got {shown(text)}, expected a whole number from 1 to 1e15"
@@ -153,14 +144,12 @@ def count(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    """Read a seed."""
     if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
         raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a whole number, 0 or more")
     return int(text)
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the option of the engine that advances a network."""
     each = "; ".join(f"{engine.name}: {engine.about}" for engine in ENGINES)
     parser.add_argument(
         "--engine", choices=CHOICES, default="auto", metavar="E",
@@ -170,7 +159,6 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def read_files(names: Sequence[str], arguments: argparse.Namespace) -> list[clhines.Morphology]:
-    """Read the files; counts the samples that were repaired."""
     cells: list[clhines.Morphology] = []
     for name in bar(names, "reading"):
         found = swc.read_swc(name, roots=arguments.roots, repair=arguments.repair)

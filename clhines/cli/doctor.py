@@ -1,4 +1,4 @@
-"""`clhines doctor`."""
+"""`clhines doctor` and `clhines devices`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from clhines.cli.report import doing
 from clhines.device import devices, health, trust
 from clhines.device.health import Finding
 from clhines.errors import ClhinesError, install
+from clhines.simulate.engines.choose import described
 
 _SECONDS = 30  # to wait for MPI
 _ANOTHER = "install another version of its driver or runtime, or name another device"
@@ -32,7 +33,6 @@ _KINDS = (
 
 
 def run_doctor(_: argparse.Namespace) -> int:
-    """Run all checks; returns 1 where one of them found a fault."""
     faults = 0
     for check, what in (
         (versions, "reading versions"),
@@ -60,7 +60,6 @@ def _print(label: str, text: str) -> None:
 
 
 def versions() -> list[Finding]:
-    """Say which versions these are."""
     names = ("numpy", "pyopencl", "mako", "pocl-binary-distribution")
     found = [f"{name} {v}" for name in names if (v := _version(name))]
     text = f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(found)}"
@@ -133,7 +132,6 @@ def _answered(index: str, device: Any, family: str) -> Finding:
 
 
 def solves() -> list[Finding]:
-    """Solve a small batch on each device but simulators, and compare with the reference."""
     results = []
     for index, device in _real_devices():
         kind = np.float64 if devices.has_fp64(device) else np.float32
@@ -153,11 +151,7 @@ def solves() -> list[Finding]:
 
 
 def _difference(index: str, dtype: np.dtype) -> float:
-    """Largest difference to the reference, relative to the largest entry.
-
-    The rows are dominant by 2 at least of 4, so that the condition is at most 3, and the
-    elimination of 40 nodes makes fewer than 20 roundings of any entry.
-    """
+    """Largest difference to the reference, of a matrix whose condition is at most 3."""
     parent = np.array([-1, *(k // 2 for k in range(39))])
     forest = clhines.Forest.from_parents([parent, np.arange(-1, 30)])
     n = forest.num_nodes
@@ -169,7 +163,6 @@ def _difference(index: str, dtype: np.dtype) -> float:
 
 
 def mpi() -> list[Finding]:
-    """Check that mpi4py works, and that `mpiexec` belongs to its library."""
     if _version("mpi4py") is None:
         return [Finding(True, f"MPI is not installed; several processes need {install('mpi')}")]
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
@@ -191,12 +184,10 @@ def mpi() -> list[Finding]:
 
 
 def _beside_python() -> str:
-    """Folder of the programs of this environment, which need not be in PATH."""
     return os.path.dirname(sys.executable)
 
 
 def _kind(text: str) -> str:
-    """Name of the MPI library that a text of its version comes from."""
     lower = text.lower()
     for name, *words in _KINDS[::-1]:
         if any(word in lower for word in words):
@@ -213,9 +204,42 @@ def _output(command: list[str]) -> str | None:
 
 
 def extras() -> list[Finding]:
-    """Say which optional packages there are."""
     names = {"matplotlib": f"pictures need {install('plot')}", "neuron": "NEURON is not installed"}
     return [
         Finding(True, f"{name} {v}" if (v := _version(name)) else why)
         for name, why in names.items()
     ]
+
+
+def run_devices(_: argparse.Namespace) -> int:
+    try:
+        default, note = devices.choose(), "* is what is used when --device names no other"
+    except ClhinesError as error:
+        default, note = None, f"no device would be used: {error}"
+    rows = [("", "index", "type", "fp64", "units", "memory", "local", "name")]
+    for index, found in devices.all_devices():
+        kind = "CPU" if devices.is_cpu(found) else "GPU"
+        row = (
+            "*" if found == default else "",
+            index,
+            "simulator" if devices.is_simulator(found) else kind,
+            "yes" if devices.has_fp64(found) else "no",
+            str(found.max_compute_units),
+            f"{found.global_mem_size / 2**30:.1f} GiB",
+            f"{found.local_mem_size // 1024} KiB",
+            devices.label(found),
+        )
+        rows.append(row)
+    widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        line = "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
+        print(line if len(line) <= 100 else line[:97] + "...")
+    print(note)
+    for finding in health.processors():
+        print(finding.what[:100])
+    print("\nengines, of which auto takes the first that takes the network:")
+    for name, on, about, lacks, limits in described():
+        text = f"{name:<16}  {on:<4}  {about}" + f"; {limits}" * bool(limits)
+        text += f"; not {lacks}" * bool(lacks)
+        print(textwrap.fill(text, 100, subsequent_indent=" " * 24))
+    return 0

@@ -36,7 +36,6 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns 0 for success, 1 for a failed check, 2 for bad input."""
     if not _streams_open():
         return 2
     arguments = _parser().parse_args(with_model(sys.argv[1:] if argv is None else argv))
@@ -45,7 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end(arguments: argparse.Namespace) -> int:
-    """Run the command and end as its exit code says, with its message."""
     arguments.communicator = None  # how the ranks of several processes end together
     code, message = _run(arguments)
     if arguments.communicator is not None:
@@ -76,7 +74,6 @@ def _logged_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def _tell(text: str) -> None:
-    """Print to the standard error, which may be closed at the other end."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
@@ -99,7 +96,6 @@ def _streams_open() -> bool:
 
 
 def _run(arguments: argparse.Namespace) -> tuple[int, str]:
-    """Run the command; returns the exit code, and the message of an error."""
     try:
         # The checks find values that are not finite.
         with np.errstate(all="ignore"), _warnings_in_one_line():
@@ -129,7 +125,6 @@ def _run(arguments: argparse.Namespace) -> tuple[int, str]:
 
 
 def _drop_output() -> None:
-    """Drop printed text that cannot be written, so that nothing tries again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -164,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="find out what is wrong with an installation")
     doctor.set_defaults(run=partial(_run_module, "doctor"))
     devices = commands.add_parser("devices", help="list the OpenCL devices")
-    devices.set_defaults(run=partial(_run_module, "devices"))
+    devices.set_defaults(run=partial(_run_module, "doctor"))
 
     add_plan(commands)
     add_solve(commands)
@@ -192,5 +187,5 @@ def _add_tune(commands: Commands) -> None:
 
 def _run_module(name: str, arguments: argparse.Namespace) -> int:
     """Run a command whose module imports pyopencl, which is slow or missing for others."""
-    run = getattr(import_module(f"clhines.cli.{name}"), f"run_{name}")
+    run = getattr(import_module(f"clhines.cli.{name}"), f"run_{arguments.command}")
     return int(run(arguments))

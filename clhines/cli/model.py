@@ -32,7 +32,6 @@ def with_model(argv: Sequence[str]) -> list[str]:
 
 
 def add_model(networks: Any) -> None:
-    """Add the command `model`, which a file's name stands for."""
     model = networks.add_parser("model", help="a NEURON model: a script, .py or .hoc")
     add = model.add_argument
     add("script", metavar="FILE", help="builds the model; with --stop it need not run it")
@@ -57,7 +56,6 @@ def add_model(networks: Any) -> None:
 
 
 def run_model(arguments: argparse.Namespace) -> int:
-    """Build the model with the script, simulate it, and write the spikes."""
     _find(arguments)
     if arguments.stop is None and not arguments.check:
         return _run_script(arguments)
@@ -118,7 +116,6 @@ def run_model(arguments: argparse.Namespace) -> int:
 
 
 def _table(report: dict[str, Any]) -> str:
-    """Return the report of a simulation for reading."""
     if not report["sources"]:
         spikes = "none: no NetCon watches a voltage, so none are looked for"
     elif not report["spikes"]:
@@ -142,7 +139,6 @@ def _table(report: dict[str, Any]) -> str:
 
 
 def _find(arguments: argparse.Namespace) -> Path:
-    """Return the path of the script, which is a file."""
     script = Path(arguments.script)
     if not script.is_file():
         raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
@@ -150,7 +146,6 @@ def _find(arguments: argparse.Namespace) -> Path:
 
 
 def _run_script(arguments: argparse.Namespace) -> int:
-    """Run a script whose own calls of NEURON's run procedures run here."""
     for option in ("out", "plot", "v_init"):
         if getattr(arguments, option) is not None:
             raise InputError(f"--{option.replace('_', '-')} needs --stop, until when to simulate")
@@ -174,7 +169,6 @@ def _run_script(arguments: argparse.Namespace) -> int:
 
 
 def _execute(arguments: argparse.Namespace) -> None:
-    """Run the script."""
     script = _find(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
@@ -210,7 +204,6 @@ def _execute(arguments: argparse.Namespace) -> None:
 
 
 def _failed(script: Path, error: Exception) -> str:
-    """Return one line on a script that raises: where and why."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(script)]
     where = f", line {lines[-1]}" if lines else ""

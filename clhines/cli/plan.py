@@ -11,7 +11,6 @@ from clhines.plan import plan as planning
 
 
 def add_plan(commands: Commands) -> None:
-    """Add the command `plan`."""
     plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
     add_cells(plan)
     pictures = plan.add_mutually_exclusive_group()
@@ -24,7 +23,6 @@ def add_plan(commands: Commands) -> None:
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
-    """Show how a batch would be solved."""
     from clhines.plan import examples
 
     if arguments.layouts:

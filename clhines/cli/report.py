@@ -29,7 +29,6 @@ def repairs(arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def devices_and_memory(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return options of the solver: one device or several, and how much of them to use."""
     options: dict[str, object] = {}
     if arguments.max_memory is not None:
         options["max_memory"] = max(1, int(arguments.max_memory * 2**20))
@@ -50,7 +49,6 @@ def state_memory(solver: Solver) -> None:
 
 
 def where(solver: Solver) -> dict[str, object]:
-    """Return what a report says of the devices and the memory."""
     from clhines.device.devices import label
 
     return {
@@ -64,7 +62,6 @@ def where(solver: Solver) -> dict[str, object]:
 
 
 def as_json(report: Mapping[str, object]) -> str:
-    """Return the report as strict JSON: null for numbers that are not finite."""
     strict = {
         k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in report.items()
     }
@@ -72,14 +69,12 @@ def as_json(report: Mapping[str, object]) -> str:
 
 
 def mib(sizes: Sequence[float]) -> str:
-    """Return a sum of sizes in MiB for reading."""
     from clhines.solve.memory import size_text
 
     return size_text(round(sum(sizes) * 2**20))
 
 
 def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:
-    """Refuse a result file that could not be written, before any work is done."""
     with named_option(option):
         files.check_target(name)
     suffix = Path(name).suffix.lower()

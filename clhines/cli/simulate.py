@@ -16,7 +16,7 @@ import numpy as np
 import clhines
 from clhines import draw, files
 from clhines.cells import cable
-from clhines.cells.repair import REPAIRS
+from clhines.cells.samples import REPAIRS
 from clhines.cli.arguments import (
     Commands,
     Once,
@@ -42,7 +42,6 @@ RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simu
 
 
 def add_ring(networks: Commands) -> None:
-    """Add the command `ring`."""
     ring = networks.add_parser("ring", help="a ring of cells, round which one event travels")
     add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
@@ -90,7 +89,6 @@ def add_ring(networks: Commands) -> None:
 
 
 def run_ring(arguments: argparse.Namespace) -> int:
-    """Simulate a ring network, print the report, and write and draw the requested files."""
     from clhines.device import program
     from clhines.simulate.ranks.mpi import Ranks
     from clhines.simulate.simulation import Simulation
@@ -146,7 +144,6 @@ def run_ring(arguments: argparse.Namespace) -> int:
 
 
 def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
-    """Return the communicator of several processes, or None; and whether this one writes."""
     from clhines.simulate.ranks import mpi
 
     if not arguments.mpi and not mpi.launched():
@@ -176,7 +173,6 @@ def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
 def _ring_report(
     network: Network, runs: list[Result], steps: int, arguments: argparse.Namespace
 ) -> dict[str, object]:
-    """Report the simulation and its speed; the first run has one step, the other the rest."""
     compartments = int(np.count_nonzero(network.area))
     step_s = runs[-1].cost["all"] / max(steps - 1, 1)
     when = np.concatenate([r.spike_time for r in runs])
@@ -212,7 +208,6 @@ def _whole_steps(duration: float, dt: float) -> int:
 
 
 def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
-    """Different cells, from files or at random, and the number of cells in the ring."""
     random = {
         "levels": arguments.depth,
         "branching_probability": arguments.branching,
@@ -240,7 +235,6 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
 
 
 def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[Result]) -> None:
-    """Write spikes and voltages to the file and the picture asked for."""
     names = ("spike_time", "spike_cell", "t")
     found = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
     found["v"] = np.concatenate([r[0] for r in runs])
@@ -264,7 +258,6 @@ def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[
 
 
 def _ring_table(report: Mapping[str, object]) -> str:
-    """Return the report of a simulation for reading."""
     rows = {
         "cells": "{cells} in a ring ({shapes} distinct shapes)",
         "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",

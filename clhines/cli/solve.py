@@ -41,7 +41,6 @@ RESIDUAL_EPS = 64.0
 
 
 def add_solve(commands: Commands) -> None:
-    """Add the command `solve`."""
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
     add_cells(solve, several=True)
     solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
@@ -64,7 +63,6 @@ def add_solve(commands: Commands) -> None:
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
-    """Advance passive cells and report."""
     from clhines.device import program
     from clhines.simulate.passive import PassiveCells
 
@@ -165,7 +163,6 @@ def _seconds_of_all(cells: PassiveCells) -> float:
 
 
 def _check(cells: PassiveCells, report: dict[str, object]) -> str:
-    """Check the last step and add to the report; returns the failure, or nothing."""
     backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
     report["residual_limit"] = backward
     try:
@@ -186,7 +183,6 @@ def _check(cells: PassiveCells, report: dict[str, object]) -> str:
 
 
 def _table(report: Mapping[str, object], solver: Solver) -> str:
-    """Return the report for reading."""
     used = [memory.device / 2**20 for memory in solver.memory]
     pinned = [memory.pinned / 2**20 for memory in solver.memory]
     rows = {
@@ -215,7 +211,6 @@ def _table(report: Mapping[str, object], solver: Solver) -> str:
 
 
 def write_cells(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
-    """Write the result whole or not at all."""
     forest = cells.forest
     arrays = {
         "v": cells.voltages(),

@@ -19,7 +19,6 @@ from clhines.solve.solver import Solver
 
 
 def run_tune(arguments: argparse.Namespace) -> int:
-    """Time the candidates, or list or clear the stored winners."""
     if arguments.list or arguments.clear:
         if arguments.files:
             what = "--list" if arguments.list else "--clear"
@@ -40,7 +39,6 @@ def run_tune(arguments: argparse.Namespace) -> int:
 
 
 def _tuning_report(solver: Solver) -> tuple[dict[str, object], list[dict[str, object]]]:
-    """Return the batch with the memory floor of its size, and the measurement of each candidate."""
     found, forest = solver.tuning, solver.forest
     assert found is not None  # as tune='measure' was requested
     floor_s = timing.floor_seconds(solver.queue, solver.plan.forest.num_nodes, solver.dtype)

@@ -68,7 +68,6 @@ def order_of(a: object) -> Order | None:
 
 
 def unmark(a: object) -> None:
-    """Note that an array now has values in natural order."""
     if order_of(a) is not None:
         delattr(a, _MARK)
 
@@ -80,7 +79,6 @@ def to_device(queue: cl.CommandQueue, values: ArrayLike, dtype: DTypeLike) -> cl
 
 
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:
-    """Events that a device is to wait for: given as None, one, or a sequence."""
     if given is None:
         return []
     found = [given] if isinstance(given, cl.Event) else given
@@ -94,11 +92,7 @@ def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event
 
 
 def within_reach(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> cla.Array:
-    """Return zeros on a device, in memory that the host uses without commands where it can.
-
-    That is a buffer on fine-grained SVM. `set_zero`, `set_soon`, `values_of` and `Reads` use it so:
-    a command takes longer than a short kernel.
-    """
+    """Zeros on a device, in fine-grained SVM where it can: commands outlast short kernels."""
     if not copies.fine_grained(queue.device):
         a = cla.empty(queue, shape, dtype)
         set_zero(a, queue)
@@ -115,7 +109,6 @@ def _host_of(a: cla.Array) -> np.ndarray | None:
 
 
 def part_of(a: cla.Array, begin: int, end: int) -> cla.Array:
-    """Return elements of an array of one dimension, within reach if that is."""
     found, host = a[begin:end], _host_of(a)
     if host is not None:
         setattr(found, _HOST, host[begin:end])
@@ -141,10 +134,7 @@ def set_zero(a: cla.Array, queue: cl.CommandQueue) -> None:
 def set_soon(
     a: cla.Array, first: int, values: np.ndarray, queue: cl.CommandQueue
 ) -> cl.Event | None:
-    """Set or enqueue values for elements of an array of one dimension from `first` on.
-
-    The values must not change until the event, and dropping that waits for it.
-    """
+    """Set or enqueue values from `first` on, which must not change until the event."""
     host = _host_of(a)
     if host is not None:
         queue.finish()
@@ -155,7 +145,6 @@ def set_soon(
 
 
 def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
-    """Wait, and return the values of an array."""
     host = _host_of(a)
     if host is None:
         return a.get(queue)
@@ -164,10 +153,7 @@ def values_of(a: cla.Array, queue: cl.CommandQueue) -> np.ndarray:
 
 
 class Reads:
-    """Copies of small arrays to the host that are waited for once: each command takes a while.
-
-    Arrays of `zeros` lie in one buffer, of which one command reads all.
-    """
+    """Copies of small arrays to the host that are waited for once; `zeros` lie in one buffer."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue, device = queue, queue.device
@@ -218,13 +204,11 @@ class Reads:
             self._queue.finish()
 
     def get(self, a: cla.Array) -> np.ndarray:
-        """Wait, and return the values of an array: those at `wait`, once, if it was copied."""
         found = self._found.pop(id(a), None)
         return values_of(a, self._queue) if found is None else found[1]
 
 
 def writable(a: object) -> TypeGuard[Array]:
-    """Whether a solution can be written there."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     if not isinstance(a, np.ndarray) or not a.flags.writeable:
@@ -241,7 +225,6 @@ def target_of(
     dtype: np.dtype,
     empty_like: Callable[[np.ndarray], np.ndarray] = np.empty_like,
 ) -> Array:
-    """Return the array that a solution goes to; `given` is `b` as the caller gave it."""
     if out is None:
         masked = isinstance(given, np.ma.MaskedArray)
         if overwrite and not masked and writable(given) and given.dtype == dtype:
@@ -256,7 +239,6 @@ def target_of(
 
 
 def check_out(out: object, shape: tuple[int, ...], dtype: np.dtype, kind: type) -> None:
-    """Reject an `out` that cannot take a solution."""
     found = getattr(out, "dtype", "?"), getattr(out, "shape", "?")
     if not isinstance(out, kind) or found != (dtype, shape):
         raise InputError(
@@ -277,7 +259,6 @@ def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndar
 
 
 def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:
-    """Raise `InputError` for the first value that is not finite."""
     good = np.isfinite(a)
     if not good.all():
         where = np.argwhere(~good)[0]

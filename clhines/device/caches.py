@@ -1,15 +1,11 @@
 """The caches that OpenCL keeps on disk: none of them stops a run.
 
 PoCL shows no device where it cannot write its cache, and ends the process where the disk is full:
-it then gets a temporary folder, for as long as the process lives. PyOpenCL raises errors of sqlite:
-its caches are then turned off. That holds for what clhines finds at its first use of OpenCL; where
-PoCL was used before, by the program itself, it is too late for another folder.
+it gets a temporary folder. PyOpenCL raises errors of sqlite: its caches are turned off.
 
-PoCL renames files into its cache when they are complete, so that killed processes leave nothing
-wrong. A crash of the machine does (files without their ends), and its compiler can write programs
-that it cannot read again. A process that meets one ends with `INVALID_KERNEL_NAME`, "Aborted" or a
-segmentation fault, and so does each later one. So what has no end is removed before the first
-build, and what has no kernels after its build (`drop_last`).
+A crash of the machine leaves files without their ends in PoCL's cache, and its compiler can write
+programs that it cannot read again: either ends each later process. So what has no end is removed
+before the first build, and what has no kernels after its build (`drop_last`).
 """
 
 from __future__ import annotations
@@ -37,8 +33,6 @@ _log = logging.getLogger(__name__)
 
 
 class _Process:
-    """What `prepare` found and did in this process."""
-
     pocl: str = ""  # what is wrong with PoCL's cache, and with PyOpenCL's
     pyopencl: str = ""
     said: ClassVar[set[str]] = set()  # by `before_build`
@@ -46,7 +40,6 @@ class _Process:
 
 
 def pocl_folder() -> Path:
-    """Folder of PoCL's cache, as PoCL chooses it."""
     named = os.environ.get("POCL_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(named) if named else Path(home, "pocl", "kcache")
@@ -99,10 +92,7 @@ def before_build(device: cl.Device) -> None:
 
 
 def clean(folder: Path) -> int:
-    """Remove files without an end from PoCL's cache, and return how many.
-
-    Checked are those that were written, or belong to programs that were used, after the last check.
-    """
+    """Remove files without an end, of those new since the last check, from PoCL's cache."""
     stamp, removed = folder / _STAMP, 0
     try:
         since = stamp.stat().st_mtime - _SLACK if stamp.exists() else 0.0
@@ -127,7 +117,6 @@ def drop_last() -> int:
 
 
 def _entries(folder: Path) -> Iterator[str]:
-    """Yield the folders of the programs in PoCL's cache."""
     for name in _names(str(folder)):
         if len(name.rpartition(os.sep)[2]) == 2:
             yield from _names(name)

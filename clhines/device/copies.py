@@ -1,8 +1,7 @@
 """Staging: copies between NumPy arrays and a device by several threads, through pinned memory.
 
-A driver copies from ordinary host memory by way of a small pinned buffer of its own, on one thread:
-a fraction of what the bus carries. Here each of a few threads has two pinned pieces; while the
-bus carries one, the thread fills or empties the other.
+A driver copies ordinary memory through one pinned buffer, on one thread: a fraction of what the bus
+carries. Here each thread has two pieces: the bus carries one, the thread fills the other.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ _FEWER = 4  # copy threads per direction = cores // 4
 
 
 def threads() -> int:
-    """Threads that copy in one direction."""
     allowed = getattr(os, "sched_getaffinity", None)
     cores = len(allowed(0)) if allowed else os.cpu_count() or 1
     return min(max(cores // _FEWER, 1), MOST_THREADS)
@@ -44,16 +42,11 @@ def helps(device: cl.Device) -> bool:
 
 
 def shares_memory(device: cl.Device) -> bool:
-    """Whether the device works in the host's memory."""
     return is_cpu(device) and not is_simulator(device)
 
 
 def lends(device: cl.Device, a: np.ndarray) -> bool:
-    """Whether kernels can use an array of the host in place (zero-copy).
-
-    PoCL takes any address. Intel's runtime copies buffers that are not page-aligned, on every
-    solve. Others are untested.
-    """
+    """Whether kernels can use a host array in place: PoCL takes any address, Intel whole pages."""
     return shares_memory(device) and (_is_pocl(device) or a.ctypes.data % _PAGE_BYTES == 0)
 
 
@@ -80,10 +73,7 @@ def shared(queue: cl.CommandQueue, shape: tuple[int, ...], dtype: np.dtype) -> n
 
 
 def lend(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cl.Buffer:
-    """Lend the memory of a contiguous array of the host to a device; see `lends`.
-
-    The array must not change until what reads it has ended, nor be read until `returned`.
-    """
+    """Lend the memory of a host array, unchanged until what reads it has ended, to a device."""
     access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
     return cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
 
@@ -103,7 +93,6 @@ class Pins:
         self._pieces: dict[str, np.ndarray] = {}  # each keeps its buffer mapped
 
     def get(self, name: str, size: int, dtype: np.dtype) -> np.ndarray:
-        """Return the piece of that name as an array, (size,); a larger one if it must be."""
         count = size * dtype.itemsize
         if name not in self._pieces or self._pieces[name].size < count:
             self._pieces[name] = _pin(self._queue, count)[1]
@@ -132,11 +121,7 @@ class _Piece:
 
 
 class Results:
-    """New arrays of the host in pinned memory, which no two of them share.
-
-    The bus carries values to these as they are; and their pages are there already, when memory of
-    an earlier one is used again.
-    """
+    """New arrays of the host in pinned memory, whose pages are used again."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
@@ -167,7 +152,6 @@ class Results:
 
 
 def is_pinned(a: np.ndarray) -> bool:
-    """Whether an array is one of `Results.empty_like`."""
     return type(a.base) is _Piece
 
 
@@ -178,11 +162,7 @@ def result_bytes(size: int) -> int:
 
 
 def write(queue: cl.CommandQueue, to: cl.Buffer, pin: np.ndarray, a: np.ndarray) -> list[cl.Event]:
-    """Copy values to a device by way of a pinned array like them, slice by slice, without a wait.
-
-    Until the events have happened neither the pinned array nor the buffer must be used otherwise;
-    dropping an event waits for it.
-    """
+    """Copy values to a device through a pinned array; dropping one of the events waits for it."""
     if is_pinned(a):
         return [cl.enqueue_copy(queue, to, a, is_blocking=False)]
     flat, step, under_way = a.reshape(-1), _SLICE_BYTES // a.itemsize, list[cl.Event]()
@@ -234,7 +214,6 @@ class Direct:
     def start(
         self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
     ) -> Callable[[], list[cl.Event]]:
-        """Copy rows one after another to the device."""
         done: list[cl.Event] = []
         for rows, to in arrays:
             place = 0
@@ -251,7 +230,6 @@ class Direct:
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
     ) -> None:
-        """Copy from the device to rows one after another, and wait."""
         place = 0
         for row in rows:
             whole = row if row.flags.c_contiguous else np.empty(row.shape, row.dtype)
@@ -263,11 +241,7 @@ class Direct:
 
 
 class Pinned:
-    """Copies in one direction through pinned pieces of `piece_bytes` each.
-
-    The queue is in order, and of these copies only. If it `joins`, the calling thread is one of
-    those that copy, so that `start` returns late: for copies that nothing runs beside.
-    """
+    """Copies in one direction through pinned pieces; with `joins` the calling thread takes part."""
 
     def __init__(
         self,
@@ -287,7 +261,6 @@ class Pinned:
 
     @property
     def pinned_bytes(self) -> int:
-        """Bytes of pinned host memory."""
         return pinned_bytes(self._count, self._piece_bytes)
 
     def _pin(self) -> np.ndarray:
@@ -298,13 +271,7 @@ class Pinned:
     def start(
         self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
     ) -> Callable[[], list[cl.Event]]:
-        """Begin to copy rows one after another to the device.
-
-        Each of `arrays` is rows, (n,), and the buffer where they go; all buffers at once, which
-        takes less than one by one. What is returned waits until the rows are free and all is
-        enqueued, and returns the events after which the buffers have them. More can be started
-        before.
-        """
+        """Begin to copy rows to buffers; what is returned waits until the rows are free."""
 
         def copy(t: int, chunks: Sequence[Chunk]) -> None:
             busy = self._busy[t]
@@ -330,15 +297,12 @@ class Pinned:
         return finish
 
     def drain(self) -> None:
-        """Wait until no thread copies any more."""
         for pool in self._pools:
             pool.submit(int).result()
 
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
     ) -> None:
-        """Copy from the device to rows one after another, and wait."""
-
         def copy(t: int, chunks: Sequence[Chunk]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
             for k, (values, source, place) in enumerate(chunks):
@@ -370,12 +334,10 @@ class Pinned:
 
 
 def pinned_bytes(num_threads: int | None = None, piece_bytes: int = PIECE_BYTES) -> int:
-    """Pinned host memory of a `Pinned`, in bytes."""
     return (num_threads or threads()) * PIECES * piece_bytes
 
 
 def _results(work: Sequence[Future[None]]) -> None:
-    """Wait for all, then raise what one of them has met."""
     found = [one.exception() for one in work]
     errors = list(filter(None, found))
     try:
@@ -413,5 +375,4 @@ def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
 
 
 def make_staging(queue: cl.CommandQueue, pinned: bool) -> Pinned | Direct:
-    """Return `Pinned` or `Direct` on the queue."""
     return Pinned(queue) if pinned else Direct(queue)

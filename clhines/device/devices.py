@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 
 def _hint() -> str:
-    """Return advice for the case that no device was found."""
     return pocl_problem() or INSTALL_HINT
 
 
@@ -73,12 +72,10 @@ def is_simulator(device: cl.Device) -> bool:
 
 
 def is_cpu(device: cl.Device) -> bool:
-    """Whether the device is a CPU (a simulator counts as what it claims to be)."""
     return bool(device.type & cl.device_type.CPU) and not device.type & cl.device_type.GPU
 
 
 def whole_device(device: cl.Device) -> cl.Device:
-    """Return the device that this one is a part of, or itself."""
     try:
         return device.parent_device or device
     except cl.Error:  # before OpenCL 1.2
@@ -88,9 +85,8 @@ def whole_device(device: cl.Device) -> cl.Device:
 def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
     """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
 
-    PoCL 3.0 puts the queue of `make_queue` on the whole CPU all the same; on a queue on the part,
-    it compiles kernels to other last bits than on the whole. Where there are more parts than
-    cores, several are the same core.
+    PoCL 3.0 puts the queue of `make_queue` on the whole CPU all the same, and on a queue on the
+    part it compiles kernels to other last bits.
     """
     key = device, number, count
     if key not in _PARTS:  # each call would make other devices, and these other contexts
@@ -104,7 +100,6 @@ def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
 
 
 def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
-    """Devices of the same platform, type and name that have the precision, `device` among them."""
     double = np.dtype(dtype) == np.float64
     found = [
         d
@@ -126,7 +121,6 @@ def _copies_in_bulk(device: cl.Device) -> bool:
 
 
 def limits(device: cl.Device) -> Limits:
-    """Return what a plan needs to know of the device."""
     vectors, trusted = _vector_bytes(device)
     platform = device.platform.name.strip()
     return Limits(
@@ -158,11 +152,7 @@ def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]
 
 
 def _vector_bytes(device: cl.Device) -> tuple[int, int]:
-    """Width of explicit vectors, and the width up to which the device is known to be right.
-
-    On CPUs the registers' width, as far as OpenCL has types for it. PoCL can report wider registers
-    than it compiles for, see `clhines.device.pocl`: then no vectors are wider than the latter.
-    """
+    """Width of explicit vectors, and that up to which the device is right; see `pocl`."""
     if not is_cpu(device):
         return 16, WIDEST_VECTOR
     reported = min(64, max(16, 4 * device.native_vector_width_float))
@@ -243,7 +233,6 @@ def _named(text: str, origin: str) -> cl.Device:
 
 
 def _words(device: cl.Device) -> str:
-    """Return what names a device: its name, its platform's, and common words for them."""
     words = [device.name, device.platform.name]
     if "Portable Computing" in device.platform.name:
         words.append("pocl")
@@ -253,7 +242,6 @@ def _words(device: cl.Device) -> str:
 
 
 def _of_pyopencl() -> cl.Device:
-    """Return the device that ``PYOPENCL_CTX`` means to pyopencl itself."""
     text = os.environ["PYOPENCL_CTX"]
     try:
         return _named(text, "PYOPENCL_CTX")
@@ -282,7 +270,6 @@ def given_queue(
     dtype: DTypeLike,
     timestamps: bool = True,
 ) -> cl.CommandQueue:
-    """Return the given queue, checked to be in order, or a new one on the chosen device."""
     if queue is None:
         return make_queue(choose(device, dtype), timestamps)
     check_process()
@@ -307,12 +294,7 @@ def _keep_context(queue: cl.CommandQueue) -> None:
 
 
 def context_of(device: cl.Device) -> cl.Context:
-    """Return the context that clhines keeps for a device.
-
-    There is one per device: runtimes keep several MiB for each context that they have ever made,
-    and kernels that were built for one serve all solvers. A part of a device that a caller has made
-    gets a context of its own, which is not kept.
-    """
+    """Return the context that clhines keeps for a device: each ever made takes several MiB."""
     check_process()
     if whole_device(device) != device and device not in _PARTS.values():
         return cl.Context([device])
@@ -323,7 +305,6 @@ def context_of(device: cl.Device) -> cl.Context:
 
 
 def keeps(context: cl.Context) -> bool:
-    """Whether this is a context of `context_of`."""
     return any(context == kept for kept in tuple(_CONTEXTS.values()))
 
 

@@ -1,9 +1,7 @@
 """Guard: one thread at a time inside an object, and no OpenCL after a fork.
 
-OpenCL runtimes start threads of their own, which a forked process does not have: whatever waits
-for one of them waits for ever. So a process that was forked from one in which OpenCL was in use
-is refused everything that would reach a runtime. Its copies of solvers and simulations are kept for
-as long as it lives: releasing their queues could end those of the process that it was forked from.
+A forked process lacks the threads of OpenCL runtimes, so that it may wait for ever: it is refused.
+Its copies of solvers are kept, as releasing their queues could end those of its parent.
 """
 
 from __future__ import annotations
@@ -26,8 +24,6 @@ _RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpe
 
 
 class _Process:
-    """Facts about this process."""
-
     uses_opencl = False
     forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
     users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # of OpenCL, by `lock_of`
@@ -48,16 +44,12 @@ def check_process() -> None:
 
 
 def lock_of(user: object) -> threading.RLock:
-    """Return a new lock for the methods of an object that uses OpenCL (see `exclusive`)."""
     _Process.users.add(user)
     return threading.RLock()
 
 
 def exclusive(method: _Method) -> _Method:
-    """Let one thread at a time into the methods of an object that share its `_lock`, an RLock.
-
-    Raises `DeviceError` in a forked process (see `check_process`), unless the object is `_on_host`.
-    """
+    """Let one thread at a time into an object's methods; a forked process is refused."""
 
     @functools.wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:

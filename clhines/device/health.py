@@ -25,7 +25,6 @@ class Finding:
 
 
 def platforms() -> list[Finding]:
-    """Check that there are OpenCL platforms, and no two of one kind."""
     vendors = os.environ.get("OCL_ICD_VENDORS")
     if vendors and not Path(vendors).exists():
         what = f"OCL_ICD_VENDORS={vendors} does not exist, so that no runtime is found"
@@ -84,7 +83,6 @@ def processors() -> list[Finding]:
 
 
 def caches() -> list[Finding]:
-    """Check that PoCL, unless all devices are others', and PyOpenCL can write their caches."""
     found = [d.platform.name for _, d in _all()]
     pocls = not found or any("Portable Computing" in name for name in found)
     problems = [kept.pocl_problem() if pocls else "", kept.pyopencl_problem()]
@@ -93,7 +91,6 @@ def caches() -> list[Finding]:
 
 
 def choice() -> list[Finding]:
-    """Check that a device is found as the environment asks for."""
     try:
         device = devices.choose(dtype="float32")
     except DeviceError as error:

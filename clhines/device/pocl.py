@@ -1,18 +1,13 @@
 """Let PoCL build right kernels on processors that are newer than its compiler.
 
-PoCL picks its library of built-in functions, and the vector widths that it reports, by what the
-processor can do, but compiles for LLVM's name of the processor. An LLVM that is older than the
-processor takes the nearest name that it knows: LLVM 14 calls AMD's Zen 4 ``znver3``, which has no
-AVX-512. Vectors of 64 bytes are then passed to built-in functions in registers that the caller
-does not use: some kernels never finish compiling, others compute wrong numbers. So vectors are
-as wide as the registers that the *name* stands for (`register_bytes`).
+PoCL takes built-in functions and vector widths by what the processor can do, but compiles for
+LLVM's name of it: LLVM 14 calls AMD's Zen 4 ``znver3``, which has no AVX-512. Vectors of 64 bytes
+are then passed in registers that the caller does not use. So vectors are as wide as the registers
+that the *name* stands for (`register_bytes`).
 
-An LLVM that knows no name near the processor answers ``generic``, which its own code generator then
-refuses, so that no kernel builds at all
-(PoCL issue 1049; the PoCL wheel on PyPI carries LLVM 14 of 2022). PoCL has no setting for the
-name, so it is replaced in the device's record in memory, by the x86-64 level that the processor
-reports, and vectors are as wide as the registers of that level, 32 bytes at most. Nothing happens
-where the record does not look exactly as expected.
+For an unknown processor LLVM answers ``generic``, for which no kernel builds at all (PoCL issue
+1049). PoCL has no setting for the name, so it is replaced in the device's record in memory by the
+x86-64 level that the processor reports, where the record looks exactly as expected.
 """
 
 from __future__ import annotations
@@ -97,7 +92,6 @@ def name_processor(device: cl.Device) -> str | None:
 
 
 def switched_off() -> bool:
-    """Whether the environment turns the workaround off."""
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 
@@ -121,11 +115,7 @@ def _find_name(record: int, triple: bytes, name: bytes = b"generic") -> int | No
 
 
 def _level_bytes() -> int:
-    """Bytes of the vectors of the name that takes the place of ``generic``, 32 at most.
-
-    Processors without AVX2 can have AVX, for which PoCL reports vectors of 32 bytes; that name
-    has none.
-    """
+    """Bytes of the vectors that PoCL has instead of ``generic``'s, 32 at most, 16 without AVX2."""
     try:
         name = _LEVELS[_level()][0].decode()
     except OSError:

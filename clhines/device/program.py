@@ -38,13 +38,7 @@ build_seconds: list[float] = []  # wall time of each build of this process, in o
 
 
 def build(context: cl.Context, spec: TemplateSpec, source: str | None = None) -> cl.Program:
-    """Build the kernels of a spec, once per context.
-
-    Programs are kept for the contexts of `devices.context_of`, and for the `MOST_CONTEXTS` contexts
-    of callers that were used last; of each the `MOST_PROGRAMS` that were used last. Those that are
-    in use live on with their users. A text that is given as `source` takes the place of the
-    rendered spec, and is not kept. A BuildError has the compiler's log and the numbered source.
-    """
+    """Build a spec's kernels, or those of `source`, once per context; the last used are kept."""
     check_process()
     if source is not None:
         return _compile(context, source, spec)
@@ -73,17 +67,12 @@ def kept(context: cl.Context) -> list[cl.Program]:
 
 
 def forget() -> None:
-    """Drop all programs that are kept: the next `build` of each spec compiles again."""
     with _LOCK:
         _BUILT.clear()
 
 
 class Kernel(cl.Kernel):
-    """A kernel whose first launch is watched where the runtime compiles then: PoCL's does.
-
-    `types` has for each argument the scalar type of NumPy, or None for a buffer: pyopencl sets a
-    number of unknown type only after trying it as an array, which takes ten times longer.
-    """
+    """A kernel whose first launch is watched, as PoCL compiles then; `types` speed up binding."""
 
     def __init__(self, built: cl.Program, name: str, types: Sequence[type | None]) -> None:
         super().__init__(built, name)
@@ -106,7 +95,6 @@ class Kernel(cl.Kernel):
         first_launch(f"the compilation of {self._what} for {device}", event)
 
     def __call__(self, *args: object, **kwargs: object) -> cl.Event:
-        """Enqueue the kernel."""
         event = super().__call__(*args, **kwargs)
         if self.fresh:
             self.launched(event)
@@ -114,17 +102,12 @@ class Kernel(cl.Kernel):
 
 
 def kernel_of(context: cl.Context, spec: TemplateSpec, name: str) -> Kernel:
-    """Build the kernels of a spec, once per context, and return one."""
     types = [_SCALARS.get(p.type) for p in spec.parameters(name)]
     return Kernel(build(context, spec), name, types)
 
 
 class BoundKernel:
-    """A kernel and all its arguments, of which a few change from launch to launch.
-
-    The arguments are kept, which a kernel does not do; numbers are NumPy scalars of the types that
-    the kernel has. `changing` are the numbers of those that `change` sets.
-    """
+    """A kernel and all its arguments, of which those numbered `changing` change per launch."""
 
     def __init__(
         self,
@@ -159,7 +142,6 @@ class BoundKernel:
         wait_for: Sequence[cl.Event] | None = None,
         rows: int | None = None,
     ) -> cl.Event:
-        """Enqueue the kernel after some events; `rows` are work-groups in a second dimension."""
         if not self._bound:
             self._kernel.set_args(*self._given)
             self._bound = True
@@ -179,7 +161,6 @@ class BoundKernel:
 
 
 def _as_argument(argument: Argument) -> cl.Buffer | np.generic | int | float:
-    """Return what a kernel takes."""
     return argument.data if isinstance(argument, cla.Array) else argument
 
 
@@ -210,7 +191,6 @@ def _dump(source: str, spec: TemplateSpec) -> None:
 
 
 def _named(spec: TemplateSpec) -> str:
-    """Name of a kernel's template."""
     return str(getattr(spec, "template", "a source"))
 
 
@@ -245,7 +225,6 @@ def _compile(context: cl.Context, source: str, spec: TemplateSpec) -> cl.Program
 
 
 def _build(context: cl.Context, source: str, options: list[str]) -> cl.Program:
-    """Build a program, and again where PoCL cannot read what its cache has of it."""
     pocl = "PoCL" in context.devices[0].version
     for _ in range(3):  # other processes use the cache, too
         with warnings.catch_warnings():  # drivers chat even when all is well

@@ -24,7 +24,6 @@ def _template(name: str) -> Template:
 
 
 def _folder() -> Traversable:
-    """Where the templates are: the installed package, or beside it in a checkout."""
     try:
         return files("clhines.kernels")
     except ModuleNotFoundError:  # run from a checkout that is not installed
@@ -43,18 +42,12 @@ def digest() -> str:
 
 
 def _sorted(folder: Traversable) -> list[Traversable]:
-    """Return what is in a folder, by name."""
     return sorted(folder.iterdir(), key=lambda found: found.name)
 
 
 @cache
 def render(spec: TemplateSpec) -> str:
-    """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
-
-    A template includes another one, for the same spec, by ``${part("its name")}``, or with so many
-    spaces before each line by ``${part("its name", 4)}``. It prints the parameters of its kernel by
-    ``${signature(spec)}``; see `kernel_spec.signature`.
-    """
+    """Return a spec's OpenCL source; ``${part("NAME", SPACES)}`` includes another template."""
 
     def part(name: str, spaces: int = 0) -> str:
         text = str(_template(name).render(spec=spec, part=part, signature=signature))

@@ -29,14 +29,12 @@ _TRIAL = 4, 2.5  # turns after which candidates slower by this factor are droppe
 
 @dataclass(frozen=True)
 class FloorSpec(TemplateSpec):
-    """``floor.mako``: the memory floor."""
-
     template: ClassVar[str] = "around/floor"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "floor_copy": (
             "long n, const real *restrict d, const real *restrict u, const real *restrict b",
             "real *restrict x",
-        ),
+        )
     }
     real: str
     vector_width: int  # above 1 for CPUs
@@ -48,10 +46,8 @@ def median_seconds(
 ) -> float:
     """Median time, s, of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
-    `launch` takes the number of the run, so that it can take turns between data sets, and returns
-    an event of `queue` or a list of them. On a CPU, and of a queue without timestamps
-    (``PROFILING_ENABLE``), the time is the wall time from enqueue to finish; elsewhere it is the
-    device time between the timestamps of the first and the last of these events.
+    On a CPU, or without timestamps, it is the wall time from enqueue to finish; elsewhere the
+    device time from the first to the last of the events that `launch` returns.
     """
     wall = _by_wall_time(queue)
     taken = []
@@ -75,17 +71,11 @@ def _by_wall_time(queue: cl.CommandQueue) -> bool:
 
 
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int = 9) -> float:
-    """Median time of the kernel of `floor`, s."""
     return median_seconds(queue, floor(queue, n, dtype), repeats)
 
 
 def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
-    """Prepare the kernel that reads three arrays of n reals and writes one.
-
-    Two sets of arrays of random values take turns; one set where they are far above any cache. The
-    values repeat after 4.2 million. What is returned enqueues it on set k, modulo the number of
-    sets. Raises DeviceMemoryError where the arrays do not fit beside what is on the device.
-    """
+    """Prepare the kernel that reads three arrays of n reals and writes one, two sets in turns."""
     rng = np.random.default_rng(n)
     values = [rng.random(min(n, _DRAWN)).astype(dtype) for _ in range(2)]
     nbytes = n * values[0].itemsize
@@ -111,7 +101,6 @@ def floor(queue: cl.CommandQueue, n: int, dtype: DTypeLike) -> Launch:
 
 
 def repeated(queue: cl.CommandQueue, values: np.ndarray, n: int) -> cla.Array:
-    """Put (m,) values on the device again and again, until there are n: i has ``values[i % m]``."""
     first = np.ascontiguousarray(values[:n])
     out = cla.empty(queue, n, first.dtype)
     cl.enqueue_copy(queue, out.base_data, first)
@@ -131,13 +120,11 @@ def seconds_in_turns(
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:
-    """Time several ways to solve that take turns, one solve at a time: seconds of each.
+    """Seconds of each of several ways to solve, which take turns.
 
-    Other load on the machine then slows all of them alike. Each turn has an order of its own, and
-    those that are hopeless after a few turns do not take part in the rest. The time is the mean of
-    the faster half: disturbances only add to a time, and a rank jumps where times have two peaks.
-    Each of `ready` returns what `median_seconds` launches. `budget`, s, is of counted solves for
-    each; `progress` shows a bar where stderr is a terminal.
+    Other load then slows all alike. Hopeless ones leave early. The time is the mean of the faster
+    half: disturbances only add to a time, and a rank jumps where times have two peaks. `budget`, s,
+    is of counted solves of each.
     """
     taken: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0

@@ -1,10 +1,8 @@
 """Trust: a device has to give known answers before it is used.
 
-At the first use of a family of kernels on a device, `clhines.simulate.known_answers` solves a small
-problem of that family in a process of its own, which may hang or crash. Where that is wrong with
-vectors, narrower ones are tried, then scalars. The outcome is kept in clhines' cache folder, one
-file per device, driver, version of clhines, family and precision; a file that `_save` could not
-have written is ignored. Simulators are trusted.
+At the first use of a family of kernels `clhines.simulate.known_answers` solves a small problem in a
+process of its own, which may hang or crash; where that is wrong, with narrower vectors, then
+scalars. The outcome is kept in clhines' cache folder. Simulators are trusted.
 """
 
 from __future__ import annotations
@@ -71,8 +69,6 @@ class Outcome:
 
 
 class _Process:
-    """Facts about this process."""
-
     forced = 0  # bytes of vectors, in a child; 0: the device's own
     known: dict[tuple[cl.Device, str, str], Outcome | None] = {}  # noqa: RUF012
     used: dict[cl.Device, dict[str, str]] = {}  # noqa: RUF012  engine -> itself, after another
@@ -80,7 +76,6 @@ class _Process:
 
 
 def switched_off() -> bool:
-    """Whether the environment leaves the checks out."""
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 
@@ -117,10 +112,7 @@ def _after_another(device: cl.Device, family: str) -> str:
 
 
 def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
-    """Whether `limits` takes a family, for a choice among several; one that is wrong is logged.
-
-    Blocks of cells are vectors of instances: they have no scalar kernels.
-    """
+    """Whether `limits` takes a family, for a choice among several; one that is wrong is logged."""
     try:
         found = limits(device, family, dtype)
     except DeviceError as error:
@@ -133,12 +125,10 @@ def is_right(device: cl.Device, family: str, dtype: DTypeLike) -> bool:
 
 
 def title(family: str) -> str:
-    """Return a family's description, or those of several."""
     return ", then ".join(FAMILIES[name] for name in family.split("+"))
 
 
 def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
-    """Check a device now, and keep the outcome; None where it cannot be checked."""
     device, dtype = devices.whole_device(device), np.dtype(dtype).name
     index = next((index for index, d in devices.all_devices() if d == device), None)
     if index is None:
@@ -151,12 +141,10 @@ def examine(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
 
 
 def known(device: cl.Device, family: str, dtype: DTypeLike) -> Outcome | None:
-    """Return the outcome that is kept for a device; None where there is none."""
     return _load(_key(devices.whole_device(device), family, np.dtype(dtype).name))
 
 
 def families(device: cl.Device) -> list[str]:
-    """Return the families that a device is used for, and its engines in turn."""
     left = {"lists" if devices.is_cpu(device) else "blocks"}
     if not devices.has_fp64(device):
         left |= DOUBLE
@@ -165,7 +153,6 @@ def families(device: cl.Device) -> list[str]:
 
 
 def forget() -> None:
-    """Forget what this process knows; files stay."""
     with _LOCK:
         _Process.known, _Process.used, _Process.wrong = {}, {}, set()
 
@@ -184,7 +171,6 @@ def widths(device: cl.Device, family: str, dtype: str) -> tuple[int, ...]:
 
 
 def force(width: int) -> None:
-    """Use vectors of `width` bytes in this process."""
     _Process.forced = width
 
 
@@ -219,7 +205,6 @@ def _narrowed(own: Limits, width: int) -> Limits:
 
 
 def _outcome(device: cl.Device, family: str, dtype: str) -> Outcome | None:
-    """Return what is known, in this process or in the cache, or else check now."""
     place = device, family, dtype
     with _LOCK:
         if place in _Process.known:
@@ -266,7 +251,6 @@ def _tried(device: cl.Device, index: str, family: str, dtype: str) -> Outcome | 
 
 
 def command(index: str, family: str, dtype: str, width: int) -> list[str]:
-    """Command of the process that solves one problem; it imports what this one would."""
     path = [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
     numbers = str(width), str(PROCESSOR_SECONDS)
     return [sys.executable, "-c", _PROGRAM, json.dumps(path), index, family, dtype, *numbers]
@@ -297,7 +281,6 @@ def _answer(arguments: Sequence[str]) -> str | None:
 
 
 def _run(arguments: Sequence[str], environment: dict[str, str]) -> tuple[str, int | None]:
-    """Return the output and exit code of a process; None as the code where it takes too long."""
     with subprocess.Popen(
         arguments, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True, errors="replace",
@@ -338,7 +321,6 @@ def _kernels() -> str:
 
 
 def _save(key: dict[str, object], found: Outcome) -> None:
-    """Keep an outcome; where that cannot be, each process checks for itself."""
     try:
         files.write_entry("trust", _SCHEMA, key, outcome=asdict(found))
     except OSError as error:
@@ -346,7 +328,6 @@ def _save(key: dict[str, object], found: Outcome) -> None:
 
 
 def _load(key: dict[str, object]) -> Outcome | None:
-    """Return an outcome, or None for anything but a file that `_save` could have written."""
     entry = files.read_entry(files.entry_path("trust", key), _SCHEMA)
     if entry is None or entry.get("key") != key:
         return None

@@ -1,8 +1,4 @@
-"""Watch: a compilation that takes a minute is not waited for in silence.
-
-PoCL compiles a kernel at its first launch, in a thread of its own, other runtimes compile when a
-program is built: both are watched, by a thread that exists only while there is something to watch.
-"""
+"""Watch: says on stderr what is compiled where that takes long, by a thread of its own."""
 
 from __future__ import annotations
 
@@ -30,8 +26,6 @@ class _Item:
 
 
 class _Watcher:
-    """The list of what is watched, and its thread."""
-
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._items: list[_Item] = []

@@ -18,10 +18,10 @@ time. The papers' methods and options that users do need, such as ``fine`` with 
 `clhines.plan`.
 
 Who owns what
-    `dhs`: plans with k lanes per cell, cells one after another. `dhs_exchange`: the same with cells
-    side by side and slots in local memory for what nodes exchange. `schedule`: which nodes share a
-    step. `reduction`: the three ways of cyclic reduction. `synapses`: where weights of connections
-    lie, for `Delivery(place=...)`. Templates are in ``kernels/literature``.
+    `dhs`: plans with k lanes per cell, cells one after another, or side by side with slots in local
+    memory for what nodes exchange; and which nodes share a step. `reduction`: the three ways of
+    cyclic reduction. `synapses`: where weights of connections lie, for `Delivery(place=...)`.
+    Templates are in ``kernels/literature``.
 
 Two lanes eliminate the tips 2 and 4 in one step, and then the nodes 3, 1 and 0:
 

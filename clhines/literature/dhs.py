@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import gcd
 from typing import ClassVar
 
@@ -11,12 +13,18 @@ import numpy as np
 from clhines.arrays import offsets
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
-from clhines.literature import dhs_exchange as exchange
-from clhines.literature import schedule
 from clhines.plan.by_cell import layout
-from clhines.plan.combine import plan_by_kind
-from clhines.plan.kernel_spec import KernelSpec
-from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
+from clhines.plan.kernel_spec import KernelSpec, Word
+from clhines.plan.plan import (
+    MAX_RHS,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    as_int32,
+    local_size,
+    plan_by_kind,
+)
 
 LANES = 16  # per cell, by default
 FEW_LANES = 4  # where cells alone fill a GPU
@@ -50,12 +58,9 @@ class DhsSpec(KernelSpec):
 def plan_dhs(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan `dhs`: dendritic hierarchical scheduling (Zhang et al. 2023).
 
-    The published CUDA gives a cell threads of one warp and relies on their lockstep, and lets
-    two threads update one parent; here a barrier ends each step, and a node collects from its
-    children when its turn comes.
-
-    Cells that are too large for local memory even alone keep their values in global memory.
-    What nodes exchange is in local memory on GPUs, or where ``exchange=True`` asks for it.
+    The published CUDA relies on the lockstep of a warp, and lets two threads update one parent;
+    here a barrier ends each step, and a node collects from its children. Cells above local memory
+    keep their values in global memory.
     """
     lanes, work_group = _lanes(forest.num_cells, limits, options)
     itemsize = 8 if real == "double" else 4
@@ -82,23 +87,20 @@ def _plan_exchange(
     options: Options,
     size: tuple[int, int, int],
 ) -> Plan:
-    """Plan cells side by side, and those whose slots exceed local memory one after another.
-
-    `size` is lanes per cell, work-items per group, values that local memory holds.
-    """
+    """Plan cells side by side, and those whose slots exceed local memory one after another."""
     lanes, work_group, room = size
-    steps = schedule.k_lane_steps(forest.trees, lanes)
-    slots = exchange.exchange_slots(forest.trees, steps)
+    steps = k_lane_steps(forest.trees, lanes)
+    slots = exchange_slots(forest.trees, steps)
     large = (2 * slots.most > room)[forest.shape_of_cell]
 
     def plan_some(part: Forest, _: np.ndarray, is_large: int) -> Plan:
         if is_large:
             alone: Options = {**options, "exchange": False}
             return _plan_places(part, method, real, limits, alone, size)
-        some = schedule.k_lane_steps(part.trees, lanes) if large.any() else steps
-        found = exchange.exchange_slots(part.trees, some) if large.any() else slots
+        some = k_lane_steps(part.trees, lanes) if large.any() else steps
+        found = exchange_slots(part.trees, some) if large.any() else slots
         order = np.lexsort((part.shape_of_cell, -some.counts[part.shape_of_cell]))
-        needed = exchange.slots_of(found, room // 2, limits)
+        needed = slots_of(found, room // 2, limits)
         cells = work_group // lanes
         while 2 * cells * needed > room:
             cells //= 2
@@ -107,10 +109,10 @@ def _plan_exchange(
                 f"work_group={work_group} puts {work_group // lanes} cells into local memory; "
                 f"the device's {limits.local_bytes} bytes are enough for {cells}"
             )
-        spec = exchange.DhsExchangeSpec(
+        spec = DhsExchangeSpec(
             real=real, symmetric=True, rhs=1, work_group=cells * lanes, lanes=lanes, slots=needed
         )
-        return exchange.plan_exchange(part, method, spec, some, found, order, limits)
+        return plan_exchange(part, method, spec, some, found, order, limits)
 
     return plan_by_kind(forest, method, large, plan_some)
 
@@ -129,7 +131,7 @@ def _plan_places(
 
     def plan_some(part: Forest, _: np.ndarray, elsewhere: int) -> Plan:
         local = not elsewhere
-        steps = schedule.k_lane_steps(part.trees, lanes)
+        steps = k_lane_steps(part.trees, lanes)
         order = np.lexsort((part.shape_of_cell, -steps.counts[part.shape_of_cell]))
         per_group, most = work_group // lanes, 0
         if local:  # as many steps in a work-group, whatever its sizes
@@ -154,10 +156,7 @@ def _plan_places(
 
 
 def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
-    """Cells per work-group, and nodes of the largest, for which `room` holds two values per node.
-
-    `sizes`, of cells, are in the order of the work-groups; `per_group` is halved until all fit.
-    """
+    """Cells per work-group, halved until two values per node fit, and nodes of the largest."""
     while True:
         most = int(np.add.reduceat(sizes, np.arange(0, len(sizes), per_group)).max())
         if 2 * most <= room:
@@ -166,12 +165,7 @@ def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
 
 
 def _plan_groups(
-    forest: Forest,
-    method: str,
-    spec: DhsSpec,
-    steps: schedule.LaneSteps,
-    cells: np.ndarray,
-    max_rhs: int,
+    forest: Forest, method: str, spec: DhsSpec, steps: LaneSteps, cells: np.ndarray, max_rhs: int
 ) -> Plan:
     """One launch for all cells, which share work-groups in the order of `cells`."""
     per_group = spec.work_group // spec.lanes
@@ -204,7 +198,6 @@ def _plan_groups(
 
 
 def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
-    """Lanes per cell and work-items per group."""
     lanes, work_group = options["k"], options["work_group"]
     most = limits.max_work_group
     if lanes is None:
@@ -233,7 +226,7 @@ def _usual_lanes(num_cells: int, limits: Limits) -> int:
 
 
 def _cell_tables(
-    forest: Forest, steps: schedule.LaneSteps, columns: layout.Columns, units: int
+    forest: Forest, steps: LaneSteps, columns: layout.Columns, units: int
 ) -> dict[str, np.ndarray]:
     """Where the values, steps and nodes of each cell begin; idle units have no steps."""
     shape = forest.shape_of_cell[columns.cells]
@@ -248,7 +241,7 @@ def _cell_tables(
     }
 
 
-def _step_first(trees: Trees, steps: schedule.LaneSteps) -> np.ndarray:
+def _step_first(trees: Trees, steps: LaneSteps) -> np.ndarray:
     """Place in its tree of each step's first node, and after a tree's last step its size."""
     ends = np.cumsum(steps.width)
     first = ends - steps.width - np.repeat(trees.offsets[:-1], steps.counts)
@@ -256,10 +249,7 @@ def _step_first(trees: Trees, steps: schedule.LaneSteps) -> np.ndarray:
 
 
 def _node_tables(trees: Trees, order: np.ndarray) -> dict[str, np.ndarray]:
-    """Neighbours of each node in the order of elimination, as places in its tree.
-
-    The children of a node are listed in that order too: every sum has one order.
-    """
+    """Neighbours of each node, and children in that order: every sum has one order."""
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     start = np.repeat(trees.offsets[:-1], trees.sizes)
@@ -274,3 +264,296 @@ def _node_tables(trees: Trees, order: np.ndarray) -> dict[str, np.ndarray]:
         "node_children": offsets(counts),
         "node_child": np.append(child - start[child], 0),  # one more: never empty
     }
+
+
+@dataclass(frozen=True, eq=False)
+class LaneSteps:
+    """Nodes of every tree in steps; those of a step are independent, with one lane per node."""
+
+    order: np.ndarray  # nodes of `Trees`, tree after tree, in the order of elimination
+    offsets: np.ndarray  # steps of tree s: ``offsets[s]:offsets[s + 1]``
+    width: np.ndarray  # nodes of each step
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(num_trees,) int64: steps of each tree."""
+        return np.diff(self.offsets)
+
+
+def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
+    """List schedule of dendritic hierarchical scheduling (Zhang et al. 2023, DeepDendrite).
+
+    In every step the `k` deepest nodes whose children have all been eliminated go, or all of them
+    where there are fewer: for trees no schedule of `k` lanes has fewer steps (Hu 1961).
+    """
+    tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
+    by_priority = np.lexsort((-trees.rank, -trees.depth, tree))
+    if k == 1:  # the deepest node that is left is always ready
+        return LaneSteps(by_priority, trees.offsets, np.ones(len(by_priority), np.int64))
+    place = np.empty_like(by_priority)
+    place[by_priority] = np.arange(len(place))
+    above = trees.parent[by_priority]
+    parent = np.where(above < 0, -1, place[above] - trees.offsets[tree])
+    waiting = trees.num_children[by_priority]
+    order: list[int] = []
+    width: list[int] = []
+    steps = []
+    for start, end in zip(trees.offsets[:-1].tolist(), trees.offsets[1:].tolist(), strict=True):
+        before = len(width)
+        _list_schedule(parent[start:end].tolist(), waiting[start:end].tolist(), k, order, width)
+        steps.append(len(width) - before)
+    return LaneSteps(
+        order=by_priority[np.array(order) + np.repeat(trees.offsets[:-1], trees.sizes)],
+        offsets=offsets(steps),
+        width=np.array(width),
+    )
+
+
+def _list_schedule(
+    parent: list[int], waiting: list[int], k: int, order: list[int], width: list[int]
+) -> None:
+    """Append the steps of one tree, its nodes numbered by priority, to `order` and `width`."""
+    ready = [v for v, count in enumerate(waiting) if count == 0]  # sorted, and so a heap
+    waiting.append(2)  # for the root's parent, -1: never ready
+    while ready:
+        if len(ready) <= k:
+            taken, ready = sorted(ready), []
+        else:
+            taken = [heappop(ready) for _ in range(k)]
+        order += taken
+        width.append(len(taken))
+        for v in taken:
+            above = parent[v]
+            waiting[above] -= 1
+            if not waiting[above]:
+                heappush(ready, above)
+
+
+# A node: whether it inherits the slot of a child; whether it has further children; its slot.
+NODE = Word(inherits=1, joins=1, slot=29)
+
+
+@dataclass(frozen=True)
+class DhsExchangeSpec(KernelSpec):
+    """Numbers and switches of ``mako``: some lanes per cell, a barrier per step."""
+
+    template: ClassVar[str] = "literature/dhs_exchange"
+    first_argument: ClassVar[str] = "num_cells"
+    tables: ClassVar[tuple[str, ...]] = (
+        "cell_number:cell",
+        "cell_node",
+        "cell_step",
+        "cell_steps",
+        "group_start:place",
+        "group_step",
+        "group_steps",
+        "step_first",
+        "node_code",
+        "node_order",
+        "node_joins",
+        "join_slot",
+    )
+    takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
+    node: ClassVar[Word] = NODE
+    lanes: int  # work-items per cell
+    slots: int  # exchange slots per cell
+
+    @property
+    def cells(self) -> int:
+        return self.work_group // self.lanes
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Exchange slots of the nodes of `Trees`, in the order of their elimination."""
+
+    code: np.ndarray  # (num_nodes,) int32, a `NODE` each
+    joins: np.ndarray  # of node i's further children: ``join_slot[joins[i]:joins[i + 1]]``
+    join_slot: np.ndarray  # in the order of the child list
+    most: np.ndarray  # slots that each tree needs
+
+
+def exchange_slots(trees: Trees, steps: LaneSteps) -> Slots:
+    """Give every node its slot.
+
+    A slot that is read in one step is given to a tip in a later step only: in the same one,
+    another lane may be the first. The forward sweep goes the same way back.
+
+    >>> from clhines import Forest
+    >>> from clhines.literature.dhs import k_lane_steps
+    >>> trees = Forest(np.array([-1, 0, 1, 1, 0])).trees
+    >>> found = exchange_slots(trees, k_lane_steps(trees, 2))
+    >>> NODE.unpack("slot", found.code).tolist()
+    [0, 1, 0, 2, 0]
+    """
+    place = np.empty_like(steps.order)
+    place[steps.order] = np.arange(len(place))
+    above = trees.parent[steps.order]
+    parent = np.where(above < 0, -1, place[np.maximum(above, 0)])
+    inner = np.flatnonzero(parent >= 0)
+    child = inner[np.argsort(parent[inner], kind="stable")]
+    first = offsets(np.bincount(parent[inner], minlength=len(place)))
+    has = first[1:] > first[:-1]
+    heir = np.full(len(place), -1)
+    heir[has] = child[first[:-1][has]]
+    is_join = np.ones(len(child), bool)
+    is_join[first[:-1][has]] = False
+    slot, most = _assigned(trees, steps, heir, first, child)
+    further = np.maximum(np.diff(first) - 1, 0)
+    return Slots(
+        NODE.pack(inherits=has, joins=further > 0, slot=slot),
+        offsets(further),
+        slot[child[is_join]],
+        most,
+    )
+
+
+def _assigned(
+    trees: Trees, steps: LaneSteps, heir: np.ndarray, first: np.ndarray, child: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    width = steps.width.tolist()
+    heirs, firsts, children = heir.tolist(), first.tolist(), child.tolist()
+    slot, most, node = [0] * len(heirs), [], 0
+    for tree in range(trees.num_trees):
+        free: list[int] = []
+        used = 0
+        for step in range(int(steps.offsets[tree]), int(steps.offsets[tree + 1])):
+            left: list[int] = []
+            for v in range(node, node + width[step]):
+                if heirs[v] >= 0:
+                    slot[v] = slot[heirs[v]]
+                    left += [slot[c] for c in children[firsts[v] + 1 : firsts[v + 1]]]
+                elif free:
+                    slot[v] = heappop(free)
+                else:
+                    slot[v], used = used, used + 1
+            node += width[step]
+            for s in left:
+                heappush(free, s)
+        most.append(used)
+    return np.array(slot), np.array(most)
+
+
+def bytes_per_cell(slots: np.ndarray, real: str) -> np.ndarray:
+    """Local memory of cells that need so many slots, with one right-hand side."""
+    return 2 * slots * (8 if real == "double" else 4)
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    cells: np.ndarray  # natural cells in the order of the work-groups
+    width: int  # cells of each group; the last one may have fewer
+    profile: np.ndarray  # of each group: the most lanes of its cells in every step
+    profiles: list[np.ndarray]  # (num_steps + 1,) nodes of a lane-padded cell before each step
+    start: np.ndarray  # place of each group's first value, and the end
+
+
+def _groups(forest: Forest, steps: LaneSteps, cells: np.ndarray, width: int) -> _Groups:
+    shape = forest.shape_of_cell[cells]
+    known: dict[tuple[int, ...], int] = {}
+    profiles: list[np.ndarray] = []
+    count = -(-len(cells) // width)
+    profile = np.empty(count, np.int64)
+    for group in range(count):
+        key = tuple(np.unique(shape[group * width : (group + 1) * width]).tolist())
+        if key not in known:
+            known[key] = len(profiles)
+            profiles.append(offsets(_widest(steps, key)))
+        profile[group] = known[key]
+    ends = np.array([p[-1] for p in profiles])
+    return _Groups(cells, width, profile, profiles, offsets(ends[profile] * width))
+
+
+def _widest(steps: LaneSteps, shapes: tuple[int, ...]) -> np.ndarray:
+    """Largest width of each step over some trees."""
+    widths = [steps.width[steps.offsets[s] : steps.offsets[s + 1]] for s in shapes]
+    most = np.zeros(max(map(len, widths)), np.int64)
+    for width in widths:
+        most[: len(width)] = np.maximum(most[: len(width)], width)
+    return most
+
+
+def _gather(forest: Forest, steps: LaneSteps, groups: _Groups) -> np.ndarray:
+    trees = forest.trees
+    gather = np.full(int(groups.start[-1]), -1, np.int32)
+    group = np.arange(len(groups.cells)) // groups.width
+    column = groups.start[group] + np.arange(len(groups.cells)) % groups.width
+    keys = forest.shape_of_cell[groups.cells] * len(groups.profiles) + groups.profile[group]
+    by_key = np.argsort(keys, kind="stable")
+    for some in np.split(by_key, np.flatnonzero(np.diff(keys[by_key])) + 1):
+        tree = int(forest.shape_of_cell[groups.cells[some[0]]])
+        profile = groups.profiles[groups.profile[group[some[0]]]]
+        width = steps.width[steps.offsets[tree] : steps.offsets[tree + 1]]
+        lane = np.arange(int(width.sum())) - np.repeat(offsets(width)[:-1], width)
+        row = (np.repeat(profile[: len(width)], width) + lane) * groups.width
+        begin, end = trees.offsets[tree], trees.offsets[tree + 1]
+        natural = steps.order[begin:end] - begin
+        first = forest.cell_offsets[groups.cells[some]]
+        gather[column[some][:, None] + row] = first[:, None] + natural
+    return gather
+
+
+def plan_exchange(
+    forest: Forest,
+    method: str,
+    spec: DhsExchangeSpec,
+    steps: LaneSteps,
+    slots: Slots,
+    cells: np.ndarray,
+    limits: Limits,
+) -> Plan:
+    """One launch for all cells, which share work-groups in the order of `cells`."""
+    groups = _groups(forest, steps, cells, spec.cells)
+    gather = _gather(forest, steps, groups)
+    count = len(groups.profile)
+    group_steps = np.array([len(p) - 1 for p in groups.profiles])[groups.profile]
+    room = (limits.local_bytes - 4 * spec.work_group) // (8 if spec.real == "double" else 4)
+    lane_steps = int(group_steps.sum()) * spec.work_group
+    part = Part(
+        spec=spec,
+        tables=as_int32(dict(_tables(forest, steps, slots, groups)), len(gather)),
+        num_units=count * spec.cells,
+        num_groups=count,
+        statistics={
+            "steps": int(group_steps.max()),
+            "dependent_steps": int(group_steps.max()) * 2,
+            "barriers": int(group_steps.sum()) * 2 if spec.lanes > 1 else 0,
+            "idle_lanes": 1 - forest.num_nodes / lane_steps,
+            "cells_per_block": len(cells) / count,
+            "local_bytes": int(bytes_per_cell(np.array(spec.slots), spec.real)) * spec.cells,
+        },
+        max_rhs=min(MAX_RHS, room // (spec.slots * spec.cells) - 1),
+    )
+    return Plan(forest, method, gather, (part,))
+
+
+def _tables(
+    forest: Forest, steps: LaneSteps, slots: Slots, groups: _Groups
+) -> Iterator[tuple[str, np.ndarray]]:
+    trees = forest.trees
+    shape = forest.shape_of_cell[groups.cells]
+    idle = len(groups.profile) * groups.width - len(shape)
+    own = [np.diff(steps.offsets)[shape], (steps.offsets[:-1] + np.arange(trees.num_trees))[shape]]
+    ends = np.cumsum(steps.width)
+    first = ends - steps.width - np.repeat(trees.offsets[:-1], steps.counts)
+    first = np.insert(first, steps.offsets[1:], trees.sizes)
+    at = offsets([len(p) for p in groups.profiles])[:-1] + len(first)
+    order = trees.rank[steps.order] - np.repeat(trees.offsets[:-1], trees.sizes)
+    joins = slots.joins
+    yield "cell_number", np.pad(groups.cells, (0, idle), constant_values=-1)
+    yield "cell_node", np.pad(trees.offsets[shape], (0, idle))
+    yield "cell_step", np.pad(own[1], (0, idle))
+    yield "cell_steps", np.pad(own[0], (0, idle))
+    yield "group_start", groups.start[:-1]
+    yield "group_step", at[groups.profile]
+    yield "group_steps", np.array([len(p) - 1 for p in groups.profiles])[groups.profile]
+    yield "step_first", np.concatenate([first, *groups.profiles])
+    yield "node_code", slots.code
+    yield "node_order", order
+    yield "node_joins", joins
+    yield "join_slot", np.append(slots.join_slot, 0)  # one more: never empty
+
+
+def slots_of(slots: Slots, room: int, limits: Limits) -> int:
+    """Slots per cell of the kernel: those of the cell that needs most."""
+    return min(local_size(int(slots.most.max()), room, limits.is_cpu), room)

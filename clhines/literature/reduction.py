@@ -10,9 +10,17 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
-from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, coarse, work_group_size
+from clhines.plan.plan import (
+    Limits,
+    Options,
+    Part,
+    Plan,
+    as_int32,
+    coarse,
+    plan_by_kind,
+    work_group_size,
+)
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop
@@ -24,11 +32,7 @@ BANK_SHIFT = 5  # one value of padding per 2**5 unknowns, so that even strides u
 
 @dataclass(frozen=True)
 class ReductionSpec(KernelSpec):
-    """Numbers and switches of ``reduction.mako``: one work-group per chain.
-
-    `switch` is the unknowns at which CR hands over to PCR, at most `capacity`; 1 is CR alone,
-    `capacity` PCR alone. Above 1 local memory holds as many a second time.
-    """
+    """One work-group per chain; CR until `switch` unknowns are left, then PCR."""
 
     template: ClassVar[str] = "literature/reduction"
     bank_shift: ClassVar[int] = BANK_SHIFT
@@ -79,13 +83,8 @@ def plan_reduction(
 
     One kernel for all: CR (Hockney 1965) until `switch` unknowns are left, PCR (Hockney and
     Jesshope 1981) from there on, as Zhang, Cohen and Owens (2010) combine them; Valero-Lara et al.
-    2018, section 4.1. The rows differ in the switch: 1, the whole chain, or an option. Chains above
-    local memory begin with CR in global memory in all three rows, until what is left fits.
-
-    The pivots that are checked are those of this order: of a symmetric matrix one of them is bad
-    exactly where one of any other order is. The error has no bound: on chains whose values differ
-    by many orders of magnitude, or whose rows are barely dominant, the componentwise backward error
-    was measured at 10^10 eps and more. `Solver.solve` measures it and warns.
+    2018, section 4.1. Chains above local memory begin with CR in global memory. The error has no
+    bound: the componentwise backward error was measured at 10^10 eps and more.
     """
     _refuse_branches(forest, method)
     room = (limits.local_bytes - SPARE_BYTES) // (8 if real == "double" else 4) // 4
@@ -100,7 +99,6 @@ def plan_reduction(
 
 
 def _refuse_branches(forest: Forest, method: str) -> None:
-    """Raise `InputError` naming the first cell in which a node has two children."""
     trees = forest.trees
     most = np.maximum.reduceat(trees.num_children, trees.offsets[:-1])[forest.shape_of_cell]
     branched = np.flatnonzero(most > 1)
@@ -130,7 +128,6 @@ def _unskewed(places: int) -> int:
 
 
 def _switch(method: str, largest: int, room: int, limits: Limits, options: Options) -> int:
-    """Unknowns at which PCR takes over; PCR keeps two sets of them in local memory."""
     most = _unskewed(room // 2)
     if most < 1:
         raise InputError(f"method {method!r} needs more local memory than {limits.local_bytes} B")

@@ -1,14 +1,11 @@
 """Where weights of connections lie in memory: Brette and Goodman 2012, section 2.3.3, figure 2.
 
-A spike reaches a synapse from its source (forward), and from its target (backward) where weights
-are plastic or targets look for spikes. What is read at one time is a group: forward the synapses of
-a source and a delay, backward those of a target. Memory is read in chunks, and the cost of an order
-is the number of chunks in which a group is, summed over the groups of both directions.
+A spike reaches a synapse from its source (forward), and from its target (backward). What is read at
+one time is a group; memory is read in chunks, and the cost of an order is the number of chunks in
+which a group is, summed over the groups of both directions.
 
 The graph cut fills chunks one after another. In the merged graph, whose vertices are the groups and
-whose edges are the synapses, a chunk grows by the vertex with the most edges to those that it has,
-as it costs as much as any other: 16 edges of a sparse graph have 17 vertices, as a forward row and
-its 16 targets do, but 4 rows and 4 columns that are all connected have 8.
+whose edges are the synapses, a chunk grows by the vertex with the most edges to those that it has.
 """
 
 from __future__ import annotations
@@ -34,11 +31,7 @@ def placed(*keys: np.ndarray) -> np.ndarray:
 
 
 def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> np.ndarray:
-    """Return the place of each synapse in chunks that cut few groups of either direction.
-
-    `forward` and `backward`, (k,), are numbers of groups from 0 on. A chunk begins with the first
-    forward group that has synapses left; of groups with as many in common the first is taken.
-    """
+    """Place of each synapse in chunks that cut few groups; each begins with the first one left."""
     ends = np.stack([forward, backward + int(forward.max(initial=-1)) + 1]).astype(np.int64)
     count, vertices = len(forward), int(ends.max(initial=-1)) + 1
     synapse = np.argsort(ends.reshape(-1), kind="stable") % max(1, count)
@@ -72,7 +65,6 @@ def graph_cut(forward: np.ndarray, backward: np.ndarray, chunk: int = CHUNK) -> 
 
 
 def _places(order: np.ndarray) -> np.ndarray:
-    """Return the place of each in an order."""
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import Deferred, Made, shifted
-from clhines.checks import as_seed, shown, spread
+from clhines.arrays import Deferred, Made, each, joined, offsets, once, shifted, starts
+from clhines.checks import as_number, as_seed, shown, spread
 from clhines.errors import InputError
-from clhines.model.additions import fields_of
+from clhines.mechanisms.ir.program import IonUse
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.model.connections import Connections
 from clhines.model.instances import (
     ConstantSums,
     check_temperature,
@@ -22,24 +24,20 @@ from clhines.model.instances import (
     revalued,
     spiking,
 )
-from clhines.model.ions import IonNodes
-from clhines.model.model import Alike, Kind, Model
+from clhines.model.ions import KNOWN_IONS, OTHER_ION, IonNodes, promoted
+from clhines.model.model import Alike, Events, Kind, Model
 from clhines.model.needs import GRID, of_model, of_network
-from clhines.model.wires import (
-    compiled_connections,
-    compiled_events,
-    divided,
-    given_weights,
-    has_short,
-)
-from clhines.network.additions import Sources
+from clhines.model.sources import NetCons, Played, Sources
+from clhines.network.additions import Added
+from clhines.network.additions import Sources as GivenSources
 from clhines.network.changes import Changes
 from clhines.network.copies import copied_nodes, copied_values, tiled
 from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Copied, Network
+from clhines.network.plasticity import Rule
 from clhines.network.structure import NodeValues
-from clhines.network.times import as_step
+from clhines.network.times import LAST_STEP, ROUNDING, as_step, delay_steps, event_steps
 from clhines.network.wiring import Wiring
 
 
@@ -64,10 +62,6 @@ def compile(
         Of the noise.
     changes : Changes, optional
         What a simulation was told by `set`.
-
-    Returns
-    -------
-    Model
 
     Raises
     ------
@@ -119,7 +113,7 @@ def _compiled(
     second_order = _second_order(times[2], exact)
     if second_order and any(kind.mechanism.program.spike for kind in kinds):
         raise InputError("secondorder: a text with 'spike:' resets v; expected secondorder=0")
-    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
+    cells = GivenSources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     added_fields = fields_of(
         added, cells, kinds, instances, network.area, network.celsius,
         (at_times.given, at_times.outside), times[2],
@@ -153,10 +147,7 @@ def with_values(
     changes: Changes,
     sums: ConstantSums,
 ) -> Model:
-    """Return what `compile` does, from a model of the same connections and events.
-
-    `model` has earlier changes, `groups` are as they were before all, and `v_init` is in mV.
-    """
+    """Compile again with other values, from a model of the same connections and events."""
     changed = [(number, name) for number, own in changes.parameters.items() for name in own]
     now = changes.groups(groups)
     kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
@@ -190,18 +181,14 @@ def _second_order(value: object, exact: bool) -> bool:
 
 
 class CopiedKind(Deferred, Kind):
-    """A kind of all copies; `once` is that of one."""
-
     once: Kind
     copies: int
 
     @property
     def count(self) -> int:
-        """Number of instances."""
         return self.once.count * self.copies
 
     def is_single(self, name: str) -> bool:
-        """Whether a parameter is one number for all instances."""
         return self.once.is_single(name)
 
 
@@ -260,7 +247,7 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
     kinds = tuple(_kind(kind, n, copies) for kind in once.kinds)
     instances = _Instances(once, network.groups, copies)
     threshold = np.tile(once.threshold, copies)
-    cells = Sources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
+    cells = GivenSources(network, 0, network.soma, threshold, np.zeros(len(threshold)))
     weights = given_weights(wiring)
     connections, numbers = compiled_connections(nothing, added, once.dt, 0, first, ())
     return replace(
@@ -287,11 +274,7 @@ def copied_model(network: Network, copied: Copied, once: Model, secondorder: obj
 
 
 def are_alike(network: Network, model: Model) -> bool:
-    """Whether copies of a network are alike: no noise, and no stream of its own.
-
-    Events from outside have sources that are numbered otherwise. Each kind has one group, as its
-    instances are else in another order.
-    """
+    """Whether copies of a network are alike: no noise, no streams, no events from outside."""
     kinds = [k for k, _ in model.instances if k >= 0]
     streams = {(model.instances[g][0], name) for g, name, _ in inside(network).added.streams}
     return (
@@ -308,3 +291,393 @@ def are_alike(network: Network, model: Model) -> bool:
         and streams == {*model.random_ids}
         and not inside(network).wiring.outside
     )
+
+
+_COLUMNS: tuple[np.ndarray, ...] = tuple(
+    np.zeros(0, t) for t in (int, int, int, float, float, bool)
+)
+
+
+def given_weights(wiring: Wiring) -> np.ndarray:
+    """(w,) float64: weights of all connections, in the order given."""
+    rows = (columns[3] for columns in wiring.given)
+    return joined([r[:, 0] if r.shape[1] == 1 else r.ravel() for r in rows], float)
+
+
+def has_short(wiring: Wiring, added: Added, dt: float) -> bool:
+    """Whether a connection of a cell or a detector has a delay shorter than a step."""
+    train, least = _trains(added), dt * (1 - ROUNDING)
+    short = ((c[0], once(c[4]) < least) for c in wiring.columns)
+    return any(is_short.any() and (is_short & ~train[source]).any() for source, is_short in short)
+
+
+def divided(
+    wiring: Wiring, added: Added, groups: Sequence[Group], dt: float
+) -> tuple[Wiring, Wiring, np.ndarray]:
+    """Return connections on the grid, those at exact times, and places of weights of the former.
+
+    By the grid, as sums of whole steps, go events of cells, detectors and trains to mechanisms
+    whose events add up, unless the network asks for exact times.
+    """
+    parts: list[tuple[list[tuple[np.ndarray, ...]], list[np.ndarray]]] = [([], []), ([], [])]
+    train, sends = _trains(added), np.zeros(added.num_sources, bool)
+    for group, begin in added.emitters:
+        sends[begin : begin + len(group)] = True
+    masks, exactly = [np.zeros(0, bool)], added.exact or added.bins
+    for columns in wiring.given:
+        source, of_group, _, rows, delay, plastic = columns
+        mechanism = groups[int(of_group[0])].mechanism if len(of_group) else None
+        sums = mechanism is not None and _sums(mechanism) and rows.shape[1] == 1
+        short = ~train[source] & (delay < dt * (1 - ROUNDING))
+        able = ~sends[source] & ~short if sums else np.zeros(len(source), bool)
+        if (plastic & ~able).any() and mechanism is not None:
+            why = f"a delay is shorter than a step of {dt:g} ms" if (plastic & short).any() else (
+                "its source is an instance that sends events" if sums else
+                "the mechanism takes events one by one")  # fmt: skip
+            raise InputError(
+                f"rule: a connection to {mechanism.name} is not plastic, as {why}; expected no rule"
+            )
+        on_grid = plastic if exactly else able
+        masks.append(np.repeat(on_grid, rows.shape[1]))
+        for (own, weights), some in zip(parts, (on_grid, ~on_grid), strict=True):
+            if some.any():
+                first = rows[some, 0] if rows.shape[1] else np.zeros(np.count_nonzero(some))
+                own.append((*(a[some] for a in columns[:3]), first, delay[some], plastic[some]))
+                weights.append(rows[some])
+    grid, exact = (Wiring(wiring.network, *part) for part in parts)
+    sums_of = [not exactly and _sums(groups[int(e[0][0])].mechanism) for e in wiring.outside]
+    events = [
+        [e for e, s in zip(wiring.outside, sums_of, strict=True) if s is w] for w in (True, False)
+    ]
+    grid.keep(events[0], wiring.rule)
+    exact.keep(events[1])
+    return grid, exact, np.flatnonzero(np.concatenate(masks))
+
+
+def _sums(mechanism: Mechanism) -> bool:
+    """Whether events of a step may act once, with the sum of their weights."""
+    net = mechanism.program.net
+    return net is not None and net.summed and mechanism.kind != "artificial"
+
+
+def _trains(added: Added) -> np.ndarray:
+    found = np.zeros(added.num_sources, bool)
+    for sources in added.sources:
+        found[sources.first : sources.first + len(sources)] = bool(sources.times)
+    return found
+
+
+def compiled_connections(
+    wiring: Wiring,
+    added: Added,
+    dt: float,
+    num_targets: int,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> tuple[Connections, np.ndarray]:
+    """Return the connections of cells and detectors, and their places among those given."""
+    train, begin = _trains(added), 0
+    every = np.arange(sum(len(columns[0]) for columns in wiring.columns), dtype=np.int32)
+    parts = list[tuple[np.ndarray, ...]]()
+    for source, group, index, weight, delay, plastic in wiring.columns:
+        numbers = every[begin : begin + len(source)]
+        begin += len(source)
+        if not len(source):
+            continue
+        of_train = train[source] if train.any() else once(np.broadcast_to(False, len(source)))
+        if of_train.any():
+            if plastic[0]:
+                raise InputError(
+                    f"rule: connection {numbers[np.argmax(of_train)]} comes from a train of given "
+                    "times, and is not plastic; expected a cell or a detector"
+                )
+            given = source, index, weight, delay, plastic, numbers
+            source, index, weight, delay, plastic, numbers = (a[~of_train] for a in given)
+        _check_delays(delay, dt, source, numbers)
+        number = (instances[int(group[0])][1] + first[group[0]]).astype(np.int32)
+        target = index if (number == np.arange(len(number))).all() else number[index]
+        steps = each(lambda values: np.maximum(delay_steps(values, dt), 1), delay)
+        parts.append((source, target, weight, steps, plastic, numbers))
+    dtypes = np.int32, np.int32, float, np.int32, bool
+    *columns, places = zip(*parts, strict=True) if parts else [()] * (len(dtypes) + 1)
+    source, target, weight, steps, plastic = (
+        joined(some, dtype) for some, dtype in zip(columns, dtypes, strict=True)
+    )
+    numbers = every if len(source) == len(every) else joined(places, np.int32)
+    _check_bounds(wiring.rule, source, weight, plastic)
+    sizes = added.num_sources, max(num_targets, 1)
+    found = Connections(source, target, weight, steps, *sizes, plastic, wiring.rule)
+    return found, numbers
+
+
+def _check_delays(delay: np.ndarray, dt: float, source: np.ndarray, numbers: np.ndarray) -> None:
+    steps = once(delay) / dt
+    bad = np.flatnonzero((steps < 1 - ROUNDING) | (steps >= LAST_STEP))
+    if len(bad):
+        k = int(bad[0])
+        short = steps[k] < 1
+        expected = "at least one step, dt =" if short else f"less than {LAST_STEP} steps of"
+        raise InputError(
+            f"delay of connection {numbers[k]}, from cell {source[k]}, is {delay[k]:g} ms; "
+            f"expected {expected} {dt:g} ms"
+        )
+
+
+def _check_bounds(
+    rule: Rule | None, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray
+) -> None:
+    if rule is None:
+        return
+    low, high = rule.w_min, rule.w_max
+    outside = np.flatnonzero(plastic & ((weight < low) | (weight > high)))
+    if len(outside):
+        k = int(outside[0])
+        raise InputError(
+            f"weight of connection {k}, from cell {source[k]}, is {weight[k]:g}; expected "
+            f"{low:g} to {high:g}, the bounds of its rule"
+        )
+
+
+def compiled_events(
+    wiring: Wiring,
+    added: Added,
+    dt: float,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> Events:
+    empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
+    outside = [*wiring.outside, *_of_trains(wiring, added)]
+    group, index, time, weight = joined_columns(outside, empty)
+    soon = time / dt < LAST_STEP
+    group, index, time, weight = (a[soon] for a in (group, index, time, weight))
+    step = event_steps(time, dt)
+    order = np.argsort(step, kind="stable")
+    target = targets_of(group, index, first, instances)
+    return Events(target[order], step[order], weight[order])
+
+
+def _of_trains(wiring: Wiring, added: Added) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield group, instance, time and weight of all events of trains, by connection."""
+    trains = {s.first + k: t for s in added.sources for k, t in enumerate(s.times)}
+    if not trains:
+        return
+    source, group, index, weight, delay, _ = joined_columns(wiring.columns, _COLUMNS)
+    for k in np.flatnonzero(_trains(added)[source]).tolist():
+        times = trains[int(source[k])] + delay[k]
+        of_group, instance, of_weight = (np.full(len(times), a[k]) for a in (group, index, weight))
+        yield of_group, instance, times, of_weight
+
+
+def joined_columns(
+    parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]
+) -> list[np.ndarray]:
+    return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
+
+
+def targets_of(
+    group: np.ndarray,
+    index: np.ndarray,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> np.ndarray:
+    """Look up the number among all targets of instances of groups."""
+    if not len(group):
+        return np.zeros(0, np.int64)
+    used, which = np.unique(group, return_inverse=True)
+    numbers = [instances[k][1] for k in used.tolist()]
+    start = starts(np.array([len(number) for number in numbers]))
+    return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
+
+
+Instances = Sequence[tuple[int, np.ndarray]]  # see `Model.instances`
+Columns = list[tuple[np.ndarray, ...]]
+
+
+def fields_of(
+    added: Added,
+    cells: GivenSources,
+    kinds: Sequence[Kind],
+    instances: Instances,
+    area: np.ndarray,
+    celsius: object,
+    wiring: tuple[Columns, Columns],
+    secondorder: object,
+    ions: tuple[IonNodes, ...] | None = None,
+) -> dict[str, Any]:
+    """Return the fields of a `Model` that ions, sources and exact connections fill."""
+    detectors = [cells, *(s for s in added.sources if not s.times)]
+    trains = [s for s in added.sources if s.times]
+    given, outside = wiring
+    source = [s.first + np.arange(len(s)) for s in trains]
+    times = [t for s in trains for t in s.times]
+    events = _outside(outside, added.num_sources)
+    netcons = _netcons([*given, *events], instances, kinds)
+    for rows in events:
+        source.append(rows[0])
+        times += [np.array([t]) for t in rows[6].tolist()]
+    return {
+        "celsius": as_number("celsius", celsius),
+        "ions": tuple(_ions(added, kinds, area)) if ions is None else ions,
+        "sources": Sources(
+            count=added.num_sources + sum(len(rows[0]) for rows in events),
+            detector_node=np.concatenate([s.node for s in detectors]),
+            detector_threshold=np.concatenate([s.threshold for s in detectors]),
+            detector_refractory=np.concatenate([s.refractory for s in detectors]),
+            detector_source=np.concatenate([s.first + np.arange(len(s)) for s in detectors]),
+            train_source=np.concatenate([np.zeros(0, np.int64), *source]),
+            train_time=tuple(times),
+            emitted=_emitted(added, kinds, instances),
+        ),
+        "netcons": netcons,
+        "pointers": _pointers(added, kinds, instances),
+        "remote_v": added.remote_v,
+        "played": _played(added, instances),
+        "random_ids": _streams(added, kinds, instances),
+        "random_index": added.random_index,
+        "bins": added.bins,
+        "second_order_currents": bool(secondorder) and (secondorder is True or secondorder == 2),
+    }
+
+
+def _played(added: Added, instances: Instances) -> tuple[Played, ...]:
+    return tuple(
+        Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
+        for p in added.plays
+        for k, place in [instances[p.group]]
+    )
+
+
+def _outside(events: Columns, first: int) -> Columns:
+    """Return events from outside as connections without delay, each from a train of its own."""
+    found: Columns = []
+    for group, index, time, weight in events:
+        source = first + np.arange(len(time))
+        none = np.zeros(len(time))
+        found.append((source, group, index, weight[:, None], none, none > 0, time))
+        first += len(time)
+    return found
+
+
+def _netcons(given: Columns, instances: Instances, kinds: Sequence[Kind]) -> NetCons:
+    kind, instance, weights, counts = [], [], [], []
+    for columns in given:
+        group, index, rows = columns[1:4]
+        if not len(group):
+            continue
+        k, place = instances[int(group[0])]
+        net = kinds[k].mechanism.program.net if k >= 0 else None
+        width = len(net.weights) if net is not None else 0
+        row = np.zeros((len(group), width))
+        kept = min(width, rows.shape[1])
+        row[:, :kept] = rows[:, :kept]
+        kind.append(np.full(len(group), k))
+        instance.append(place[index])
+        weights.append(row.ravel())
+        counts.append(np.full(len(group), width))
+    none = [np.zeros(0, np.int64)]
+    used = [c for c in given if len(c[1])]
+    return NetCons(
+        source=np.concatenate(none + [c[0] for c in used]).astype(np.int64),
+        kind=np.concatenate(none + kind),
+        instance=np.concatenate(none + instance),
+        delay=np.concatenate([np.zeros(0), *(c[4] for c in used)]),
+        weight=np.concatenate([np.zeros(0), *weights]),
+        first_weight=offsets(np.concatenate(none + counts)).astype(np.int64),
+    )
+
+
+def _uses(kinds: Sequence[Kind]) -> Iterator[tuple[Kind, IonUse]]:
+    for kind in kinds:
+        for use in kind.mechanism.program.ions:
+            yield kind, use
+
+
+def _ions(added: Added, kinds: Sequence[Kind], area: np.ndarray) -> Iterator[IonNodes]:
+    """Find where ions are, with values given or NEURON's, in the order of their first use."""
+    names = dict.fromkeys([use.name for _, use in _uses(kinds)] + [g.name for g in added.ions])
+    for name in names:
+        uses = [(kind, use) for kind, use in _uses(kinds) if use.name == name]
+        given = [g for g in added.ions if g.name == name]
+        has_ion = np.zeros(len(area), bool)
+        for nodes in [*(k.node for k, _ in uses), *(g.nodes for g in given)]:
+            has_ion[nodes] = True
+        node = np.flatnonzero(has_ion)
+        bare = node[area[node] <= 0]
+        if len(bare):
+            raise InputError(f"ion {name} is at node {bare[0]}, which has no membrane")
+        charge, *defaults = KNOWN_IONS.get(name, OTHER_ION)
+        charges = {u.valence for _, u in uses if u.valence is not None}
+        charges |= {g.valence for g in given if g.valence is not None}
+        charges |= {charge} if name in KNOWN_IONS else set()
+        if len(charges) != 1:
+            got = " and ".join(f"{c:g}" for c in sorted(charges)) or "not given"
+            raise InputError(f"valence of ion {name} is {got}; expected one: ion(valence=)")
+        style = np.zeros(len(node), np.int64)
+        for kind, use in uses:
+            at, (c, e) = np.searchsorted(node, np.unique(kind.node)), _promotion(use)
+            style[at] = promoted(style[at], c, e)
+        values = {"style": style.astype(np.float64)}
+        at_start = zip(("e", "ci", "co"), defaults, strict=True)
+        values |= {k: np.full(len(node), x) for k, x in at_start}
+        for g in given:
+            for key, value in g.values.items():
+                values[key][np.searchsorted(node, g.nodes)] = value
+        whole = values.pop("style").astype(np.int64)
+        yield IonNodes(name, charges.pop(), node, style=whole, **values)
+
+
+def _promotion(use: IonUse) -> tuple[int, int]:
+    """Return what NEURON's `nrn_promote` takes: of concentrations and of the reversal potential."""
+    conc, rev = {f"{use.name}i", f"{use.name}o"}, {f"e{use.name}"}
+    return tuple(  # type: ignore[return-value]
+        3 if names & {*use.writes} else 1 if names & {*use.reads} else 0 for names in (conc, rev)
+    )
+
+
+def _emitted(added: Added, kinds: Sequence[Kind], instances: Instances) -> dict[int, np.ndarray]:
+    found: dict[int, np.ndarray] = {}
+    for group, first in added.emitters:
+        if not len(group):
+            continue
+        k, place = instances[group.number]
+        sources = found.setdefault(k, np.full(kinds[k].count, -1))
+        sources[place] = first + np.arange(len(group))
+    return found
+
+
+def _pointers(
+    added: Added, kinds: Sequence[Kind], instances: Instances
+) -> dict[tuple[int, str], np.ndarray]:
+    found = {
+        (k, name): np.full(kind.count, -1)
+        for k, kind in enumerate(kinds)
+        for name in kind.mechanism.program.pointers
+    }
+    for group, name, index, node in added.pointers:
+        k, place = instances[group]
+        found[k, name][place[index]] = node
+    for (k, name), nodes in found.items():
+        loose = np.flatnonzero(nodes < 0)
+        if len(loose):
+            raise InputError(
+                f"{kinds[k].mechanism.name}: pointer {name} of {len(loose)} instances points "
+                "nowhere; expected point() for each"
+            )
+    return found
+
+
+def _streams(
+    added: Added, kinds: Sequence[Kind], instances: Instances
+) -> dict[tuple[int, str], np.ndarray]:
+    """Return numbers of streams; NEURON's for those not set: 1, the rank, and a running number."""
+    found, number = {}, 0
+    for k, kind in enumerate(kinds):
+        for name in kind.mechanism.program.random:
+            ids = np.zeros((kind.count, 3), np.uint32)
+            ids[:, 0], ids[:, 2] = 1, number + 1 + np.arange(kind.count)
+            found[k, name] = ids
+            number += kind.count
+    for group, name, ids in added.streams:
+        k, place = instances[group]
+        found[k, name][place] = ids
+    return found

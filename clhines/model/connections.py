@@ -92,7 +92,6 @@ class Connections:
 
     @cached_property
     def _grouped(self) -> bool:
-        """Whether they were given by source, then target."""
         return not any(
             ((a[1:] < a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] < b[:-1]))).any()
             for a, b in (
@@ -200,7 +199,6 @@ def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
 
 
 def _sorted(*keys: np.ndarray) -> np.ndarray:
-    """Stable order by the keys, the first one first; one sort where they fit one integer."""
     sizes = [int(key.max(initial=0)) + 1 for key in keys]
     if math.prod(sizes) >= 2**63:
         return np.lexsort(keys[::-1])
@@ -212,7 +210,6 @@ def _sorted(*keys: np.ndarray) -> np.ndarray:
 
 
 def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return values, or one number, as an array of a shape."""
     if values.shape not in ((), shape):
         raise InputError(f"{name} has shape {values.shape}; expected {shape} or one number")
     return np.broadcast_to(values, shape)
@@ -221,7 +218,6 @@ def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> 
 def _numbers(
     name: str, values: ArrayLike, shape: tuple[int, ...], least: int, end: int | None
 ) -> tuple[np.ndarray, int]:
-    """Return integers as int32, and what they must be below."""
     given = broadcast_numbers(name, as_array(name, values), shape)
     if end is not None:
         end = as_whole_number(f"num_{name}s", end, 0, _MOST)
@@ -238,7 +234,6 @@ def _numbers(
 
 
 def check_sizes(connections: Connections, num_targets: int, slots: int, capacity: int) -> None:
-    """Raise InputError for sizes that do not go with the connections."""
     if num_targets < max(1, connections.num_targets):
         raise InputError(
             f"num_targets is {num_targets}; expected at least {max(1, connections.num_targets)}"

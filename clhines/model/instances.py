@@ -25,7 +25,6 @@ from clhines.network.structure import Structure
 
 
 def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
-    """Raise InputError for a mechanism with another temperature than one set for the network."""
     for kind in kinds:
         own = kind.parameters.get("celsius", celsius)
         if celsius != 6.3:
@@ -47,12 +46,7 @@ def kinds_of(
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism; those of constant ones become no kind.
-
-    `given` are all groups of a network, in order, and `area_at` gives the areas of nodes, µm².
-    `celsius` is of mechanisms that use it. Mechanisms and parameters that are `stored` get a value
-    for each instance in any case. Returns `Model.kinds` and `Model.instances`.
-    """
+    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`."""
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
     for group in given:
@@ -81,11 +75,7 @@ def kinds_of(
 def spiking(
     network: Network, kinds: Sequence[Kind], threshold: np.ndarray
 ) -> tuple[tuple[Kind, ...], np.ndarray]:
-    """Return kinds that know the capacitance of their nodes, where a text has a threshold.
-
-    And (num_cells,) thresholds of cells, mV: `threshold`, or that of the text at the soma. Raises
-    InputError where no spike of a cell can be that of a text.
-    """
+    """Kinds and thresholds, mV, of cells, where a text has a threshold of its own."""
     found, taken = list(kinds), np.zeros(network.num_cells, bool)
     for k, kind in enumerate(kinds):
         spike, name = kind.mechanism.program.spike, kind.mechanism.name
@@ -127,12 +117,7 @@ def revalued(
     changed: Collection[tuple[int, str]],
     stored: Collection[tuple[str, str]],
 ) -> tuple[Kind, ...]:
-    """Return kinds with other values of some parameters, as `kinds_of` gives them.
-
-    `kinds` and `instances` are what that gave, and `groups` are all of the network with the values
-    as they are now. `changed` are numbers of groups, and parameters that may have other values than
-    in `kinds`; for `stored` see `kinds_of`.
-    """
+    """Return kinds with other values of the parameters `changed`, as `kinds_of` gives them."""
     found = []
     for k, kind in enumerate(kinds):
         own = [g for g in groups if instances[g.number][0] == k]
@@ -163,12 +148,7 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
 def constant_sums(
     given: Sequence[Group], structure: Structure, axial: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(m,) float64 each: axial conductances and those of constant mechanisms, µS; currents, nA.
-
-    These are the currents at 0 mV, negated. They are of one round of the structure where all
-    mechanisms repeat, and have the bits of those of all nodes, (n,), which they are otherwise.
-    Not `axial`: conductances of constant mechanisms alone.
-    """
+    """Conductances, µS, and negated currents at 0 mV, nA, of one round or of all nodes."""
     constant = [group for group in given if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
     d = d if axial else np.zeros_like(d)
@@ -185,7 +165,6 @@ def constant_sums(
 
 
 def _repeats(group: Group) -> bool:
-    """Whether a group is the same in each round of the structure."""
     return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
 
 
@@ -211,7 +190,6 @@ def _fold(group: Group, nodes: np.ndarray, area: np.ndarray, d: np.ndarray, b: n
 def at_0_mv(
     mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(count,) float64 each: current at 0 mV and conductance of a mechanism linear in v."""
     values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
     return mechanism.current(np.zeros(count), 0.0, values, {})
 
@@ -219,7 +197,6 @@ def at_0_mv(
 def _merged(
     groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
 ) -> float | np.ndarray:
-    """Join a parameter of several groups; a float where it is one number, unless `each` has one."""
     values = [g.parameters[name] for g in groups]
     if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
         return values[0]
@@ -228,10 +205,7 @@ def _merged(
 
 
 class ConstantSums:
-    """Conductances and currents at 0 mV of the constant mechanisms, with the bits of `kinds_of`.
-
-    `area`, µm², and `g_total`, the axial conductances of each node, µS, are (n,) float64.
-    """
+    """Conductances and currents at 0 mV of the constant mechanisms, with the bits of `kinds_of`."""
 
     def __init__(
         self, groups: Sequence[Group], forest: Forest, area: np.ndarray, g_total: np.ndarray
@@ -264,10 +238,7 @@ class ConstantSums:
 
     @cached_property
     def _of_one_cell(self) -> list[np.ndarray] | None:
-        """(n_1,) float64: of cell 0 axial conductances and each group's factors, if all are alike.
-
-        None where cells differ, or where a node has several instances of a group.
-        """
+        """Axial conductances and each group's factors of cell 0, if all are alike, or None."""
         n, cells = len(self._area), self._forest.num_cells
         found = [self._g_total]
         for group in self._groups:

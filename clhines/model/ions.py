@@ -20,11 +20,7 @@ INITIAL_CONCENTRATION, INITIAL_REVERSAL, ADVANCE_REVERSAL = 0o4, 0o40, 0o100
 
 @dataclass(frozen=True, eq=False)
 class IonNodes:
-    """An ion, as ``ca``, where it is, and its values at the start, (count,) each.
-
-    `style` has NEURON's bits: 0o40 the reversal potential is Nernst's at the start, 0o100 in every
-    step.
-    """
+    """An ion, where it is, and its initial values; `style` has NEURON's bits."""
 
     name: str
     valence: float
@@ -41,10 +37,7 @@ class IonNodes:
 
 
 def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
-    """Return the styles of an ion at nodes that get a mechanism that uses it, as NEURON does.
-
-    `concentration` and `reversal` are 1 where it is read, 3 where it is written, 0 where neither.
-    """
+    """Styles of an ion where a mechanism reads (1), writes (3) or ignores (0) its values."""
     conc = np.maximum(style & CONCENTRATION, concentration)
     rev = np.maximum((style & REVERSAL) >> 3, reversal)
     rev = np.where((conc > 0) & (rev < 2), 2, rev)

@@ -36,15 +36,12 @@ class Kind:
 
     @property
     def count(self) -> int:
-        """Number of instances."""
         return len(self.node)
 
     def is_single(self, name: str) -> bool:
-        """Whether a parameter is one number for all instances."""
         return np.ndim(self.parameters[name]) == 0
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Parameters as (count,) float64 arrays, in the order of the mechanism's."""
         return {
             name: np.broadcast_to(np.float64(self.parameters[name]), self.count)
             for name in self.mechanism.parameters
@@ -109,7 +106,6 @@ class Model:
 
     @property
     def copies(self) -> int:
-        """Number of copies that are alike."""
         return 1 if self.alike is None else len(self.alike.sources)
 
     @property
@@ -119,22 +115,18 @@ class Model:
 
     @property
     def has_times(self) -> bool:
-        """Whether events act at exact times."""
         return "exact_times" in self.needs
 
     @property
     def on_grid(self) -> bool:
-        """Whether some events are delivered in whole steps."""
         return self.connections.count > 0 or len(self.events.step) > 0
 
     @property
     def has_sums(self) -> bool:
-        """Whether a state has sums of events in whole steps."""
         return self.on_grid or not self.has_times
 
     @property
     def num_extra(self) -> int:
-        """Number of detectors besides those of the somas."""
         return len(self.sources.detector_node) - len(self.soma)
 
     @property
@@ -251,11 +243,7 @@ class Alike:
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Events from outside, ordered by step; those of one step in the order given.
-
-    Those that are due later than any run can come to are left out. An event is due at the begin of
-    its `step`. All arrays are (m,), int64 but for the weights, float64.
-    """
+    """Events from outside by step, at whose begin each is due; none later than any run."""
 
     target: np.ndarray
     step: np.ndarray

@@ -156,7 +156,6 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
 
 
 def artificial_sources(model: Model) -> np.ndarray:
-    """(num_sources,) bool: sources that are artificial cells."""
     found = np.zeros(model.sources.count, bool)
     for k, sources in model.sources.emitted.items():
         if model.kinds[k].mechanism.kind == "artificial":
@@ -189,7 +188,6 @@ def _points_in_states(kind: Kind) -> bool:
 
 
 def _reads_currents(kind: Kind) -> bool:
-    """Whether a BREAKPOINT reads the current of an ion."""
     program = kind.mechanism.program
     currents = {f"i{use.name}" for use in program.ions}
     return any(

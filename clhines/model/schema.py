@@ -21,10 +21,9 @@ class Field:
     """One array of a state.
 
     `per` is what the last axis counts: ``node``, ``cell``, ``instance`` of `kind`, ``target``,
-    ``plastic`` connection (of `Model.connections`), ``sent`` (source of these), ``connection`` of
-    `Model.netcons`, ``weight`` of these, ``source`` of events, ``ring`` entry of the sources'
-    times, ``detector``, or ``remote`` node of other ranks. `rows` is what the first of two axes
-    counts: ``slot`` of the ring of incoming events, self ``event`` of a queue, or ``watch``
+    ``plastic`` connection, ``sent`` (source of these), ``connection`` of `Model.netcons`,
+    ``weight`` of these, ``source``, ``ring`` entry, ``detector``, or ``remote`` node. `rows` is
+    what the first of two axes counts: ``slot`` of the ring, self ``event`` of a queue, or ``watch``
     condition.
     """
 
@@ -43,7 +42,6 @@ class Field:
         return f"{self.what}{number}_{self.name}" if self.what else self.name
 
     def dtype_in(self, real: DTypeLike) -> np.dtype:
-        """Dtype in a simulation whose values are of the dtype `real`."""
         return np.dtype(real if self.dtype == "real" else self.dtype)
 
 
@@ -69,10 +67,7 @@ _QUEUE = (
 
 
 def plastic_fields(rule: Rule) -> Iterator[Field]:
-    """Yield the fields of a rule: weights, and traces with the step of their last event.
-
-    Traces of cells are those of all sources, on every rank. They are numbered: ``pre``, ``pre1``.
-    """
+    """Yield the fields of a rule: weights, and traces (``pre``, ``pre1``) with their last step."""
     yield Field("weight", "plastic", "float64", what="plastic")
     for side, names in rule.kept.items():
         for k in range(len(names)):
@@ -112,11 +107,9 @@ class Schema:
         return found
 
     def of(self, what: str, kind: int | None = None) -> list[Field]:
-        """Fields of a family, as ``state``, of a kind where it belongs to one."""
         return self._families.get((what, kind), [])
 
     def named(
         self, saved: Mapping[str, np.ndarray], what: str, kind: int | None = None
     ) -> dict[str, np.ndarray]:
-        """Arrays of a family in a saved state, by the names of the fields."""
         return {field.name: saved[field.key] for field in self.of(what, kind)}

@@ -59,13 +59,11 @@ class NetCons:
 
     @classmethod
     def none(cls) -> NetCons:
-        """Return no connections."""
         none = np.zeros(0, np.int64)
         return cls(none, none, none, np.zeros(0), np.zeros(0), np.zeros(1, np.int64))
 
     @property
     def count(self) -> int:
-        """Number of connections."""
         return len(self.source)
 
 

@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import (
-    as_array,
-    as_indices,
-    as_number,
-    as_real,
-    as_whole_number,
-    shown,
-    spread,
-)
+from clhines.checks import as_array, as_indices, as_number, as_real, as_whole_number, shown, spread
 from clhines.errors import InputError
 from clhines.network.groups import Group
 from clhines.network.inside import inside
@@ -60,8 +52,6 @@ class Sources:
 
 @dataclass(frozen=True, eq=False)
 class IonGiven:
-    """Arguments of a call of `Network.ion`; None where the default counts."""
-
     name: str
     nodes: np.ndarray
     valence: float | None
@@ -70,8 +60,6 @@ class IonGiven:
 
 @dataclass(frozen=True, eq=False)
 class PlayGiven:
-    """Arguments of a call of `Network.play`."""
-
     group: int
     index: int
     parameter: str
@@ -82,12 +70,7 @@ class PlayGiven:
 
 @dataclass(eq=False)
 class Added:
-    """What a network was given besides cells, mechanisms and plain connections.
-
-    `emitters` are groups that send events, and the number of their first source. `pointers` are
-    number of a group, name, instances and nodes; `streams` number of a group, name, and numbers.
-    `remote_v` are of nodes of other ranks, at the start, mV; they have the numbers after its own.
-    """
+    """All of a network besides cells, mechanisms and plain connections."""
 
     network: Any
     num_nodes: int
@@ -104,7 +87,6 @@ class Added:
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:
-        """Add detectors; see `Network.add_detector`."""
         inside(self.network).check_not_frozen("add_detector()")
         given = np.atleast_1d(as_array("node", node))
         nodes = as_indices("node", given, self.num_nodes, "node")
@@ -115,7 +97,6 @@ class Added:
         return self._source(nodes, limit, quiet, ())
 
     def spike_source(self, times: Sequence[ArrayLike]) -> Sources:
-        """Add trains; see `Network.spike_source`."""
         inside(self.network).check_not_frozen("spike_source()")
         if isinstance(times, str) or not np.iterable(times):
             raise InputError(f"times is {shown(times)}; expected a list, the times of each")
@@ -135,7 +116,6 @@ class Added:
         self.num_sources += len(group)
 
     def source_numbers(self, source: object, index: ArrayLike | None) -> np.ndarray:
-        """Return the numbers of sources; see `Network.source_numbers`."""
         if isinstance(source, Sources):
             if source.network is not self.network:
                 raise InputError("source belongs to another network")
@@ -159,7 +139,6 @@ class Added:
     def ion(
         self, name: str, nodes: ArrayLike, valence: float | None, given: Mapping[str, ArrayLike]
     ) -> None:
-        """Add values of an ion; see `Network.ion`."""
         inside(self.network).check_not_frozen("ion()")
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
@@ -171,7 +150,6 @@ class Added:
         self.ions.append(IonGiven(name, where, charge, values))
 
     def set_pointer(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None) -> None:
-        """Add pointers; see `Network.set_pointer`."""
         inside(self.network).check_not_frozen("set_pointer()")
         places = self._instances(group, index)
         known = group.mechanism.program.pointers
@@ -190,7 +168,6 @@ class Added:
     def play(
         self, group: Group, index: int, name: str, t: ArrayLike, y: ArrayLike, continuous: bool
     ) -> None:
-        """Add values in time; see `Network.play`."""
         inside(self.network).check_not_frozen("play()")
         self._instances(group, [index])
         if name not in group.mechanism.parameters:
@@ -208,7 +185,6 @@ class Added:
         self.plays.append(PlayGiven(group.number, int(index), name, times, values, continuous))
 
     def random(self, group: Group, name: str, ids: ArrayLike, index: int) -> None:
-        """Add numbers of streams; see `Network.random`."""
         inside(self.network).check_not_frozen("random()")
         self._instances(group, None)
         if name not in group.mechanism.program.random:
@@ -229,7 +205,6 @@ class Added:
 
 
 def _as_times(name: str, values: ArrayLike) -> np.ndarray:
-    """Return the times of a source, (k,) float64, ms, ascending."""
     array = as_array(name, values, unit="ms")
     if array.ndim != 1:
         raise InputError(

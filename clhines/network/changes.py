@@ -24,14 +24,11 @@ Event: TypeAlias = tuple[Group, ArrayLike, ArrayLike, ArrayLike]  # group, index
 
 @dataclass(frozen=True)
 class Value:
-    """A new value of a parameter of a group."""
-
     numbers: np.ndarray  # (1,), (num_cells,) or (count,) float64
     by: str  # ``all``, ``cell`` or ``instance``
 
     @property
     def given(self) -> object:
-        """As `Network.insert` takes it."""
         if self.by == "all":
             return float(self.numbers[0])
         return PerCell(self.numbers) if self.by == "cell" else self.numbers
@@ -39,13 +36,7 @@ class Value:
 
 @dataclass(eq=False)
 class Changes:
-    """All that differs from the network.
-
-    `parameters` are by number of the group. Mechanisms and parameters that are `stored` have a
-    value in memory for each instance, so that another value needs no other plan and no other
-    kernel. `weight` is of all connections, in the order of `connect`, several of one connection one
-    after another. `events` are in place of all events from outside.
-    """
+    """All that differs from the network; what is `stored` has a value per instance in memory."""
 
     parameters: dict[int, dict[str, Value]] = field(default_factory=dict)
     stored: set[tuple[str, str]] = field(default_factory=set)
@@ -56,12 +47,10 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Whether there is a change."""
         found = self.parameters or self.stored or self.weight is not None
         return bool(found) or self.events is not None
 
     def groups(self, groups: Sequence[Group]) -> list[Group]:
-        """Return groups with the values as they are now."""
         return [self._changed(group) for group in groups]
 
     def _changed(self, group: Group) -> Group:
@@ -77,7 +66,6 @@ class Changes:
         return Group(*own, values, group.in_round)
 
     def value_of(self, group: Group, name: str) -> Value:
-        """Return the value of a parameter as it is now."""
         known = self.parameters.get(group.number, {}).get(name)
         if known is not None:
             return known
@@ -116,7 +104,6 @@ def as_value(group: Group, name: str, value: object) -> Value:
 
 
 def as_events(value: object) -> list[Event]:
-    """Check a list of events from outside as far as it needs no network."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise InputError(
             f"events is {shown(value)}; expected a list of (group, index, time, weight)"

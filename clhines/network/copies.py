@@ -46,7 +46,6 @@ class CopiedForest(Forest):
 
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
-    """Return the structure of `count` copies, one after another."""
     forest, turns = structure.forest, structure.turns
     in_turn = range(len(structure.area)) if turns % len(structure.area) == 0 else range(turns)
 
@@ -78,11 +77,8 @@ def fill(
 ) -> list[Group]:
     """Give copies of a network everything that is in it; return groups in the order of those given.
 
-    `copies` is of `structure_of_copies`. `groups` and `wiring` are of the network, with all
-    changes; several groups may be pieces of one that takes no events, and `instances` are which of
-    its group's instances each piece has, by default all. `streams` are group, name and numbers,
-    (count, 3) uint32, of all streams of random numbers of the network, also of those that were
-    given none: they would else have other numbers among those of the copies.
+    Several `groups` may be parts of one; `instances` are those of each. All `streams` are given,
+    else those of copies would get other numbers.
     """
     count = copies.num_cells // network.num_cells
     copies.celsius = network.celsius
@@ -115,7 +111,6 @@ class _Filling:
         self._begins: list[tuple[int, int, int]] = []  # first source there, how many, first here
 
     def _nodes(self, nodes: np.ndarray) -> np.ndarray:
-        """Nodes of all copies."""
         return (nodes + self.network.forest.num_nodes * self._turn).reshape(-1)
 
     def groups_and_sources(self) -> None:
@@ -132,7 +127,6 @@ class _Filling:
             self._source(sources)
 
     def _source(self, sources: Sources) -> None:
-        """Put in detectors or trains."""
         if sources.times or not len(sources):
             put = self.copies.spike_source(sources.times * self.count)
         else:
@@ -197,7 +191,6 @@ class _Filling:
                 copies.random(put, name, ids_there, added.random_index)
 
     def sources(self, source: np.ndarray, k: int) -> np.ndarray:
-        """Return numbers of sources in copy `k`."""
         found = source + k * self.network.num_cells
         for first, length, here in self._begins:
             mine = (source >= first) & (source < first + length)
@@ -221,7 +214,6 @@ class _Filling:
 
 
 def frozen(a: np.ndarray) -> np.ndarray:
-    """Make an array read-only, and return it."""
     a.setflags(write=False)
     return a
 
@@ -232,18 +224,14 @@ def copied_nodes(mechanism: Mechanism, node: np.ndarray, num_nodes: int, copies:
 
 
 def tiled(once: np.ndarray, copies: int) -> np.ndarray:
-    """Return an array of all copies."""
     return frozen(np.tile(once, copies))
 
 
 def copied_values(once: Values, copies: int) -> Values:
-    """Return parameters of all copies of instances."""
     return {k: tiled(v, copies) if isinstance(v, np.ndarray) else v for k, v in once.items()}
 
 
 class CopiedGroup(Deferred, Group):
-    """A group of all copies; `once` is that of one."""
-
     once: Group
     copies: int
 
@@ -296,7 +284,6 @@ def _group(network: Network, copied: Copied, once: Group) -> Group:
 
 
 def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
-    """Return all that was added to one copy, for all."""
     added, copies, n = inside(copied.once).added, copied.count, copied.once.forest.num_nodes
     sizes = [len(group) for group in copied.once.groups]
     return replace(
@@ -330,7 +317,6 @@ def _additions(network: Network, copied: Copied, groups: list[Group]) -> Added:
 
 
 def _streams(mechanism: Mechanism, ids: np.ndarray, copies: int) -> np.ndarray:
-    """Return the numbers of streams in all copies: the same, but where they are noise."""
     found = np.tile(ids, (copies, 1))
     if mechanism.has_noisy_rates:
         found[:, 1] += np.repeat(np.arange(copies, dtype=found.dtype), len(ids))
@@ -363,6 +349,5 @@ def _wires(network: Network, copied: Copied, wiring: Wiring) -> Wiring:
 def _instances(
     once: Network, group: np.ndarray, index: np.ndarray, copies: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Group and instance in all copies of instances of one group."""
     size = len(once.groups[int(group[0])]) if len(group) else 0
     return np.tile(group, copies), shifted(index, size, copies)

@@ -49,14 +49,12 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return tuple(name for name in self if name in self._given)
 
     def set_default(self, name: str, value: float) -> None:
-        """Set a parameter that was not given, if there is one of that name."""
         if name in self and name not in self._given:
             super().__setitem__(name, value)
 
     def update(  # type: ignore[override]
         self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
     ) -> None:
-        """Set several parameters; as `dict.update`."""
         for name, value in dict(given, **named).items():
             self[name] = value
 
@@ -136,7 +134,6 @@ def values_of(
     area_at: Callable[[np.ndarray], np.ndarray],
     parameters: Mapping[str, object],
 ) -> dict[str, float | np.ndarray]:
-    """Return all parameters of instances, defaults for those not given."""
     known, built_in = mechanism.settable, mechanism.program.built_in
     for name in parameters:
         check_parameter(mechanism.name, name, known)
@@ -152,7 +149,6 @@ def values_of(
 
 
 def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
-    """Raise InputError if another mechanism of the same name is there."""
     for other in groups:
         if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
             raise InputError(f"there is another mechanism called {mechanism.name} here")
@@ -161,7 +157,6 @@ def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
 def check_once(
     groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest, in_round: int
 ) -> None:
-    """Raise InputError for a mechanism that would be in the same membrane twice."""
     here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
     if not here and ascending(nodes[: in_round or None]):
         return
@@ -177,14 +172,12 @@ def check_once(
 
 
 def check_celsius(name: str, value: float | np.ndarray) -> None:
-    """Raise InputError for a temperature, °C, that is not above absolute zero."""
     least = np.min(value, initial=np.inf)
     if least <= ABSOLUTE_ZERO:
         raise InputError(f"{name} is {least:g} °C; expected above {ABSOLUTE_ZERO:g} °C")
 
 
 def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:
-    """Return a parameter as a float or (count,) float64."""
     array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):
         raise InputError(

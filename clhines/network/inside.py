@@ -14,8 +14,6 @@ from clhines.quantities import as_numbers
 
 
 class Inside:
-    """The parts of a network."""
-
     added: Any  # an `Added`; these modules know this one
     wiring: Any  # a `Wiring`
     copied: Any = None  # a `Copied` or None
@@ -28,7 +26,6 @@ class Inside:
         self.celsius: float | None = None
 
     def check_not_frozen(self, what: str) -> None:
-        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
         if self.frozen:
             raise InputError(
                 f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
@@ -36,7 +33,6 @@ class Inside:
             )
 
     def freeze(self) -> None:
-        """Refuse all changes from now on; done when a `Simulation` has been made."""
         self.frozen = True
         if isinstance(self.threshold, np.ndarray):
             self.threshold.setflags(write=False)
@@ -51,7 +47,6 @@ class Inside:
     def parameter(
         self, mechanism: str, name: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> float | np.ndarray:
-        """Return a parameter of instances at nodes as a float or (count,) float64, in `unit`."""
         what = f"{mechanism}: {name}"
         value = as_numbers(what, value, unit)
         if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
@@ -59,13 +54,11 @@ class Inside:
         return as_parameter(mechanism, name, value, len(nodes))
 
     def connect(self, source: np.ndarray, target: Group, *given: Any) -> Any:
-        """Do what `Network.connect` does, with sources by their numbers."""
         self.check_not_frozen("connect()")
         self.wiring.check_target(target)
         return self.wiring.connect(source, target, *given)
 
 
 def inside(network: Any) -> Inside:
-    """Return what is inside a network."""
     found: Inside = network._inside
     return found

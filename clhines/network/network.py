@@ -59,7 +59,6 @@ class Copied:
 
     @property
     def count(self) -> int:
-        """Number of copies."""
         return len(self.sources)
 
 
@@ -128,10 +127,7 @@ class Network:
 
     @classmethod
     def from_swc(
-        cls,
-        paths: PathLike | Sequence[PathLike],
-        num_cells: int | None = None,
-        **options: Any,
+        cls, paths: PathLike | Sequence[PathLike], num_cells: int | None = None, **options: Any
     ) -> Network:
         """Read SWC files, cut the cells into compartments, and make a network of them.
 
@@ -142,10 +138,6 @@ class Network:
             The files' cells are repeated in turn; default: one of each.
         **options
             Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`.
-
-        Returns
-        -------
-        Network
 
         Raises
         ------
@@ -187,10 +179,6 @@ class Network:
         soma : (num_cells,) integer, optional
             Node of each cell where its spikes are detected; the tree is rooted there, which does
             not change the network. Default: the roots.
-
-        Returns
-        -------
-        Network
         """
         return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
 
@@ -316,10 +304,6 @@ class Network:
             the network. A callable is given the distance of each node from its soma along the
             path, (count,) float64, µm. Those not given have the mechanism's defaults. One whose
             name is ``at`` or ``mechanism`` is set afterwards: ``group.parameters["at"] = 1``.
-
-        Returns
-        -------
-        Group
         """
         self._inside.check_not_frozen("insert()")
         found = find_mechanism(mechanism)
@@ -342,10 +326,6 @@ class Network:
             As in `insert`, but one node may come several times, and junctions are accepted.
         **parameters : float, array, callable or `per_cell`
             As in `insert`.
-
-        Returns
-        -------
-        Group
         """
         self._inside.check_not_frozen("add()")
         found = find_mechanism(mechanism)
@@ -425,10 +405,6 @@ class Network:
             Two spikes of a detector are at least so far apart, to whole steps: in this time after a
             spike, v may cross the threshold without another one. Where v is still above the
             threshold at its end, it has to fall below first.
-
-        Returns
-        -------
-        Sources
         """
         return self._inside.added.add_detector(node, threshold, refractory)
 
@@ -439,10 +415,6 @@ class Network:
         ----------
         times : sequence of (k,) float, ms
             One a source, in any order.
-
-        Returns
-        -------
-        Sources
         """
         return self._inside.added.spike_source(times)
 

@@ -242,11 +242,7 @@ def _uniform(pair: np.ndarray, words: np.ndarray) -> np.ndarray:
 def connected(
     pairs: Pairs, call: int, source_cell: np.ndarray, target_cell: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return source and target of each pair, (m,) int32, ascending by source, then target.
-
-    `call` is the number of the call of `connect`. `source_cell` and `target_cell` are by source
-    and target the numbers that are equal where both are of one cell.
-    """
+    """Source and target of each pair of a call of `connect`, (m,) int32, by source, then target."""
     if pairs.rule == "one_to_one":
         if len(source_cell) != len(target_cell):
             raise InputError(
@@ -305,20 +301,15 @@ class _Rows:
 
     @property
     def fixed(self) -> bool:
-        """Whether all rows have the same number of pairs."""
         return self.pairs.rule in ("fixed_indegree", "fixed_outdegree")
 
     @property
     def expected(self) -> float:
-        """Pairs of a row, on average."""
         number = self.pairs.number
         return number if self.fixed else number * len(self.column_cell)
 
     def made(self) -> list[tuple[np.ndarray, ...]]:
-        """Return by block the number of pairs of each row, and the columns row by row, int32.
-
-        Of a fixed in-degree: ``column * rows + row`` of all pairs of each block, ascending.
-        """
+        """By block pairs per row, and columns; of a fixed in-degree ``column * rows + row``."""
         count, columns = len(self.row_cell), len(self.column_cell)
         if self.fixed:
             self._check_columns()
@@ -344,7 +335,6 @@ class _Rows:
             )
 
     def _block(self, size: int, first: int) -> tuple[np.ndarray, ...]:
-        """Return what `made` does, of the rows from `first` on."""
         rows = np.arange(first, min(first + size, len(self.row_cell)))
         key = self.pairs.seed, self.call, first // size
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
@@ -450,7 +440,6 @@ def _as_probability(name: str, value: object) -> float:
 
 
 def _as_positions(name: str, value: object) -> np.ndarray:
-    """(count, dimensions) float64."""
     found = as_real(name, value)
     if found.ndim not in (1, 2):
         raise InputError(
@@ -467,7 +456,6 @@ def _not_negative(name: str, value: object) -> float:
 
 
 def _bounds(low: object, high: object) -> tuple[float, float]:
-    """Return bounds; None stands for none."""
     return (
         -math.inf if low is None else as_number("low", low),
         math.inf if high is None else as_number("high", high),

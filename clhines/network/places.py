@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, stretch_of
-from clhines.cells.regions import WORDS
+from clhines.cells.cable import WORDS
 from clhines.checks import as_array, as_indices, as_places, as_real, shown
 from clhines.errors import InputError, meant
 from clhines.network.structure import NodeValues, Structure
@@ -29,8 +29,6 @@ Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of 
 
 
 class Places:
-    """Where the nodes of a network are."""
-
     def __init__(self, structure: Structure) -> None:
         self.cables = structure.cables[: structure.forest.num_cells]
         self.forest, self.soma = structure.forest, structure.soma
@@ -39,16 +37,13 @@ class Places:
 
     @property
     def area(self) -> np.ndarray:
-        """(n,) float64, µm²."""
         return self._values.whole("area")
 
     def area_at(self, nodes: np.ndarray) -> np.ndarray:
-        """(m,) float64, µm²: of some nodes."""
         return self._values.at("area", nodes)
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """(n,) float64, µm: `Cable.distance` of all cells."""
         self._need_cables("a function of the distance")
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
@@ -68,7 +63,6 @@ class Places:
         return as_places("at", nodes, self.forest.num_nodes, "node")
 
     def membrane(self, mechanism: str, at: Where) -> np.ndarray:
-        """Nodes as of `at`, for a mechanism of the membrane: junctions are refused."""
         nodes = self.of(at)
         some = nodes[: self.in_round(at, nodes) or None]
         if len(some) and not self.area_at(some).all():
@@ -81,15 +75,11 @@ class Places:
         return nodes
 
     def in_round(self, at: Where, nodes: np.ndarray) -> int:
-        """How many of the nodes of `at` are of the first round; the others repeat them.
-
-        0 where there is one round, or where nodes were given and may be any.
-        """
+        """Count nodes of the first round, which the others repeat; 0 where they may be any."""
         end = self._structure.in_round if isinstance(at, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
     def nodes(self, cell: ArrayLike | None, at: Where) -> np.ndarray:
-        """Nodes of some cells that `at` means; (m,) int64, in the order of `at`."""
         nodes = self.of(at)
         if cell is None:
             return nodes
@@ -100,11 +90,9 @@ class Places:
         return nodes[wanted[self.cell_of(nodes)]]
 
     def cell_of(self, nodes: np.ndarray | int) -> np.ndarray:
-        """(m,) int64: the cell of each node."""
         return stretch_of(self.forest.cell_offsets, nodes)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
-        """Check one value for each cell."""
         array = as_array("values", values)
         if array.shape != (self.forest.num_cells,):
             raise InputError(
@@ -116,13 +104,7 @@ class Places:
     def resolved(
         self, what: str, value: object, nodes: np.ndarray, unit: str | None = None
     ) -> object:
-        """Turn a value of a parameter into a number or one for each of `nodes`.
-
-        A number and (m,) values, one for each of `nodes`, are returned as they are. So is what fits
-        nothing, which the check of parameters rejects. A callable is given the distances of the
-        nodes from their somas, (m,) float64, µm, and gives values in `unit`. Messages name the
-        parameter as `what`.
-        """
+        """Turn a parameter's value, or function of the distance, µm, into one per node."""
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
                 got = f"is of {len(value.values)} cells"

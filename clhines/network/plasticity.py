@@ -153,7 +153,6 @@ class Rule:
         self._take(RULES.get(known, text), parameters)
 
     def _take(self, text: str, given: Mapping[str, object]) -> None:
-        """Read a text, and keep its parameters."""
         about = read_rule(text)
         found = {p.name: p.default for p in about.parameters}
         units = {p.name: p.unit or None for p in about.parameters}
@@ -253,7 +252,6 @@ class Course:
 
     @cached_property
     def constants(self) -> dict[str, Any]:
-        """Values that do not change."""
         numbers = np.array([*self.rule.parameters.values()])
         return {"value": numbers, "least": self.rule.w_min, "most": self.rule.w_max}
 

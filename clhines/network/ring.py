@@ -1,10 +1,8 @@
 """The ring network of the 2018 report: different random cells, one event that travels round it.
 
-Each cell has one synapse in the middle of its soma, and a spike of cell c reaches that of cell
-c + 1 after a delay; one event to cell 0 starts it. Somas are active (HH), dendrites passive, or
-all is active. The cells are those of `clhines.cells.synthetic.ring_cell` (Huber 2018, section 7,
-after the example of the Arbor repository), so that the trees differ and the work of a step does not
-depend on spikes.
+Each cell has one synapse in the middle of its soma, and a spike of cell c reaches that of cell c +
+1 after a delay. The cells are those of `clhines.cells.synthetic.ring_cell` (Huber 2018, section 7,
+after the example of the Arbor repository): the work of a step does not depend on spikes.
 """
 
 from __future__ import annotations

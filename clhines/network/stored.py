@@ -1,8 +1,7 @@
 """Networks in files: what a network was given, and the calls that give it to a new one.
 
-A file is an ``.npz`` of plain numbers, and of one text, ``network``: strict JSON in which
-``{"array": 3}`` is the member ``a3``. It is read by the methods that users call, so that all it
-holds is checked as what users give is; mechanisms are texts, which are read again.
+A file is an ``.npz`` of numbers and of one text, ``network``: strict JSON in which ``{"array": 3}``
+is the member ``a3``. It is read by the methods that users call, and so checked as theirs.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ _NEAR = 1e-12  # relative: how far sums of conductances are from those of a file
 
 
 def save(network: Any, path: PathLike, celsius: float | None) -> None:
-    """Write a network to a file; see `Network.save`. `celsius` is None where it was not set."""
     if inside(network).copied is not None:
         raise InputError("copies of a network cannot be saved; expected the one, to be copied")
     arrays = list[np.ndarray]()
@@ -104,7 +102,6 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
 
 
 def load(path: PathLike, make: Callable[[Structure], Any]) -> Any:
-    """Read a network from a file; see `Network.load`. `make` gives it its cells."""
     with Npz(path, _WHAT) as file:
         if file.header("network")[1].kind == "U":  # its digest
             what = "is the state of a simulation, for Simulation.restore()"
@@ -129,14 +126,12 @@ def _member(file: Npz, name: str) -> np.ndarray:
 
 
 def _value(file: Npz, saved: object) -> Any:
-    """Return a number as it is, and an array that stands in another member."""
     return _member(file, f"a{int(saved['array'])}") if isinstance(saved, dict) else saved
 
 
 def _made(
     saved: dict[str, Any], value: Callable[[object], Any], make: Callable[[Structure], Any]
 ) -> Any:
-    """Return the network of a file's text."""
     if saved["format"] != FORMAT:
         raise InputError(f"format {saved['format']!r:.20}; expected {FORMAT}")
     net = make(_cells({name: value(a) for name, a in saved["cells"].items()}))
@@ -169,7 +164,6 @@ def _made(
 
 
 def _cells(given: dict[str, Any]) -> Structure:
-    """Return the structure of cells, with the sums of the file where they are those to rounding."""
     made = of_arrays(
         given["parent"], given["cell_offsets"], given["area"], given["g_axial"],
         given["capacitance"], given["soma"],
@@ -216,7 +210,6 @@ def _add_groups(
 
 
 def put_group(net: Any, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, Any]) -> Group:
-    """Add instances of a mechanism to a network: `nodes` of artificial cells say how many."""
     # a parameter that has the name of an argument is set afterwards
     rest = {name: v for name, v in given.items() if name not in _ARGUMENTS}
     if mechanism.kind == "artificial":
@@ -261,7 +254,6 @@ def _connect(net: Any, columns: list[Any], rule: Rule | None) -> None:
 
 
 def _one(values: np.ndarray) -> int:
-    """Return the number that all values are."""
     if np.ndim(values) != 1 or (values != values[0]).any() or values[0] < 0:
         raise InputError(f"{np.unique(values)[:3]} stand for one group")
     return int(values[0])

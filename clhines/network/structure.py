@@ -23,10 +23,7 @@ _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Trees and membranes of all cells.
-
-    The lists have arrays of some cells, which taken in turn, `turns` of them, make the network.
-    """
+    """Trees and membranes of all cells; `turns` through the lists make the network."""
 
     forest: Forest  # each tree rooted at its soma
     soma: np.ndarray
@@ -39,7 +36,6 @@ class Structure:
     in_soma: Sequence[np.ndarray]
 
     def whole(self, name: str) -> np.ndarray:
-        """(n,): one of the arrays, over all cells."""
         return repeat(getattr(self, name), self.turns)
 
     def once(self, name: str) -> np.ndarray:
@@ -60,7 +56,6 @@ class Structure:
 
 
 def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structure:
-    """Return the structure of cables that are repeated in turn to `num_cells` cells."""
     cables = check_cables(cables)
     count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
     check_room(_NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells")
@@ -92,7 +87,6 @@ def of_arrays(
     capacitance: ArrayLike,
     soma: ArrayLike | None,
 ) -> Structure:
-    """Return the structure of plain arrays; see `Network.from_arrays`."""
     given = Forest(parent, cell_offsets)  # type: ignore[arg-type]
     n, starts = given.num_nodes, given.cell_offsets
     columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
@@ -123,7 +117,6 @@ def of_arrays(
 
 
 def _of_nodes(name: str, values: ArrayLike, n: int, unit: str) -> np.ndarray:
-    """(n,) float64 of numbers that are 0 or more."""
     array = as_array(name, values, unit=unit)
     if array.shape != (n,):
         raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
@@ -151,11 +144,7 @@ def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
 
 
 class NodeValues:
-    """Values of all nodes of a network, by name; arrays of all nodes are made when asked for.
-
-    `once` is one round of each, (m,), which is repeated to `count` nodes; the last round may be
-    cut. The arrays are read-only from now on.
-    """
+    """Values of all nodes by name, read-only; rounds of `once` are repeated when asked for."""
 
     def __init__(self, once: Mapping[str, np.ndarray], count: int) -> None:
         self._once, self.count = dict(once), count
@@ -164,7 +153,6 @@ class NodeValues:
         self._whole = {name: a for name, a in self._once.items() if len(a) == count}
 
     def whole(self, name: str) -> np.ndarray:
-        """(n,): of all nodes, read-only."""
         if name not in self._whole:
             found = repeat_moved(self._once[name], self.count)
             found.setflags(write=False)
@@ -183,17 +171,14 @@ class NodeValues:
         return self._once[name][: self.count]
 
     def any(self, name: str) -> bool:
-        """Whether a value is not 0."""
         return bool(self.once(name).any())
 
     def copied(self, copies: int) -> NodeValues:
-        """Return the values of all nodes of consecutive copies."""
         whole = {k: self.count % len(a) == 0 for k, a in self._once.items()}
         once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
         return NodeValues(once, self.count * copies)
 
     def changed(self, **values: np.ndarray) -> NodeValues:
-        """Return these values with some replaced: a round or all of each."""
         return NodeValues({**self._once, **values}, self.count)
 
     def part(self, low: int, high: int) -> NodeValues:

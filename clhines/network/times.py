@@ -16,7 +16,6 @@ LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int
 
 
 def as_step(dt: object) -> float:
-    """Return a step, ms, that is above 0."""
     step = as_number("dt", dt, "ms")
     if not step > 0:
         raise InputError(f"dt is {step:g} ms; expected above 0")
@@ -27,41 +26,40 @@ def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
     """(m,) int64: steps between a spike and its event, as NEURON counts them; delays are in ms.
 
     A spike has the time of the end of its step and 1e-10 ms, which NEURON adds, and an event acts
-    in the first step whose middle is not before it. So a delay of n + 1/2 steps takes n + 1.
+    in the first step whose middle is not before it: n + 1/2 steps take n + 1.
     """
     return np.ceil((delay + _SPIKE_LATE) / dt - 0.5).astype(np.int64)
 
 
 def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
-    """(m,) int64: step in which an event from outside acts, as NEURON counts them; times are in ms.
+    """(m,) int64: first step whose middle is not before an event, ms, from outside.
 
-    It is the first step whose middle is not before the event; here nothing is added to the time.
-    NEURON's clock adds half steps, and its rounding decides where an event falls on a middle: at
-    dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. The middles are
-    computed in the same way, those of the first 2**22 steps; later ones as (k + 1/2) dt.
+    NEURON's clock adds half steps, and its rounding decides where an event falls on a middle: at dt
+    = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. The middles are added up
+    likewise for 2**22 steps.
     """
     step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
     early = np.flatnonzero(step < _CLOCK_STEPS - 1)
     if len(early):
-        halves = np.full(2 * int(step[early].max()) + 4, 0.5 * dt)
-        halves[0] = 0.0
-        middles = np.cumsum(halves)[::2] + 0.5 * dt  # one by one, as rounding has an order
+        middles = half_steps(0.0, dt, 2 * int(step[early].max()) + 3)[::2] + 0.5 * dt
         step[early] = np.searchsorted(middles, time[early])
     return step
 
 
+def half_steps(t: float, dt: float, count: int) -> np.ndarray:
+    """(count + 1,) float64, ms: t and NEURON's clock after each half step, added one by one."""
+    halves = np.full(count + 1, 0.5 * dt)
+    halves[0] = t
+    return np.cumsum(halves)
+
+
 @lru_cache(maxsize=4)
 def _ends(dt: float, steps: int) -> np.ndarray:
-    halves = np.full(2 * steps + 1, 0.5 * dt)
-    halves[0] = 0.0
-    return np.cumsum(halves)[2::2]
+    return half_steps(0.0, dt, 2 * steps)[2::2]
 
 
 def ends_of(step: np.ndarray, dt: float) -> np.ndarray:
-    """(m,) float64, ms: times of the ends of steps, on NEURON's clock, which adds half steps.
-
-    Those after the first 2**22 steps are (k + 1) dt.
-    """
+    """(m,) float64, ms: ends of steps on NEURON's clock, which adds half steps, for 2**22 steps."""
     last = int(step.max(initial=0))
     if last >= _CLOCK_STEPS:
         return (step + 1) * dt

@@ -84,24 +84,19 @@ class Wiring:
         events: Columns | None = None,
         rule: Rule | None = None,
     ) -> None:
-        self._network, self._num_cells = network, network.num_cells
-        self._weights, self._rule = weights or [], rule
-        self._connections, self._events = connections or [], events or []
+        self.network, self._num_cells = network, network.num_cells
+        self._weights, self.rule = weights or [], rule
+        # source, group, instance, first weight, delay and plastic of each `connect`
+        self.columns = connections or []
+        self.outside = events or []  # group, instance, time and weight of each `event`
 
     def keep(self, events: Columns | None = None, rule: Rule | None = None) -> None:
-        """Take events from outside, and a rule, as they are."""
-        self._events, self._rule = events or self._events, rule or self._rule
-
-    @property
-    def network(self) -> Any:
-        """Whose connections these are."""
-        return self._network
+        self.outside, self.rule = events or self.outside, rule or self.rule
 
     def check_target(self, target: object) -> None:
-        """Raise InputError unless `target` is a group of the network that takes events."""
         if not isinstance(target, Group):
             raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
-        if target.network is not self._network:
+        if target.network is not self.network:
             raise InputError(f"target {target.mechanism.name} belongs to another network")
         if not target.mechanism.takes_events:
             raise InputError(f"target {target.mechanism.name} takes no events")
@@ -115,7 +110,6 @@ class Wiring:
         delay: ArrayLike,
         rule: Rule | None,
     ) -> Connections:
-        """Check and keep connections; see `Network.connect`."""
         self._check_rule(rule)
         rows = rows_of_weights(weight, target)
         given = {"source": source, "index": index, "weight": np.arange(len(rows)), "delay": delay}
@@ -145,7 +139,7 @@ class Wiring:
                 raise InputError(
                     f"{name} has {size} values beside Pairs; expected a number or Drawn"
                 )
-        call = len(self._connections)
+        call = len(self.columns)
         row, instance = connected(pairs, call, source, cell)
         drawn = {
             name: value.of_pairs((pairs.seed, call, k), row, instance)
@@ -181,62 +175,45 @@ class Wiring:
         weights = rows[:, 0] if rows.shape[1] else np.broadcast_to(0.0, count)
         group = np.broadcast_to(np.int64(target.number), count)
         plastic = np.broadcast_to(np.bool_(rule is not None), count)
-        self._connections.append((source, group, instance, weights, delays, plastic))
+        self.columns.append((source, group, instance, weights, delays, plastic))
         self._weights.append(rows)
-        self._rule = rule or self._rule
+        self.rule = rule or self.rule
         return Connections(self, len(self._weights) - 1, target)
 
     def add_event(
         self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike
     ) -> None:
-        """Check and keep events from outside; see `Network.add_event`."""
         weight = as_numbers("weight", weight, weight_unit(target))  # type: ignore[assignment]
         arrays = broadcast({"index": index, "time": time, "weight": weight}, {"time": "ms"})
         instance = as_indices("index", arrays["index"], len(target), target.mechanism.name)
         times, weights = as_real("time", arrays["time"]), as_real("weight", arrays["weight"])
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
-        self._events.append((np.full(len(times), target.number), instance, times, weights))
-
-    @property
-    def rule(self) -> Rule | None:
-        """Rule of the plastic connections."""
-        return self._rule
-
-    @property
-    def columns(self) -> Columns:
-        """Source, group, instance, first weight, delay and plastic of each `connect`."""
-        return list(self._connections)
+        self.outside.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
     def given(self) -> Columns:
         """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
-        columns = zip(self._connections, self._weights, strict=True)
+        columns = zip(self.columns, self._weights, strict=True)
         return [(*c[:3], rows, *c[4:]) for c, rows in columns]
 
     @property
     def connections(self) -> tuple[Connections, ...]:
-        """Connections of each `connect` that made any."""
         return tuple(
-            Connections(self, number, self._network.groups[int(group[0])])
+            Connections(self, number, self.network.groups[int(group[0])])
             for number, (_, group, *_) in enumerate(self.columns)
             if len(group)
         )
-
-    @property
-    def outside(self) -> Columns:
-        """Group, instance, time and weight of each `event`."""
-        return list(self._events)
 
     def changed(self, changes: Changes) -> Wiring:
         """Return these connections and events with other weights, and other events from outside."""
         if changes.weight is None and changes.events is None:
             return self
-        connections, weights = self._connections, self._weights
+        connections, weights = self.columns, self._weights
         if changes.weight is not None:
             connections, weights = self._reweighed(changes.weight)
-        events = self._events if changes.events is None else []
-        found = Wiring(self._network, connections, weights, events, self._rule)
+        events = self.outside if changes.events is None else []
+        found = Wiring(self.network, connections, weights, events, self.rule)
         for target, index, time, weight in changes.events or []:
             self.check_target(target)
             found.add_event(target, index, time, weight)
@@ -251,7 +228,7 @@ class Wiring:
         rows = [part.reshape(old.shape) for part, old in zip(parts, self._weights, strict=True)]
         connections = [
             (*given[:3], *([new[:, 0].copy()] if new.size else given[3:4]), *given[4:])
-            for given, new in zip(self._connections, rows, strict=True)
+            for given, new in zip(self.columns, rows, strict=True)
         ]
         return connections, rows
 
@@ -260,12 +237,11 @@ class Wiring:
             return
         if not isinstance(rule, Rule):
             raise InputError(f"rule is {type(rule).__name__}; expected a Rule, as STDP")
-        if self._rule is not None and self._rule != rule:
-            raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
+        if self.rule is not None and self.rule != rule:
+            raise InputError(f"rule is {rule}; expected that of earlier connections, {self.rule}")
 
 
 def weight_unit(target: Group) -> str | None:
-    """Return the unit of weights of connections to a mechanism; None where it is not known."""
     return "uS" if target.mechanism.name in ("expsyn", "exp2syn") else None
 
 

@@ -9,8 +9,8 @@ Who owns what
     `memory`: NEURON's memory, by ctypes. `read`: what is in it; `model`: all of it, and what is
     rejected. `convert` (texts to mechanisms), `importer` (a model to a network). `back`: values in
     and out, records, events. `kept`: a model between two calls of `run`, compared with what
-    NEURON has. `ranks`: models of several MPI ranks. `entry`: `run`, `from_neuron`, `check`.
-    `switch`: `enable`, `disable`.
+    NEURON has. `entry`: `run`, `from_neuron`, `check`, also of several MPI ranks. `switch`:
+    `enable`, `disable`.
 
 >>> from neuron import h  # doctest: +SKIP
 >>> import clhines

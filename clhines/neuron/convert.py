@@ -15,19 +15,7 @@ from clhines.neuron.read.catalogue import Entry
 
 @dataclass(frozen=True)
 class Rejected:
-    """Something of a model that cannot be simulated.
-
-    Attributes
-    ----------
-    mechanism : str
-        Empty where it is none.
-    construct : str
-    file : str
-    line : int
-        0 where there is none.
-    way_out : str
-        Empty where none is known.
-    """
+    """Something of a model that cannot be simulated; empty, or line 0, where not known."""
 
     mechanism: str
     construct: str
@@ -63,12 +51,7 @@ def converted(
     secondorder: bool = False,
     function_tables: Mapping[str, FunctionTable] | None = None,
 ) -> Mechanism | list[Rejected]:
-    """Return a mechanism, or what of it cannot be simulated.
-
-    `pointers` are RANGE variables that `ParallelContext.target_var` sets, `use_tables` is NEURON's
-    ``usetable`` of the mechanism, and `secondorder` whether NEURON's ``secondorder`` is not 0;
-    `function_tables` are those of its FUNCTION_TABLE that have been found.
-    """
+    """Return a mechanism, or what of it cannot be simulated."""
     text = built(with_currents(entry.text))
     for name in pointers:
         text = pointing(text, name)

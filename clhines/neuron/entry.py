@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.checks import as_number, as_whole_number
+from clhines.checks import as_choice, as_number, as_whole_number
 from clhines.errors import InputError, warn_caller
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
@@ -21,9 +22,12 @@ from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.kept import Kept, Request, keep, kept_model
 from clhines.neuron.memory.session import Hoc, interpreter, uncollected
 from clhines.neuron.model import read_model
-from clhines.neuron.ranks import joined, joints_of, kept_by_all, ranks_of, same_on, together
+from clhines.neuron.read.patterns import OF_GID
 from clhines.neuron.read.wiring import on_ranks
-from clhines.simulate.ranks.mpi import agreed
+from clhines.simulate.engines.choose import make_joined
+from clhines.simulate.engines.table import CHOICES
+from clhines.simulate.ranks.mpi import Ranks, agreed, own_queue, world
+from clhines.simulate.ranks.split import Joints
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
@@ -317,10 +321,7 @@ def advance(
     progress: bool = False,
     vectors: dict[Hoc, Hoc] | None = None,
 ) -> int:
-    """Advance the model by as many steps as `count` says, as `run` does; return how many.
-
-    NEURON runs code that `CVode.event` was given at the end of steps that it takes itself.
-    """
+    """Advance by `count()` steps as `run` does; those of `CVode.event` are NEURON's own."""
     ranks = ranks_of(h)
     rest, done = same_on(ranks, count(), h), 0
     while rest:
@@ -335,7 +336,9 @@ def advance(
                         raise RejectedError(model.rejected)
                     kept = Kept(model, request)
             steps = together(ranks, kept, kept.steps_ahead(rest))
-            joints = joints_of(ranks, kept)
+            joints = kept.joints  # to other ranks: anew where it has no simulation
+            if ranks is not None and kept.sim is None:
+                joints = Joints(ranks)
             with nullcontext() if joints is None else joints.telling():
                 if steps > 1 and kept.sim is None:
                     once = network_of(kept.model)
@@ -357,7 +360,6 @@ def advance(
 
 
 def as_step(fixed_step: object) -> float | None:
-    """Return a time step, ms, or None."""
     step = None if fixed_step is None else as_number("fixed_step", fixed_step, "ms")
     if step is not None and step <= 0:
         raise InputError(f"fixed_step is {step:g} ms; expected more than 0")
@@ -384,7 +386,6 @@ def fix_steps(h: Hoc, step: float | None) -> None:
 
 
 def num_steps(h: Hoc, tstop: float) -> int:
-    """Return how many steps ``h.continuerun(tstop)`` takes."""
     tstop = as_number("tstop", tstop, "ms")
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
@@ -398,3 +399,70 @@ def solve_steps(h: Hoc, tstop: float) -> int:
     if steps > _FEW:
         return steps
     return int(np.searchsorted(clock(t, dt, _FEW + 1), end - dt, side="right"))
+
+
+def ranks_of(h: Hoc) -> Ranks | None:
+    if not on_ranks(h):
+        return None
+    comm, size = world(), int(h.ParallelContext().nhost())
+    if comm.size != size:
+        raise InputError(
+            f"mpi4py has {comm.size} ranks, NEURON {size}: they have loaded two MPI libraries, or "
+            "there are subworlds; expected MPI_LIB_NRN_PATH to be that of mpi4py, and all ranks"
+        )
+    return Ranks(comm)
+
+
+def same_on(ranks: Ranks | None, steps: int, h: Hoc) -> int:
+    """Return a number of steps, which must be the same on all ranks, as must NEURON's clock."""
+    if ranks is not None:
+        ranks.same({"steps": steps, "h.t": float(h.t), "h.dt": float(h.dt)})
+    return steps
+
+
+def kept_by_all(ranks: Ranks | None, kept: Kept | None) -> Kept | None:
+    """Return a model that is kept, where all ranks have theirs, and it gets the same voltages."""
+    if _by_all(ranks, kept is not None) and kept is not None:
+        gaps = kept.model.memory.transfers
+        same = not gaps or kept.model.read_gaps() == (kept.model.gaps, [])
+        if not gaps or _by_all(ranks, same):
+            return kept
+    if kept is not None:
+        kept.model.forget()
+    return None
+
+
+def _by_all(ranks: Ranks | None, holds: bool) -> bool:
+    return holds if ranks is None else bool(ranks.gather_numbers([holds]).all())
+
+
+def together(ranks: Ranks | None, kept: Kept, steps: int) -> int:
+    """Return the steps that all ranks take, of `steps` of this one; all go on, or start anew."""
+    if ranks is None:
+        return steps
+    t, dt = float(kept.model.h.t), float(kept.model.h.dt)
+    found = ranks.gather_numbers([steps, kept.lag, abs(t) > 0.5 * dt])
+    differ = bool(np.ptp(found[:, 1]))
+    if found[:, 2].any() and (differ or kept.lag < 0):
+        raise InputError(
+            f"several MPI ranks go on at {t:g} ms after steps of NEURON's own, or after changes; "
+            "expected h.finitialize() before"
+        )
+    if differ:
+        kept.sim = None
+    return int(found[:, 0].min())
+
+
+def joined(joints: Joints | None, once: Imported, request: Request) -> dict[str, object]:
+    """Return the arguments of `Simulation` that depend on whether a network is joined to others."""
+    if joints is None:
+        return {"device": request.device, "engine": request.engine}
+    number, origins = once.numbers(), once.model.wires.origins
+    gid = np.array([origin.gid for origin in origins], np.int64)
+    heard = np.array([o.sender is not None and o.sender[0] == OF_GID for o in origins], bool)
+    sent = np.array([o.is_sent for o in origins], bool) & (gid >= 0) & ~heard
+    joints.join(number[sent], gid[sent], number[heard], gid[heard])
+    joints.point(once.model.nodes, once.model.remote)
+    engine = as_choice("engine", request.engine, CHOICES)
+    queue = own_queue(joints.ranks, request.device, request.dtype)
+    return {"queue": queue, "engine": partial(make_joined, engine=engine, joints=joints)}

@@ -29,9 +29,8 @@ from clhines.neuron.read.contents import Instances
 class Imported:
     """A model of NEURON's memory as a network, in `copies` one after another.
 
-    `connections` are of each connection of the network, in order, the NetCon k, or -1 - k where it
-    is an event of NetCon k that is on its way; `crossed` are sources that are above their threshold
-    at the begin, which NEURON has not yet seen: it looks at the begin of its next step.
+    `connections` has the NetCon of each, or -1 - k for an event of NetCon k on its way; `crossed`
+    are sources above threshold that NEURON has not seen yet.
     """
 
     model: Model
@@ -59,7 +58,6 @@ class Imported:
 
 
 def network_of(model: Model) -> Imported:
-    """Make the network of a model; a RejectedError says what is not simulated."""
     if model.rejected:
         raise RejectedError(model.rejected)
     tree = model.tree
@@ -81,7 +79,6 @@ def network_of(model: Model) -> Imported:
 
 
 def copied(once: Imported, copies: int) -> Imported:
-    """Return several copies of a model, one after another, that do not interact."""
     network = copies_of(once.network, copies)
     assert inside(network).copied is not None
     named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
@@ -120,7 +117,6 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
 def values_of(
     model: Model, name: str, quantities: Sequence[Quantity]
 ) -> dict[str, float | np.ndarray]:
-    """Return values in NEURON's memory of what a mechanism is given, of those that are found."""
     program, nodes = model.mechanisms[name].program, model.every[name].nodes
     given: dict[str, float | np.ndarray] = {}
     own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate(PICKED)}
@@ -136,11 +132,7 @@ def values_of(
 
 
 def _parameter(
-    model: Model,
-    name: str,
-    quantity: Quantity,
-    built_in: Sequence[str],
-    nodes: np.ndarray,
+    model: Model, name: str, quantity: Quantity, built_in: Sequence[str], nodes: np.ndarray
 ) -> float | np.ndarray | None:
     """Value of a parameter in NEURON's memory; None where it is the network's, or not found."""
     base, place = split_name(quantity)
@@ -181,7 +173,6 @@ def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> No
 
 
 def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
-    """Set all POINTERs: by the transfer of ParallelContext, and by setpointer."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     remote, first = model.remote, model.nodes.start
     v = inside(network).added.remote_v = np.zeros(len(remote))
@@ -241,7 +232,6 @@ def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
 def _sources(
     model: Model, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Sources | Group, int]]:
-    """Make the sources of events, one for each origin."""
     origins, trains = model.wires.origins, model.trains
     at = [k for k, o in enumerate(origins) if o.sender is None]
     detectors = network.add_detector(
@@ -270,7 +260,6 @@ def _connect(
     groups: dict[str, Group],
     sources: list[tuple[Sources | Group, int]],
 ) -> np.ndarray:
-    """Make all connections, and those of events that are on their way."""
     wires, made = model.wires, list[np.ndarray]()
     known = np.array([name in groups for name in wires.senders.names], bool)
     name = wires.senders.name[wires.target]

@@ -1,10 +1,8 @@
 """A model and its simulation, kept from one call of `run` to the next.
 
 A call takes all steps but the last, which is NEURON's own. Where NEURON's memory is then as that
-step has left it, the next call goes on from the simulation's state, which lags behind by that step:
-pieces give what one call gives. Where only values differ, as after ``h.finitialize()``, or
-parameters of mechanisms, they are taken again; all else is read anew. Nothing of NEURON's is held
-between calls: it would live on.
+step has left it, the next call goes on from the simulation's state; where only values differ, they
+are taken again; all else is read anew. Nothing of NEURON's is held between calls.
 """
 
 from __future__ import annotations
@@ -46,28 +44,21 @@ _MOST_START = 1 << 26  # bytes of a simulation's start that are kept
 
 
 class Value:
-    """What a function returns."""
-
     def __init__(self, read: Callable[[], object]) -> None:
         self._read, self._known = read, read()
 
     def same(self) -> bool:
-        """Whether it returns what it did."""
         now = self._read()
         if isinstance(now, np.ndarray):
             return np.array_equal(now, self._known)  # type: ignore[arg-type]
         return now == self._known
 
     def take(self) -> None:
-        """Take what it returns now."""
         self._known = self._read()
 
 
 class Column:
-    """A variable of all instances of a mechanism: NEURON's column of `count` numbers.
-
-    Those at `played` are set by vectors in each step, and not compared.
-    """
+    """NEURON's column of a variable of `count` instances; those `played` are not compared."""
 
     def __init__(self, address: int, count: int, played: Sequence[int] = ()) -> None:
         self._begin, self._size = WORD.from_address(address), 8 * count
@@ -85,7 +76,6 @@ class Column:
         return bool(np.isin(np.flatnonzero(words), self._played).all())
 
     def take(self) -> None:
-        """Copy it."""
         self._known = self._begin.value
         self._copy = ctypes.string_at(self._known, self._size)
 
@@ -94,13 +84,7 @@ Part = Value | Column
 
 
 class Fingerprint:
-    """A model as it was read, with the values of when they were last taken.
-
-    Covered are all numbers that a user can change and a simulation has, and what NEURON calls in
-    each step. Numbers are compared bit by bit, with copies: of the structure (`fixed`), of
-    parameters of mechanisms (`given`), and those that a run changes (`moving`). `covers_all` says
-    whether there is no variable of the model that is not compared.
-    """
+    """A model as it was read: structure, parameters and moving values, compared bit by bit."""
 
     def __init__(self, model: Model) -> None:
         self._model, self.covers_all = model, True
@@ -193,7 +177,6 @@ class Fingerprint:
         return all(part.same() for part in self._moving)
 
     def take_values(self) -> None:
-        """Take what a run changes as it is now."""
         for part in self._moving:
             part.take()
 
@@ -247,8 +230,6 @@ def _globals(model: Model, names: list[str]) -> list[object]:
 
 
 class Request(NamedTuple):
-    """What a simulation is for; see `of`."""
-
     device: object
     dtype: str
     engine: str
@@ -263,8 +244,6 @@ class Request(NamedTuple):
 
 
 class Kept:
-    """A model as it was read, and its simulation, if there is one."""
-
     def __init__(self, model: Model, request: Request) -> None:
         self.model, self.request = model, request
         self.sim: Simulation | None = None
@@ -293,10 +272,7 @@ class Kept:
         return True
 
     def _take(self, changed: list[str]) -> None:
-        """Let the simulation start from NEURON's values; drop it where events need another.
-
-        `changed` are mechanisms with other parameters.
-        """
+        """Start from NEURON's values and parameters of `changed`; drop the run if events differ."""
         imported, pending = self.imported, self.model.pending
         assert self.sim is not None and imported is not None
         began = float(imported.network.settings["t"]), float(self.model.h.t)
@@ -333,7 +309,6 @@ class Kept:
         return -1 if self.sim is None else self._lag
 
     def start(self, sim: Simulation, imported: Imported, joints: Joints | None = None) -> None:
-        """Take a simulation that has NEURON's present values; `joints` are those to other ranks."""
         self.sim, self.imported, self.joints = sim, imported, joints
         self._start = None
         if joints is not None:
@@ -344,7 +319,6 @@ class Kept:
         self._lag, self._delivered = 0, -np.inf
 
     def advance(self, steps: int, progress: bool) -> None:
-        """Take steps by the simulation, and write what comes of it into NEURON's memory."""
         sim, imported, h = self.sim, self.imported, self.model.h
         assert sim is not None and imported is not None
         assert self._records is not None and self._counters is not None
@@ -365,11 +339,7 @@ class Kept:
         self._lag = 0
 
     def steps_ahead(self, most: int) -> int:
-        """Return how many steps to take at once, at most.
-
-        NEURON takes one itself where it has voltages to transfer, and at whose end code of
-        `CVode.event` runs.
-        """
+        """Return steps to take at once; NEURON takes those with transfers or code of events."""
         if self.model.memory.transfers and self.model.waits_for_transfer():
             self.sim = None  # it would begin with the voltages of now
             return 1
@@ -380,10 +350,7 @@ class Kept:
         return min(int(np.searchsorted(ends, min(statements))) + 1, most)
 
     def step(self) -> None:
-        """Take a step by NEURON, which sets currents and all other ASSIGNED variables.
-
-        What code of `CVode.event` changes at its end is a change by the user.
-        """
+        """Take a step by NEURON, which sets all ASSIGNED variables and runs code at its end."""
         h, pending = self.model.h, self.model.pending
         begin, end = clock(float(h.t), float(h.dt), 1).tolist()
         if self.joints is not None:  # NEURON's exchange, which would set its time, comes later
@@ -438,7 +405,6 @@ def kept_model(request: Request) -> Kept | None:
 
 
 def keep(kept: Kept) -> None:
-    """Keep a model for the next call, in place of any other."""
     _kept.clear()
     kept.model.forget()
     if kept.can_stay:

@@ -31,11 +31,7 @@ from clhines.simulate.ranks.mpi import Ranks, agreed
 
 @dataclass(eq=False)
 class Model:
-    """What was read from NEURON's memory.
-
-    `watched` has of each mechanism with WATCH instance, condition and whether it is true, of those
-    armed.
-    """
+    """Everything read from NEURON's memory; `watched` are the armed WATCH conditions."""
 
     h: Hoc
     memory: Memory
@@ -62,10 +58,7 @@ class Model:
     lone: Hoc | None = None  # section of a model of artificial cells alone, held here
 
     def waits_for_transfer(self) -> bool:
-        """Whether `target_var` does not yet set the voltage of now; all MPI ranks call it.
-
-        NEURON transfers at the end of its steps: what is changed between two acts a step later.
-        """
+        """Whether `target_var` sets the voltage of a step before; all MPI ranks call it."""
         names = {(gap.owner, gap.name) for gap in self.gaps}
         before = {(o, n): self.every[o].values(n).copy() for o, n in names}
         self.memory.transfer()
@@ -75,7 +68,6 @@ class Model:
         return any(changed)
 
     def function_tables(self, name: str) -> dict[str, FunctionTable]:
-        """Return the tables of the FUNCTION_TABLE of a mechanism, of those that are found."""
         instances, found = self.every[name], dict[str, FunctionTable]()
         for function, count in function_tables_of(instances.entry.text).items():
             of_point = instances.entry.kind != "density"
@@ -87,13 +79,11 @@ class Model:
         return found
 
     def hidden_of(self, name: str) -> Hidden:
-        """Return the variables of a mechanism that hoc does not see."""
         if name not in self.hidden:
             self.hidden[name] = Hidden(self.memory, self.every[name])
         return self.hidden[name]
 
     def streams(self, name: str, variable: str) -> Streams:
-        """Return the streams of random numbers of a variable; a RejectedError: it has none."""
         index, instances = self._random_index, self.every[name]
         if variable not in self.mechanisms[name].program.picked:
             return Named(name, instances.things, variable, index)
@@ -115,7 +105,6 @@ class Model:
         raise OSError("a model without point processes")
 
     def read_gaps(self) -> tuple[list[Gap], list[Rejected]]:
-        """See `read_gaps` of `read.played`; all MPI ranks call this."""
         read = self.memory, self.fields, self.tree, self.contents
         return read_gaps(*read, self.nodes, self.all_nodes)
 
@@ -126,10 +115,7 @@ class Model:
         return np.array(sorted(n for n in nodes if n not in self.nodes), np.int64)
 
     def refresh(self, values: bool) -> None:
-        """Read again what changes in a run: vectors, and values where they are not as they were.
-
-        A RejectedError says that something of that is not simulated.
-        """
+        """Read again what changes in a run: vectors, and `values` if they differ."""
         h, memory = self.h, self.memory
         self.plays.refresh()
         if values or self.trains.names:
@@ -172,12 +158,7 @@ class Model:
 def read_model(
     h: Hoc, vectors: dict[Hoc, Hoc], every: bool = False, ranks: Ranks | None = None
 ) -> Model:
-    """Read everything, and list what is rejected.
-
-    `vectors` has of each VecStim its Vector, where it cannot be found; with `every`, Vectors that
-    will record or play after the next ``h.finitialize()`` count, too. All MPI `ranks` read their
-    models at once. A RejectedError says that segments cannot be read from Python.
-    """
+    """Read everything, with `every` also what records later, and list what is rejected."""
     with agreed(ranks):
         model = _read(h, vectors, every)
     _number_nodes(model, ranks)
@@ -205,7 +186,6 @@ def _number_nodes(model: Model, ranks: Ranks | None) -> None:
 
 
 def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
-    """Read what a rank reads on its own."""
     catalogue = Catalogue(h)
     lone = _checked(h, catalogue)
     try:
@@ -240,7 +220,6 @@ def _read(h: Hoc, vectors: dict[Hoc, Hoc], every: bool) -> Model:
 
 
 def _checked(h: Hoc, catalogue: Catalogue) -> Hoc | None:
-    """Refuse what cannot be read; return a section made for a model of artificial cells alone."""
     lone, first = None, next(iter(h.allsec()), None)
     if first is None and catalogue.has_artificial():
         lone = h.Section(name="lone")
@@ -282,7 +261,6 @@ def _settings(h: Hoc, memory: Memory) -> list[Rejected]:
 
 
 def settings_of(h: Hoc, memory: Memory) -> list[object]:
-    """Return NEURON's settings that a simulation takes, and what of them is rejected."""
     cvode = h.CVode()
     numbers = h.celsius, h.dt, h.secondorder, cvode.queue_mode(), cvode.use_fast_imem()
     index = h.Random().Random123_globalindex()
@@ -302,7 +280,6 @@ def _structure(contents: Contents) -> list[Rejected]:
 
 
 def _convert(model: Model) -> None:
-    """Convert all mechanisms."""
     for name, instances in model.every.items():
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_

@@ -1,8 +1,7 @@
 """The switch: while it is on, NEURON's own calls that run a model run it here.
 
-hoc's ``continuerun()`` is defined anew while it is that of stdrun.hoc, and in NEURON's table of
-methods ``ParallelContext.psolve`` is another function. Both keep an exception, and let hoc stop;
-Python raises it where it has called NEURON.
+hoc's ``continuerun()`` is defined anew, and ``ParallelContext.psolve`` is another function in
+NEURON's table. Both keep an exception, let hoc stop, and Python raises it.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ _SHOWN = 400  # characters of a message that hoc prints
 
 @dataclass(frozen=True)
 class Options:
-    """How models are run while the switch is on; see `enable`."""
-
     request: Request
     fallback: str | None
     fixed_step: float | None
@@ -52,7 +49,7 @@ class Switch:
         self.message = ""
         self.steps = 0  # run here
         self._h = h
-        self._options: Options | None = None
+        self.options: Options | None = None  # None: it is off
         self._library = Objects(h)
         self._error: BaseException | None = None
         self._is_running, self.reasons = False, list[str]()
@@ -67,16 +64,10 @@ class Switch:
         self._in_python = integer(self._library.address("nrn_is_python_extension"))
         self._code: list[int] = []  # where that of the taken procedure is
 
-    @property
-    def options(self) -> Options | None:
-        """Options of the switch; None where it is off."""
-        return self._options
-
     def set(self, options: Options | None) -> None:
-        """Turn it on, or off, or on with other options."""
-        if (options is None) != (self._options is None):
+        if (options is None) != (self.options is None):
             self._turn_off() if options is None else self._turn_on()
-        self._options = options
+        self.options = options
         self.reasons.clear()
 
     def _turn_on(self) -> None:
@@ -154,8 +145,7 @@ class Switch:
             self._take_method()
 
     def _attempt(self, count: Callable[[], int], own: Callable[[], object]) -> bool:
-        """Run here, or in NEURON what is refused and may; keep an exception."""
-        options = self._options
+        options = self.options
         assert options is not None
         try:
             try:

@@ -7,11 +7,11 @@ a *lane* is a work-item, or an element of a work-item's vector. A *spec* is a fr
 everything a template needs to know; it is the cache key of the kernel.
 
 Who owns what
-    `kernel_spec`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
-    `plan`: `Limits` (properties of a device that plans use), `Part` (one kernel with its tables and
-    launches) and `Plan`. `methods`: `METHODS`, `make_plan`. `auto`: candidates and the cost model,
-    fitted to `costs.json`. `layout`: gather, pack and unpack. `packing`: which cells share a block.
-    `combine`: several plans as one. `transforms`: other roots (`reroot`, for callers), split
+    `kernel_spec`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`. `plan`:
+    `Limits` (properties of a device that plans use), `Part` (one kernel with its tables and
+    launches) and `Plan`, also of several as one. `methods`: `METHODS`, `make_plan`. `auto`:
+    candidates and the cost model, fitted to `costs.json`. `layout`: gather, pack and unpack.
+    `packing`: which cells share a block. `transforms`: other roots (`reroot`, for callers), split
     branches. `examples`: layouts as text. The families, each with its schedules and layouts:
 
     - `by_cell`, a lane per cell: `cell`

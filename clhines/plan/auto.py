@@ -1,15 +1,12 @@
 """Candidates of `auto`, and the cost model that ranks them without a device.
 
-Three modules share the work: `ranked` orders the candidates here, `methods.candidate_plans` plans
-them in that order and skips those that are impossible, and `clhines.solve.pick` takes the first one
-or measures them.
+A *candidate* is a row of `clhines.METHODS` with options; to add one, add a line to `CANDIDATES` and
+fit the model again (``python -m bench tune --fit``). `ranked` orders them here,
+`methods.candidate_plans` plans them in that order, and `clhines.solve.tune` takes the first or
+measures.
 
-A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;
-to add one, add a line there and fit the model again (``python -m bench tune --fit``).
-
-The model is a sum of terms: numbers that a forest's statistics and a device's limits give, such as
-the nodes that the busiest compute unit handles, times seconds for one of each. The seconds are
-data, in ``costs.json``; they were fitted to measured times and are never negative.
+The model is a sum of terms, numbers that a forest's statistics and a device's limits give, times
+seconds for one of each. The seconds are data, in ``costs.json``, fitted and never negative.
 """
 
 from __future__ import annotations
@@ -68,8 +65,6 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 
 @dataclass(frozen=True)
 class Statistics:
-    """Properties of a forest that the cost model uses."""
-
     cells: int
     nodes: int  # of all cells
     shapes: int  # distinct cells
@@ -113,7 +108,6 @@ def _branch_steps(trees: Trees) -> np.ndarray:
 
 
 def kind_of(limits: Limits) -> str:
-    """Kind of a device in the table of candidates: ``cpu`` or ``gpu``."""
     return "cpu" if limits.is_cpu else "gpu"
 
 
@@ -181,7 +175,6 @@ def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: DTypeLike) -> float:
-    """Seconds that a solve is expected to take; infinity where nothing was fitted."""
     table = costs().get(f"{kind_of(limits)} {np.dtype(dtype).name}", {}).get(str(candidate))
     if table is None:
         return inf

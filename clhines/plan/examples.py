@@ -40,11 +40,7 @@ _FORK = """\
 
 
 def page() -> str:
-    """Return the examples, in lines of at most 100 columns.
-
-    Four systems of three elements in every layout (figure 2 of Valero-Lara et al. 2018), and a
-    branched cell in those that know branches (figure 1.1 of the 2018 report).
-    """
+    """Examples of four systems in every layout (2018), and a branched cell, <= 100 columns."""
     four, fork = Forest.from_parents([np.arange(-1, 3 - 1)] * 4), Forest(_fork())
     letters = [f"{system}{element}" for system in "abcd" for element in range(3)]
     numbers = [f"{node:2}" for node in range(fork.num_nodes)]
@@ -67,7 +63,6 @@ def _fork() -> np.ndarray:
 def _example(
     forest: Forest, names: list[str], method: str, options: Options, what: str
 ) -> Iterator[str]:
-    """One layout: its description, its lines, and an empty line."""
     one_block: dict[str, Any] = {"work_group": 32, "max_cells": 4}
     draw = {"fine": _levels, "contraction": _segments}.get(method, _blocks)
     more: dict[str, Any] = {} if draw is _blocks else one_block
@@ -90,7 +85,6 @@ def _blocks(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _levels(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw one line per branch level of a plan of one block."""
     starts = plan.parts[0].tables["level_offset"]
     for k, row in enumerate(_cut(plan, names, starts)):
         yield f"    level {k}    {' '.join(row)}"

@@ -34,12 +34,10 @@ class Word:
             raise ValueError(f"{widths}: {sum(widths.values())} bits; expected at most {_BITS}")
 
     def most(self, name: str) -> int:
-        """Largest value of a number."""
         return (1 << self._widths[name]) - 1
 
     @property
     def shifts(self) -> dict[str, int]:
-        """Bits below each number."""
         ends = np.cumsum(list(self._widths.values())).tolist()
         return dict(zip(self._widths, [0, *ends[:-1]], strict=True))
 
@@ -60,7 +58,6 @@ class Word:
         return word.astype(np.int32)
 
     def unpack(self, name: str, word: np.ndarray) -> np.ndarray:
-        """Return one number of each word."""
         value = word >> self.shifts[name]
         return value if self._is_last(name) else value & self.most(name)
 
@@ -95,8 +92,6 @@ NOT_FINITE = -(1 << _BITS)  # its sign bit: this cell, or one beside it, has suc
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a kernel."""
-
     name: str
     type: str  # of OpenCL C without address space: ``int``, ``const real *restrict``
     role: str = ""  # of a table, as in `KernelSpec`, or empty
@@ -123,16 +118,14 @@ def parameter(text: str, usual: str = "") -> Parameter:
 class TemplateSpec:
     """Base class of the specs of all templates.
 
-    `template` is the name without its ending. `kernels` has the parameters of each kernel of the
-    template, in order: ``TYPE NAME``, or ``TYPE NAME if CONDITION and ...`` with attributes of the
-    spec; or several of these with commas between. Types are as in `Parameter`.
+    `kernels` has the parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE
+    NAME if CONDITION and ...`` with attributes of the spec. Types are as in `Parameter`.
     """
 
     template: ClassVar[str] = ""
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def parameters(self, kernel: str) -> list[Parameter]:
-        """Parameters of a kernel in the order of its arguments."""
         return self._given(self.kernels[kernel])
 
     def _given(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
@@ -196,11 +189,9 @@ class KernelSpec(TemplateSpec):
 
     @property
     def unsymmetric(self) -> bool:
-        """Whether ``l`` is passed."""
         return not self.symmetric
 
     def parameters(self, kernel: str = "solve") -> list[Parameter]:
-        """Parameters of the kernel in the order of its arguments."""
         numbers = [Parameter(n, "int") for n in (self.first_argument, "num_values", "first_row")]
         return [*numbers, *self._tables(), *self._given(self.takes)]
 
@@ -209,7 +200,6 @@ class KernelSpec(TemplateSpec):
         return {table.name: table.role for table in self._tables()}
 
     def arrays(self) -> list[str]:
-        """Names of the arrays that this kernel takes after its tables."""
         return [array.name for array in self._given(self.takes)]
 
     def _tables(self) -> list[Parameter]:

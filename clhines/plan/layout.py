@@ -26,7 +26,6 @@ def aligned(values: np.ndarray) -> np.ndarray:
 
 
 def aligned_blocks(values: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, np.ndarray, int]:
-    """Size of each template's blocks, begin of each block, and length of the device order."""
     template_size = aligned(values)
     ends = np.cumsum(template_size[blocks.template])
     return template_size, ends - template_size[blocks.template], int(ends[-1])
@@ -87,10 +86,8 @@ def natural_pieces(
 ) -> dict[str, np.ndarray]:
     """Tables to read pieces of cells from natural order; parameters as of `natural_order`.
 
-    ``order_start`` is as there. ``order`` has, for each value of a template, in natural order in
-    its block of the lowest places, the place in the block; ``natural_index``, for each value of a
-    block, in that order, from its first place on, the index in natural order. It depends on no
-    other templates' blocks.
+    ``order`` has, for each value of a template in natural order, the place in the block;
+    ``natural_index`` its index in natural order.
     """
     ascending = np.argsort(start)
     start, size, template = start[ascending], size[ascending], template[ascending]
@@ -121,7 +118,6 @@ def natural_piece_sizes(end: int, size: np.ndarray, template: np.ndarray) -> dic
 
 
 def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Owner and number within its owner of each node, for owners of the given lengths."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
     return owner, np.arange(len(owner)) - np.repeat(starts(lengths), lengths)
 

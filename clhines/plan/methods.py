@@ -20,8 +20,7 @@ from clhines.plan import auto
 from clhines.plan.auto import Candidate
 from clhines.plan.by_branch.fine_vector import FINE_OPTIONS, plan_fine
 from clhines.plan.by_branch.levels import plan_levels
-from clhines.plan.by_cell import schedule
-from clhines.plan.by_cell.cell import plan_block_local, plan_cells
+from clhines.plan.by_cell.cell import MAX_CELL_NODES, plan_block_local, plan_cells
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import Limits, Option, Options, Plan, real_name
@@ -38,7 +37,6 @@ class Named:
     def __call__(
         self, forest: Forest, method: str, real: str, limits: Limits, options: Options
     ) -> Plan:
-        """Import the planner and return what it plans."""
         module, function = self.name.split(":")
         build: Build = getattr(import_module(module), function)
         return build(forest, method, real, limits, options)
@@ -48,9 +46,8 @@ class Named:
 class Method:
     """One row of the table of methods.
 
-    ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, as several
-    rows share a planner; `real` is ``double`` or ``float``. `options` have defaults, None where the
-    limits decide; with `chains_only` no node may have several children.
+    ``build(forest, method, real, limits, options)`` plans: `method` is the row's name, `real`
+    ``double`` or ``float``. `options` have defaults, None where the limits decide.
     """
 
     summary: str
@@ -85,10 +82,6 @@ def make_plan(
     **options
         See ``METHODS[method].options``.
 
-    Returns
-    -------
-    Plan
-
     Raises
     ------
     InputError
@@ -111,10 +104,10 @@ def make_plan(
         _check_option(name, value, limits)
     real = real_name(dtype)
     check_width(options.get("vector_width"), "vector_width", real, limits)
-    if int(forest.sizes.max()) > schedule.MAX_CELL_NODES:
+    if int(forest.sizes.max()) > MAX_CELL_NODES:
         raise InputError(
             f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
-            f"expected at most {schedule.MAX_CELL_NODES}"
+            f"expected at most {MAX_CELL_NODES}"
         )
     most = options.get("max_cells")
     if most:
@@ -127,12 +120,7 @@ def make_plan(
 def candidate_plans(
     forest: Forest, dtype: DTypeLike, limits: Limits, **options: Option
 ) -> Iterator[tuple[Candidate, Plan]]:
-    """Yield the candidates of `auto` with their plans, fastest first by the cost model.
-
-    Candidates that the forest or the device rules out are skipped, and so are those without one of
-    the `options`, which override the candidate's own. If none can be planned, the `InputError` of
-    the first one is raised.
-    """
+    """Yield candidates of `auto` that can be planned, fastest first, or raise the first error."""
     real_name(dtype)
     ranked = auto.ranked(forest, dtype, limits)
     known = sorted({name for c, _ in ranked for name in METHODS[c.method].options})
@@ -160,7 +148,6 @@ def candidate_plans(
 
 
 def find_method(name: str) -> Method:
-    """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
     if not isinstance(name, str) or name not in METHODS:
         near = meant(name, ["auto", *METHODS])
         raise InputError(

@@ -37,7 +37,6 @@ class Blocks:
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks."""
         return len(self.template)
 
     @property
@@ -47,7 +46,6 @@ class Blocks:
 
 
 def one_block(forest: Forest) -> Blocks:
-    """All cells, in natural order, in one block."""
     one, cells = np.zeros(1, np.int64), np.arange(forest.num_cells)
     ends = np.array([0, forest.num_cells])
     return Blocks(cells, ends, one, ends, forest.shape_of_cell)
@@ -87,12 +85,9 @@ def next_fit(
 ) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
-    A cell fits when no level of the block comes to hold more than `lanes` lanes. A single cell may
-    be wider: its block then takes several passes a level. Cells of one shape lie side by side, so
-    that whole runs are placed at once and equal blocks share one template. `max_cells` bounds a
-    block so that small batches still occupy the device. `widths` are the lanes that each distinct
-    tree takes on each level, see `level_widths`, or with `shift` `reach_widths` and `_room`;
-    `order` has the shapes in the order in which they are packed.
+    A cell fits when no level of the block comes to hold more than `lanes` lanes; a single cell may
+    be wider, in several passes. Cells of one shape lie side by side. `max_cells` bounds a block so
+    that small batches still occupy the device.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
     place = np.empty_like(order)
@@ -107,12 +102,7 @@ def next_fit(
 
 
 class _Fill:
-    """Blocks of `next_fit`: those that are full, and the one that is being filled.
-
-    `full` has, by a tuple of (shape, number of cells), how many blocks, and the cells of each run
-    of them. The block that is being filled has `open`, such pairs, `used` lanes on each level, and
-    `held` cells, ``cells[begin:at]``; those after them are in no block.
-    """
+    """Blocks of `next_fit`: those that are `full`, by (shape, number) pairs, and the `open` one."""
 
     def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:
         self.cells, self.lanes, self.max_cells, self.shift = cells, lanes, max_cells, shift
@@ -141,7 +131,6 @@ class _Fill:
             self.used[: len(width)] += take * width
 
     def fitting(self, width: np.ndarray) -> int:
-        """Count the cells of this width that the open block still takes."""
         room = _room(max(len(self.used), len(width)), self.lanes, self.shift)[: len(width)]
         free = room - _widen(self.used, len(width))[: len(width)]
         return min(self.max_cells - self.held, int((free // width).min()))
@@ -155,7 +144,6 @@ class _Fill:
         self.open, self.used, self.held, self.begin = [], np.zeros(0, np.int64), 0, self.at
 
     def blocks(self) -> Blocks:
-        """All blocks, by template."""
         return _blocks(
             [np.repeat(*np.array(key).T) for key in self.full],
             [times for times, _ in self.full.values()],
@@ -167,8 +155,7 @@ def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
     """Lanes of a block for each entry of its cells' widths, given its number of levels.
 
     Where branches may move to deeper levels, those of level v and below fit if, for every v, they
-    are no more than the lanes of these levels together (Hu 1961: a tree that is worked off from
-    its root on, as seen from the end). The roots stay on level 0.
+    are no more than the lanes of these levels together (Hu 1961). The roots stay on level 0.
     """
     if not shift:
         return np.full(levels, lanes)
@@ -181,9 +168,7 @@ def best_fit(
     """Fill each block with the largest cell left, then with cells that fit the free lanes best.
 
     A cell suits when its widths point where the block has most space left (the dot product rule of
-    vector bin packing). Blocks of the same shapes are made at once, so that there are about as many
-    templates as shapes, whatever the number of cells. `widths`, (num_shapes, k), are the lanes that
-    each shape takes, in `k` senses, each at most `lanes`, those of a block.
+    vector bin packing). Blocks of the same shapes are made at once.
     """
     look = min(_LOOK_AHEAD, max(_LOOK_AHEAD // 40, _CHOOSE_FROM // widths.shape[1]))
     most = len(shape_of_cell) if max_cells is None else max_cells
@@ -234,7 +219,6 @@ def _fill(
 
 
 def level_widths(forest: Forest) -> list[np.ndarray]:
-    """Branches on each level of each distinct tree."""
     trees = forest.trees
     start = starts(trees.num_levels)
     flat = np.bincount(start[trees.branch_tree] + trees.branch_level)
@@ -252,7 +236,6 @@ def _widen(used: np.ndarray, levels: int) -> np.ndarray:
 
 
 def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]) -> Blocks:
-    """Blocks of templates that hold the trees `slots`, `repeats` times each, with these cells."""
     per_template = np.array([len(s) for s in slots])
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, TypedDict
@@ -9,6 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhines.arrays import ranges
 from clhines.errors import InputError, meant, shown
 from clhines.files import PathLike
 from clhines.forest import Forest
@@ -43,10 +45,7 @@ Option = int | str | None  # value of an option
 
 
 class Options(TypedDict, total=False):
-    """Options of the methods besides dtype and device; each has those of its row in `METHODS`.
-
-    None, or a false value, leaves the choice to the method and the limits of the device.
-    """
+    """Options of the methods besides dtype and device; None leaves the choice to the method."""
 
     work_group: int | None
     block_size: int | None
@@ -69,11 +68,7 @@ class Part:
     """One kernel of a plan, for some or all of its cells, and its launches: mostly one.
 
     `source` and `target` are arrays that the launch works on: 0 the batch, k the k-th of
-    `Plan.scratch`; and those that it reduces to or expands from, or, where it solves, takes as
-    scratch. `statistics` are the cost, known without a device: `dependent_steps`, eliminations and
-    substitutions one after another; `idle_lanes`, the share of lane-steps without work; barriers,
-    levels or rounds, cells per block. `launches` are the kernel's first argument and the
-    work-groups of each; one of `num_units` and `num_groups` unless given.
+    `Plan.scratch`. `launches` are the kernel's first argument and the work-groups of each.
     """
 
     spec: Any  # such as `CellSpec`; `rhs` and `symmetric` are those of a plain solve
@@ -91,19 +86,8 @@ class Part:
             object.__setattr__(self, "launches", ((self.num_units, self.num_groups),))
 
     @property
-    def needs_factor(self) -> bool:
-        """Whether the kernel takes a scratch array in device order for the factors."""
-        return bool(self.spec.needs_factor)
-
-    @property
     def phase(self) -> str:
-        """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``."""
         return str(self.spec.phase)
-
-    @property
-    def factor_may_be_d(self) -> bool:
-        """Whether `d` may be overwritten by the factors (false if `d` is re-read for pivots)."""
-        return bool(self.spec.factor_may_be_d)
 
     @property
     def takes_natural(self) -> bool:
@@ -161,7 +145,6 @@ class Part:
         return as_int32(tables, len(gather))
 
     def natural_sizes(self, forest: Forest) -> dict[str, int]:
-        """Lengths of `natural_tables`, known without them."""
         if self._reads_cells:
             return {"cell_start": forest.num_cells + 1}
         if not self._reorders:
@@ -174,18 +157,13 @@ class Part:
         return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
 
     def shown_statistics(self) -> dict[str, str]:
-        """Return `statistics` as texts, for reading."""
         return {
             name.replace("_", " "): f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
             for name, value in self.statistics.items()
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
-
-        Its device order begins at `first_place`; `cells`, (num_cells,), are the numbers of its
-        cells in the whole batch; `scratch` arrays come before its own.
-        """
+        """Return the same launch in a larger plan, beginning at `first_place`; see `KernelSpec`."""
         tables = dict(self.tables)
         for name, role in self.spec.roles().items():
             if name not in tables or (self.source and role != "cell"):
@@ -260,7 +238,7 @@ class Plan:
     @property
     def needs_factor(self) -> bool:
         """Whether any part takes a scratch array in device order for the factors."""
-        return any(part.needs_factor for part in self.parts)
+        return any(part.spec.needs_factor for part in self.parts)
 
     def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""
@@ -302,17 +280,13 @@ class Plan:
 
         Parameters
         ----------
-        path : str or path, optional
-            Ends in .png, .svg or .pdf; written where it is given.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
+        path
+            As in `clhines.draw.plot_raster`, and so is the figure returned.
 
         Raises
         ------
         InputError
-            matplotlib is missing, `path` has another ending, or the method is not drawn.
+            The method is not drawn.
         """
         from clhines import draw
 
@@ -330,7 +304,6 @@ class Plan:
 
 
 def real_name(dtype: DTypeLike) -> str:
-    """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
     try:
         known = np.dtype(dtype)
     except TypeError:
@@ -346,7 +319,6 @@ def real_name(dtype: DTypeLike) -> str:
 
 
 def work_group_size(options: Options, limits: Limits, default: int) -> int:
-    """Return the work-items of a group: as requested, otherwise `default` if the device can."""
     return int(options["work_group"] or min(default, limits.max_work_group))
 
 
@@ -356,10 +328,7 @@ def coarse(needed: int, room: int, least: int = 1) -> int:
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Values of an array in local memory: `needed`, aligned, and so possibly above `room`.
-
-    On a GPU, where a work-group's share decides how many run at once, no more than needed.
-    """
+    """Values of an array in local memory: `needed`, aligned; on CPUs all `room`."""
     size = coarse(aligned(needed), room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else aligned(needed)
 
@@ -370,7 +339,47 @@ def aligned(needed: int) -> int:
 
 
 def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
-    """Return tables for the device; `InputError` where `size` places are too many for them."""
     if size > MAX_PLACES:
         raise InputError(f"one plan holds at most {MAX_PLACES} values; this one needs {size}")
     return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
+
+
+MOST_PROGRAMS = 4  # of a solver
+
+
+def plan_by_kind(
+    forest: Forest, method: str, kind: np.ndarray, plan: Callable[[Forest, np.ndarray, int], Plan]
+) -> Plan:
+    """Plan the cells of each kind, (num_cells,), by themselves, and put their launches together."""
+    plans = []
+    for k in np.unique(kind).tolist():
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.subset(cells)
+        plans.append((cells, plan(part, cells, k)))
+    if len(plans) == 1:
+        return replace(plans[0][1], method=method)
+    return _combine(forest, method, plans)
+
+
+def with_few_programs(plans: list[Plan]) -> list[Plan]:
+    """Return plans of one solver with few kernels: general ones in place of many others."""
+    if len({part.spec for plan in plans for part in plan.parts}) <= MOST_PROGRAMS:
+        return plans
+    return [
+        replace(plan, parts=tuple(replace(p, spec=p.spec.general()) for p in plan.parts))
+        for plan in plans
+    ]
+
+
+def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
+    parts: list[Part] = []
+    gathers, start, scratch = [], 0, 0
+    for cells, plan in plans:
+        natural = ranges(forest.cell_offsets[cells], forest.sizes[cells])
+        gather = np.where(plan.gather < 0, -1, natural[plan.gather]).astype(np.int32)
+        parts += [part.moved(start, cells, scratch) for part in plan.parts]
+        gathers.append(gather)
+        start += len(gather)
+        scratch += len(plan.scratch)
+    sizes = tuple(size for _, plan in plans for size in plan.scratch)
+    return Plan(forest, method, np.concatenate(gathers), tuple(parts), sizes)

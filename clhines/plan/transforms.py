@@ -1,8 +1,7 @@
 """Transforms: forests changed so that they are solved in fewer or in more equal steps.
 
-Each returns a new `Forest` whose nodes have the numbers of the old one, so that values at nodes
-need no map; what becomes of the entries *between* nodes, `Rerooted.couplings` tells, and
-`Split.tree` what becomes of shapes.
+Nodes keep their numbers, so that values at nodes need no map; `Rerooted.couplings` tells what
+becomes of the entries *between* nodes, and `Split.tree` of shapes.
 """
 
 from __future__ import annotations
@@ -151,9 +150,8 @@ def reroot(forest: Forest) -> Rerooted:
 def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the path from each root to its deepest tip, and the middle of the longest path there.
 
-    The tip farthest from any node is one end of a longest path, and the middle of that path is an
-    ancestor of it. Returns which branches are on a path; the nodes between each branch and its
-    root; and for each tree the depth of the middle, of two that of the upper one.
+    The tip farthest from any node is one end of a longest path, whose middle is an ancestor of it.
+    Returns which branches are on a path, nodes above each branch, and depths of the middles.
     """
     above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
     before = trees.depth[trees.branch_first]
@@ -176,11 +174,7 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A forest whose long branches are cut into chains of shorter ones; the matrix is the same.
-
-    The elimination order of `forest` differs from that of `old`, by which pivots are still
-    numbered; `tree`, (num_trees,), is the shape in `old` of each shape of `forest`.
-    """
+    """A forest whose long branches are cut; pivots are still numbered by `old`."""
 
     forest: Forest
     tree: np.ndarray
@@ -198,10 +192,8 @@ class Split:
 def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
     """Cut branches that are longer than the mean of their level (2018 report, section 6).
 
-    From the roots on: of every branch longer than the mean, rounded up, only so many nodes stay on
-    a level. The rest is a branch of the next level, where it counts and may be cut again. With
-    `blocks` the mean is that of a block (the report's outlook, section 8), and cells of one shape
-    are cut alike within blocks of the same template only; otherwise it is that of all cells.
+    From the roots on, the rest of a longer branch is a branch of the next level, where it may be
+    cut again. With `blocks` the mean is that of a block (the report's outlook, section 8).
     """
     trees = forest.trees
     if blocks is None:

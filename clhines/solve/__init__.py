@@ -7,14 +7,13 @@ memory budget. A *share* is the range of cells of one of several devices.
 
 Who owns what
     `solver`: `Solver`, the public face; it has one engine and no branch on which. `arguments`
-    checks arrays. `pick` plans, tunes and makes the engine. `engines`: a batch in one piece, in
-    slices or on several devices, and what these share. `repeated`: calls with the same arrays,
-    prepared once. `factors`: `Factors`, and `Gradients`, of a solve with respect to d, u, l and b.
-    `memory`: the memory budget and what a batch needs. `accuracy`: warnings about methods that
-    may lose accuracy. `tune` times candidates and keeps the winners. `tridiagonal`:
-    `Tridiagonal` and `solve_tridiagonal`; `chains` brings their arrays to Hines matrices and back.
-    `torch` and `jax`: solves that these libraries differentiate, at
-    `clhines.torch` and `clhines.jax`.
+    checks arrays. `tune` plans, times candidates, keeps the winners and makes the engine.
+    `engines`: a batch in one piece, in slices or on several devices, and what these share.
+    `repeated`: calls with the same arrays, prepared once. `factors`: `Factors`, and `Gradients`, of
+    a solve with respect to d, u, l and b. `memory`: the memory budget and what a batch needs.
+    `accuracy`: warnings about methods that may lose accuracy. `tridiagonal`: `Tridiagonal` and
+    `solve_tridiagonal`; `chains` brings their arrays to Hines matrices and back. `torch` and `jax`:
+    solves that these libraries differentiate, at `clhines.torch` and `clhines.jax`.
 
 >>> import numpy as np
 >>> from clhines import Forest, PivotError, Solver
@@ -36,6 +35,6 @@ A bad pivot is an error, with its cell and node:
 ...     print(error.cell, error.node)
 0 3
 
-To add a memory space or a way to divide a batch: a module in `engines`, which `pick` chooses. To
+To add a memory space or a way to divide a batch: a module in `engines`, which `tune` chooses. To
 add a method: see `clhines.plan`; nothing here depends on which method a plan has.
 """

@@ -17,16 +17,11 @@ LIMIT = 32.0  # componentwise backward error, in eps of the dtype, above which a
 
 
 def may_lose(plan: Plan) -> bool:
-    """Whether the error of the method can exceed that of elimination from the tips.
-
-    Cyclic reduction forms sums of many rows; where rows are barely dominant, or their values differ
-    by many orders of magnitude, the roundings of the largest swamp the others.
-    """
+    """Whether the error can exceed that of elimination: cyclic reduction adds up many rows."""
     return METHODS[plan.method].chains_only
 
 
 def on_host(queue: cl.CommandQueue, arrays: dict[str, Array]) -> dict[str, np.ndarray]:
-    """Return copies of d, u, (l), b as they are before a solve."""
     return {
         name: a.get(queue) if isinstance(a, cla.Array) else a.copy() for name, a in arrays.items()
     }

@@ -35,7 +35,6 @@ class Arguments:
     queue: cl.CommandQueue | None
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
-        """Return `a` as an array of the solver's dtype whose rows have `size` values."""
         if _is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
             got = "a pyopencl array" if isinstance(a, cla.Array) else "a list of pyopencl arrays"
             expected = "one array" if self.queue is not None else "a NumPy array"
@@ -91,7 +90,6 @@ class Arguments:
         return arrays
 
     def _ready(self, given: dict[str, Given | None]) -> dict[str, Array] | None:
-        """Return the arrays where nothing is to be converted, in less time than a small solve."""
         found: dict[str, Array] = {}
         row = (self.forest.num_nodes,)
         for name, a in given.items():
@@ -107,7 +105,6 @@ class Arguments:
     def target(
         self, engine: Engine, given: Given, b: Array, out: Array | None, overwrite: bool
     ) -> Array:
-        """Return the array for the solution; `given` is `b` as the caller passed it."""
         target = target_of(given, b, out, overwrite, self.dtype, engine.empty_like)
         unmark(target)
         return target
@@ -150,7 +147,6 @@ class Arguments:
             raise InputError(f"out has shape {out.shape}; expected a whole array of {shape}")
 
     def check_finite(self, name: str, a: np.ndarray | cla.Array) -> None:
-        """Raise `InputError` for the first value of a NumPy array that is not finite."""
         if isinstance(a, np.ndarray):
             check_finite(self.forest, name, a)
 
@@ -161,17 +157,14 @@ class Arguments:
         return engine.finds_finite and not np.may_share_memory(b, target)
 
     def raise_bad_pivot(self, found: BadPivots) -> None:
-        """Raise `PivotError` for the first of them, if there are any."""
         cells, nodes = found
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
 
 
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
-    """Copy arrays that overlap `target`, except for a right-hand side that is `target`."""
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
 
 
 def _is_list(a: object) -> bool:
-    """Whether this is a list of device arrays."""
     return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)

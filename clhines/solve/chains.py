@@ -65,7 +65,6 @@ class Matrix(NamedTuple):
 
 
 def sizes_of(sizes: object) -> np.ndarray:
-    """(m,) int64: rows of each system, checked."""
     if isinstance(sizes, cla.Array):
         raise InputError("sizes is a pyopencl array; expected NumPy")
     rows = np.asarray(as_numbers("sizes", sizes))
@@ -83,10 +82,7 @@ def sizes_of(sizes: object) -> np.ndarray:
 
 
 class Chains:
-    """Shapes of the arrays of some tridiagonal systems, and the arrays as Hines matrices.
-
-    `rows` are (m,) int64. The shape (m, n) of systems of one size n is `grid`, else that is None.
-    """
+    """Shapes of arrays of tridiagonal systems, (m, n) `grid` if equal, and their Hines matrices."""
 
     def __init__(self, rows: np.ndarray, dtype: np.dtype) -> None:
         self.rows, self.dtype = rows, dtype
@@ -157,14 +153,12 @@ class Chains:
     # -- on the host ---------------------------------------------------------------------------
 
     def values(self, name: str, a: object) -> np.ndarray:
-        """Return real numbers of the dtype; device arrays are rejected."""
         if isinstance(a, cla.Array):
             raise InputError(MIXED)
         with np.errstate(over="ignore"):  # what becomes infinite is told of as such
             return real_numbers(name, a).astype(self.dtype, copy=False)
 
     def matrix(self, dl: object, d: object, du: object) -> Matrix:
-        """Return the Hines matrix of NumPy arrays, or of what NumPy takes as such."""
         main = self._spread("d", self.values("d", d))
         low = self._spread("dl", self.values("dl", dl))
         up = self._spread("du", self.values("du", du))
@@ -175,7 +169,6 @@ class Chains:
         return Matrix(low * sign, main * sign, up * above, sign)
 
     def _spread(self, name: str, a: np.ndarray) -> np.ndarray:
-        """(n,): a diagonal of the Hines matrix; 0 is in first rows where there is no value."""
         between = self.is_between(name, a.shape)
         if name != "du" and not between and a.size == self.n:
             return np.ascontiguousarray(a).reshape(-1)
@@ -220,7 +213,6 @@ class DeviceChains:
         self._groups = wide_groups(queue.device, chains.n)
 
     def matrix(self, dl: cla.Array, d: cla.Array, du: cla.Array) -> Matrix:
-        """Enqueue what makes the Hines matrix."""
         chains, given = self._chains, {"dl": dl, "d": d, "du": du}
         between = [chains.is_between(name, a.shape) for name, a in given.items()]
         out = [cla.empty(self._queue, chains.n, chains.dtype) for _ in range(4)]
@@ -253,7 +245,6 @@ class DeviceChains:
         return target
 
     def give(self, x: cla.Array, sign: cla.Array, out: cla.Array, columns: bool) -> None:
-        """Enqueue ``out = sign * x``; `columns` has the right-hand sides last."""
         n = self._chains.n
         count = x.size // n
         strides = (1, count) if columns else (n, 1)
@@ -277,5 +268,4 @@ class DeviceChains:
 
 
 def on_device(*arrays: Given) -> bool:
-    """Whether any is a pyopencl array."""
     return any(isinstance(a, cla.Array) for a in arrays)

@@ -64,7 +64,6 @@ def host_rows(
 def entry_gradients(
     forest: Forest, x: np.ndarray, adjoint: np.ndarray, symmetric: bool
 ) -> Gradients:
-    """Make the gradients from a solution and the adjoint, both (n,) or (k, n)."""
     roots, above = forest.parent < 0, np.maximum(forest.parent, 0)
     rows, adjoints = np.atleast_2d(x), np.atleast_2d(adjoint)
 
@@ -104,14 +103,6 @@ def vjp(
         Gradient of the loss with respect to `x`.
     check : bool
         As in `solve`.
-
-    Returns
-    -------
-    Gradients
-
-    Raises
-    ------
-    InputError, PivotError, DeviceMemoryError
     """
     rows_x, rows_g = host_rows(x, g, self.forest.num_nodes, self.dtype)
     upper, lower = (u, None) if l is None else (l, u)
@@ -220,10 +211,6 @@ class Factors:
         -------
         x : like b
 
-        Raises
-        ------
-        InputError, DeviceMemoryError
-
         Warns
         -----
         AccuracyWarning
@@ -262,14 +249,6 @@ class Factors:
             Gradient of the loss with respect to `x`.
         check : bool
             As in `solve`, of `g` and of the gradient with respect to `b`.
-
-        Returns
-        -------
-        Gradients
-
-        Raises
-        ------
-        InputError, DeviceMemoryError
         """
         forest, dtype = self._arguments.forest, self._arguments.dtype
         rows_x, rows_g = host_rows(x, g, forest.num_nodes, dtype)

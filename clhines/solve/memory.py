@@ -29,7 +29,6 @@ _PERIODS = 64  # candidates for the period of a pattern of shapes that are check
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes for reading."""
     if count < 1 << 14:
         return f"{count} bytes"
     return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
@@ -37,15 +36,12 @@ def size_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer of a solve, of `size` values."""
-
     name: str
     size: int
     dtype: np.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffer."""
         return self.size * self.dtype.itemsize
 
 
@@ -64,47 +60,38 @@ class Buffers:
         return self._taken[name]
 
     def put(self, name: str, values: np.ndarray) -> cla.Array:
-        """Fill a buffer, and return it."""
         whole = self[name]
         if values.size:
             cl.enqueue_copy(self.queue, whole.base_data, np.ascontiguousarray(values))
         return whole
 
     def view(self, name: str, shape: tuple[int, ...]) -> cla.Array:
-        """Return an array in the buffer, which may be larger."""
         whole = self[name]
         return cla.Array(self.queue, shape, whole.dtype, data=whole.base_data)
 
 
 class KeptBuffers:
-    """Buffers that stay until larger or other ones are asked for, or they are dropped.
-
-    Releasing a buffer makes some drivers wait for all that is enqueued, and with them the host.
-    """
+    """Buffers that stay until others are asked for: releasing one makes some drivers wait."""
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self._queue = queue
         self._kept: Buffers | None = None
 
     def holds(self, listed: list[Buffer]) -> bool:
-        """Whether the buffers of this list are kept, or larger ones."""
         kept = {} if self._kept is None else self._kept.listed
         return all(b.name in kept and b.size <= kept[b.name].size for b in listed)
 
     def of(self, listed: list[Buffer]) -> Buffers:
-        """Return buffers of a list: those kept, if they do."""
         if self._kept is None or not self.holds(listed):
             self._kept = None  # before others are taken
             self._kept = Buffers(listed, self._queue)
         return self._kept
 
     def drop(self) -> None:
-        """Drop the buffers, which a budget has no room for."""
         self._kept = None
 
 
 def total(listed: Iterable[Buffer]) -> int:
-    """Bytes of all buffers of a list."""
     return sum(one.nbytes for one in listed)
 
 
@@ -122,7 +109,6 @@ def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
 
 
 def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
-    """Return the scratch of a solve: the factors, and the reduced systems of cut cells."""
     names = ["x", *OPERANDS[operands]]
     factor = [Buffer("factor", plan.packed_size, dtype)] if plan.needs_factor else []
     return factor + [
@@ -161,14 +147,12 @@ def natural_factor_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[B
 
 
 def solve_buffers(plan: Plan, dtype: np.dtype, operands: int = 4, rows: int = 1) -> list[Buffer]:
-    """Return all buffers of a solve from NumPy to NumPy."""
     natural = plan.takes_natural
     listed = table_buffers(plan, natural) + scratch_buffers(plan, dtype, operands)
     return listed + value_buffers(plan, dtype, operands, rows, natural)
 
 
 def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
-    """Return the larger list of those of a solve and of a factored matrix."""
     listed = table_buffers(plan, False) + scratch_buffers(plan, dtype, 4)
     listed += factor_buffers(plan, dtype, 4, rows)
     return max(listed, solve_buffers(plan, dtype, 4, rows), key=total)
@@ -176,41 +160,28 @@ def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
 
 @dataclass(frozen=True)
 class Room:
-    """Memory budget of a batch on a device."""
-
     device: str  # its name, for messages
     memory: int  # bytes in all
     largest: int  # bytes of one array
     dtype: np.dtype
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of a value."""
-        return self.dtype.itemsize
 
     def needed(self, plan: Plan) -> int:
         """Largest memory use of a batch of this plan with one right-hand side, in bytes."""
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan, times: int = 1) -> bool:
-        """Whether `times` batches of the plan fit."""
-        one = plan.packed_size * self.itemsize
+        one = plan.packed_size * self.dtype.itemsize
         return one <= self.largest and self.needed(plan) * times <= self.memory
 
     def rows_at_once(self, plan: Plan, times: int = 1) -> int:
         """Right-hand sides per launch such that `times` batches fit; at least 1."""
         most = max(part.max_rhs for part in plan.parts)
-        one = plan.packed_size * self.itemsize
+        one = plan.packed_size * self.dtype.itemsize
         needed = total(most_buffers(plan, self.dtype, most)) * times
         return most if needed <= self.memory and one * most <= self.largest else 1
 
     def plan(self, forest: Forest, make: Callable[[Forest], Plan]) -> tuple[list[Plan], np.ndarray]:
-        """Plan the whole batch, or as few slices of whole cells as fit, evenly filled.
-
-        Slices are small enough for `STAGES` of them to be on the device at once, but for cells that
-        need it for themselves; where not even one cell fits, that is a `DeviceMemoryError`. Returns
-        what `plan_slices` does.
-        """
+        """Plan the whole batch, or few slices, `STAGES` of which fit; see `plan_slices`."""
         if self._least_slices(forest, self.memory) == 1:
             whole = make(forest)
             if self.fits(whole):
@@ -233,14 +204,15 @@ class Room:
     def _least_slices(self, forest: Forest, memory: int) -> int:
         """Smallest number of slices that can fit into `memory` bytes, by their arrays."""
         n = forest.num_nodes
-        needed = n * (self.itemsize * _ARRAYS + _TABLE_BYTES)
-        count = max(-(-n * self.itemsize // self.largest), -(-needed // max(memory, 1)))
+        needed = n * (self.dtype.itemsize * _ARRAYS + _TABLE_BYTES)
+        count = max(-(-n * self.dtype.itemsize // self.largest), -(-needed // max(memory, 1)))
         return min(max(count, -(-n // MAX_PLACES), 1), forest.num_cells)
 
     def _refuse(self, cell: int, plan: Plan) -> None:
+        array = size_text(plan.packed_size * self.dtype.itemsize)
         raise DeviceMemoryError(
             f"cell {cell} with {plan.forest.num_nodes} nodes needs {size_text(self.needed(plan))}, "
-            f"in arrays of {size_text(plan.packed_size * self.itemsize)}; {self.device} offers "
+            f"in arrays of {array}; {self.device} offers "
             f"{size_text(self.memory)}, in arrays of at most {size_text(self.largest)}"
         )
 
@@ -260,10 +232,7 @@ class Memory:
 
 
 def memory_errors(method: _Method) -> _Method:
-    """Turn OpenCL's out-of-memory errors of a method into `DeviceMemoryError`.
-
-    Its object has `memory`, one item per device, and `queue`, that of the first.
-    """
+    """Turn OpenCL's out-of-memory errors of a method into `DeviceMemoryError`."""
 
     @functools.wraps(method)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -276,7 +245,6 @@ def memory_errors(method: _Method) -> _Method:
 
 
 def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryError:
-    """Return the error of solves that would need this memory, one item per device."""
     device, slices = queue.device, max(one.slices for one in memory)
     what = f"the batch in {slices} slices needs" if slices > 1 else "the batch needs"
     need = max(one.device for one in memory)
@@ -287,7 +255,6 @@ def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryE
 
 
 def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """Return the values of one slot: a slice that is on the device together with others."""
     most = max(plan.forest.num_nodes for plan in plans)
     sizes = {name: most * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     status = Buffer("status", max(plan.forest.num_cells for plan in plans), _INT)
@@ -324,12 +291,10 @@ def pipeline_bytes(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: 
 def plan_slices(
     forest: Forest, count: int, plan: Callable[[Forest], Plan], fits: Callable[[int, Plan], bool]
 ) -> tuple[list[Plan], np.ndarray]:
-    """Plan a batch in slices of whole cells, about `count` or more where these do not fit.
+    """Plans of about `count` slices of whole cells, and their first cells with the end.
 
-    Where the shapes of the cells repeat, slices are chosen such that they share one plan.
-    ``fits(cell, plan)`` says whether a slice that begins with that cell fits; it raises where the
-    slice is one cell, which cannot be made smaller. Returns a plan of each slice, and the first
-    cell of each with the end, (len(plans) + 1,) int64.
+    Where the shapes of the cells repeat, slices share one plan. ``fits(cell, plan)`` raises where
+    the slice is one cell, which cannot be made smaller.
     """
     made: dict[tuple[int, int], Plan] = {}
     period = shape_period(forest.shape_of_cell)

@@ -1,9 +1,8 @@
 """Repeated calls: what was checked and prepared for some arrays, found again by these arrays.
 
-A time loop calls `Solver.enqueue` with the same arrays in every step. The checks of arguments and
-the arguments of kernels depend on nothing but these arrays (not on the values in them), so both
-are kept for the last few calls. An array is the same one if it is the same object, with the same
-buffer, shape, dtype, offset and strides as at the time of the check: all that can change.
+The checks of arguments and the arguments of kernels depend on nothing but the arrays (not on the
+values in them). An array is the same one if it is the same object, with the same buffer, shape,
+dtype, offset and strides as at the time of the check: all that can change.
 """
 
 from __future__ import annotations
@@ -23,11 +22,7 @@ Key: TypeAlias = tuple[int, ...]
 
 
 class Call:
-    """A call that was checked, with its launches.
-
-    The arrays `given`, that for the solution last, are referred to weakly but for their buffers.
-    `gone` is called when one of them is: then nothing may keep its buffer any longer.
-    """
+    """A call that was checked, with weakly held arrays; `gone` is called when one of them goes."""
 
     __slots__ = ("_refs", "_states", "_waited", "_waits", "steps")
 
@@ -41,7 +36,6 @@ class Call:
         self._waits: dict[int, list[cl.Event]] = {}
 
     def matches(self, given: Sequence[Given]) -> bool:
-        """Whether nothing of the arrays has changed."""
         for a, state in zip(given, self._states):
             if a is None or state is None:
                 if a is not state:
@@ -92,7 +86,6 @@ class Calls:
         return call if call is not None and call.matches(given) else None
 
     def add(self, given: Sequence[Given], steps: list[Step], more: bool = False) -> Call:
-        """Keep a call that was checked; the oldest one is dropped."""
         key, owner = (bool(more), *map(id, given)), weakref.ref(self)
 
         def gone(_: object) -> None:
@@ -107,11 +100,9 @@ class Calls:
         return call
 
     def forget(self, key: Key) -> None:
-        """Drop a call, if it is kept."""
         self._calls.pop(key, None)
 
     def waits(self, call: Call, given: Sequence[Given]) -> list[cl.Event]:
-        """Events of the arrays that are still to be waited for."""
         return call.events(given, self._last)
 
     def done(self, call: Call, event: cl.Event) -> cl.Event:

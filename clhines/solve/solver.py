@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -26,9 +26,10 @@ from clhines.solve.engines.engine import Engine, first_nodes
 from clhines.solve.engines.several import OneDevice, Several
 from clhines.solve.factors import Factors, vjp
 from clhines.solve.memory import Memory, memory_errors, no_memory
-from clhines.solve.pick import engine_for, logged
 from clhines.solve.repeated import Calls
-from clhines.solve.tune import Tuning
+from clhines.solve.tune import Tuning, engine_for, logged
+
+Kind = TypeVar("Kind", np.ndarray, cla.Array)  # of a solve: all in NumPy, or all on the device
 
 
 class Part(NamedTuple):
@@ -98,7 +99,8 @@ class Solver(Holder):
     `kernel_events` are then those of whichever solve was last. A process that was forked after
     OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
-    All methods raise `DeviceShareError` where some of several devices fail, with what others did.
+    Methods here and of `Factors` raise `InputError` for arguments that do not fit, `PivotError` as
+    `check` says, `DeviceMemoryError`, and `DeviceShareError` where some of several devices fail.
     """
 
     def __init__(
@@ -311,45 +313,19 @@ class Solver(Holder):
 
     # -- natural order -------------------------------------------------------------------------
 
-    @overload
-    def solve(
-        self,
-        d: np.ndarray,
-        u: np.ndarray,
-        b: np.ndarray,
-        *,
-        l: np.ndarray | None = None,  # noqa: E741
-        out: np.ndarray | None = None,
-        overwrite: bool = False,
-        check: bool = True,
-    ) -> np.ndarray: ...
-
-    @overload
-    def solve(
-        self,
-        d: cla.Array,
-        u: cla.Array,
-        b: cla.Array,
-        *,
-        l: cla.Array | None = None,  # noqa: E741
-        out: cla.Array | None = None,
-        overwrite: bool = False,
-        check: bool = True,
-    ) -> cla.Array: ...
-
     @exclusive
     @memory_errors
     def solve(
         self,
-        d: Given,
-        u: Given,
-        b: Given,
+        d: Kind,
+        u: Kind,
+        b: Kind,
         *,
-        l: Given | None = None,  # noqa: E741
-        out: Array | None = None,
+        l: Kind | None = None,  # noqa: E741
+        out: Kind | None = None,
         overwrite: bool = False,
         check: bool = True,
-    ) -> Array:
+    ) -> Kind:
         """Solve A x = b for arrays in *natural* order.
 
         Parameters
@@ -371,10 +347,6 @@ class Solver(Holder):
         Returns
         -------
         x : like b; on a device asynchronous unless `check`
-
-        Raises
-        ------
-        InputError, PivotError, DeviceMemoryError
 
         Warns
         -----
@@ -458,7 +430,6 @@ class Solver(Holder):
 
 
 def _factored(forest: Forest, method: str, dtype: np.dtype, matrix: dict[str, Any]) -> Factors:
-    """Return the factors of a matrix that were pickled."""
     return Solver(forest, method, dtype).factor(**matrix, check=False)
 
 
@@ -472,7 +443,6 @@ def _on_several(
     shares: Sequence[float] | None,
     each: Mapping[str, object],
 ) -> tuple[Several, list[Part]]:
-    """Return the engine of several devices, and its solvers with the cells of each."""
     solvers: list[Solver] = []
 
     def kept(part: Forest, queue: cl.CommandQueue) -> Solver:
@@ -498,7 +468,6 @@ def _bytes(max_memory: object) -> int | None:
 
 
 def _check_devices(devices: object, device: object, queue: object, shares: object) -> None:
-    """Refuse what contradicts `devices`, or goes only with them."""
     if devices is None:
         if shares is not None:
             raise InputError(f"got shares={shown(shares)} without devices; expected both")

@@ -41,8 +41,6 @@ class _Plain:
 
 
 class _Factored(_Plain):
-    """Eliminates once."""
-
     def __init__(self, solver: Solver, matrix: dict[str, np.ndarray], check: bool) -> None:
         super().__init__(solver, check)
         self.factors: HostFactors = solver.factor(**matrix, check=self.check)
@@ -99,12 +97,10 @@ def _over_rows(products: torch.Tensor) -> torch.Tensor:
 
 
 def _on_host(t: torch.Tensor) -> np.ndarray:
-    """Values of a tensor; no copy where it lies contiguously in the host's memory."""
     return t.detach().cpu().numpy()
 
 
 def _check(solver: Solver, tensors: dict[str, torch.Tensor | None]) -> None:
-    """Refuse what is no tensor of the solver's dtype on one device."""
     expected = torch.from_numpy(np.empty(0, solver.dtype)).dtype
     where = {str(t.device) for t in tensors.values() if isinstance(t, torch.Tensor)}
     if len(where) > 1:
@@ -141,10 +137,6 @@ def solve(
     Returns
     -------
     x : like b
-
-    Raises
-    ------
-    InputError, PivotError, DeviceMemoryError
     """
     way = _Plain(solver, check)
     _check(solver, {"d": d, "u": u, "l": l, "b": b})
@@ -161,10 +153,6 @@ class Factors:
         They are copied: what is written to them later has no effect.
     check : bool
         As in `Solver.factor`; and of all solves.
-
-    Raises
-    ------
-    InputError, PivotError, DeviceMemoryError
     """
 
     def __init__(

@@ -28,14 +28,7 @@ from clhines.device.guard import Closed, Holder, check_process
 from clhines.errors import InputError, PivotError
 from clhines.plan.plan import real_name
 from clhines.solve.arguments import Arguments
-from clhines.solve.chains import (
-    MIXED,
-    Chains,
-    DeviceChains,
-    Matrix,
-    on_device,
-    sizes_of,
-)
+from clhines.solve.chains import MIXED, Chains, DeviceChains, Matrix, on_device, sizes_of
 from clhines.solve.engines.loaded import only_event
 from clhines.solve.factors import Factors
 from clhines.solve.solver import Solver
@@ -89,11 +82,7 @@ class Tridiagonal(Holder):
     """
 
     def __init__(
-        self,
-        sizes: ArrayLike,
-        method: str = "auto",
-        dtype: DTypeLike = np.float64,
-        **options: Any,
+        self, sizes: ArrayLike, method: str = "auto", dtype: DTypeLike = np.float64, **options: Any
     ) -> None:
         real_name(dtype)
         self.sizes, self.dtype = sizes_of(sizes), np.dtype(dtype)
@@ -173,10 +162,6 @@ class Tridiagonal(Holder):
         -------
         TridiagonalFactors
             They save what `Solver.factor` says, and the changes of the diagonals.
-
-        Raises
-        ------
-        InputError, PivotError, DeviceMemoryError
         """
         with self._by_row():
             matrix = self._matrix(dl, d, du, on_device(dl, d, du))
@@ -227,11 +212,7 @@ class Tridiagonal(Holder):
 
 
 class Rows:
-    """Right-hand sides and solutions of some matrix: shapes, signs, and where they are.
-
-    `side` makes them on the device; None: NumPy. `sign` is that of each row of the matrix, so of
-    right-hand sides; with the transposed matrix, of solutions.
-    """
+    """Right-hand sides and solutions: shapes, signs of rows, and the device's `side`, or None."""
 
     def __init__(self, owner: Tridiagonal, side: DeviceChains | None, sign: Array | None) -> None:
         self._owner, self._side, self._sign = owner, side, sign
@@ -334,10 +315,6 @@ class TridiagonalFactors:
         Returns
         -------
         x : as of `Tridiagonal.solve`
-
-        Raises
-        ------
-        InputError, DeviceMemoryError
         """
         columns, transpose = as_switch("columns", columns), as_switch("transpose", transpose)
 
@@ -455,7 +432,6 @@ def solve_tridiagonal(
 
 
 def _sizes_of_list(d: object) -> list[int] | None:
-    """Return the sizes of systems that are given as a list of arrays of different sizes."""
     if not isinstance(d, (list, tuple)):
         return None
     shapes = [np.shape(a) for a in d if isinstance(a, (np.ndarray, list, tuple))]
@@ -484,7 +460,6 @@ def _real_array(name: str, a: object) -> np.ndarray:
 
 
 def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, int]:
-    """Return number and rows of systems that are given without `sizes`."""
     d = arrays["d"]
     if not d.size or d.ndim not in (1, 2):
         raise InputError(f"d has shape {d.shape}; expected (m, n) or (n,), or (N,) with sizes")
@@ -495,7 +470,6 @@ def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, int]:
 def _kept(
     known: tuple[int, int] | np.ndarray, method: str, dtype: np.dtype, options: dict[str, Any]
 ) -> Tridiagonal:
-    """Return the kept solver of these systems, or a new one, which is kept if it can be."""
     key: Any = None
     if options.get("devices") is None:
         queue = options.get("queue")

@@ -8,7 +8,7 @@ from real_cells import FOLDER, needs_folder
 
 from clhines import CableError, InputError, RepairWarning, read_swc
 from clhines.cells.cable import discretise
-from clhines.cells.repair import zero_radii
+from clhines.cells.samples import zero_radii
 
 
 def written(tmp_path, *rows):

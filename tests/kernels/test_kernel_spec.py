@@ -13,7 +13,7 @@ from template_modules import PAIRS
 from bench.made import chain, random_binary_tree
 from clhines import METHODS, Forest, make_plan
 from clhines.device.templates import render
-from clhines.plan.by_cell.schedule import STEP
+from clhines.plan.by_cell.cell import STEP
 from clhines.plan.by_segment.schedule import LINK
 from clhines.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, parameter
 

@@ -7,8 +7,7 @@ from systems import dissimilar
 
 from bench.made import chain, star
 from clhines import Forest, InputError, make_plan
-from clhines.literature.dhs_exchange import NODE, exchange_slots
-from clhines.literature.schedule import k_lane_steps
+from clhines.literature.dhs import NODE, exchange_slots, k_lane_steps
 from clhines.plan.plan import Limits
 
 

@@ -8,14 +8,14 @@ from trees import complete_binary
 
 from bench.made import chain, random_binary_tree, star
 from clhines import Forest
-from clhines.literature import schedule
+from clhines.literature.dhs import k_lane_steps
 
 
 @pytest.mark.parametrize("k", [1, 2, 4, 32])
 @pytest.mark.parametrize("name", families())
 def test_the_deepest_ready_nodes_share_a_step(name, k):
     trees = Forest.from_parents(families()[name]).trees
-    steps = schedule.k_lane_steps(trees, k)
+    steps = k_lane_steps(trees, k)
     assert steps.width.sum() == len(steps.order) == len(trees.parent)
     at = 0
     for s in range(trees.num_trees):
@@ -33,10 +33,10 @@ def test_the_deepest_ready_nodes_share_a_step(name, k):
 
 def test_lane_steps_of_extremes():
     trees = Forest.from_parents([chain(50), star(50), chain(1), complete_binary(5)]).trees
-    assert schedule.k_lane_steps(trees, 8).counts.tolist() == [50, 8, 1, 6]
-    assert schedule.k_lane_steps(trees, 1).counts.tolist() == trees.sizes.tolist()
+    assert k_lane_steps(trees, 8).counts.tolist() == [50, 8, 1, 6]
+    assert k_lane_steps(trees, 1).counts.tolist() == trees.sizes.tolist()
     large = Forest.from_parents([random_binary_tree(10**5, 10_001, 3), chain(10**5)]).trees
     assert large.depth.max() == 10**5 - 1
     begin = time.process_time()
-    schedule.k_lane_steps(large, 16)
+    k_lane_steps(large, 16)
     assert time.process_time() - begin < 2

@@ -82,7 +82,7 @@ def test_everything_down_to_plan_works_without_pyopencl():
         for package in ("clhines.plan", "clhines.literature", "clhines.cells"):
             found = pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
             loaded = [importlib.import_module(m.name) for m in found]
-            assert len(loaded) >= 4, loaded
+            assert len(loaded) >= 3, loaded
         for name in ("errors", "arrays", "checks", "files", "forest", "reference", "draw"):
             importlib.import_module("clhines." + name)
         forest = clhines.Forest.from_parents([chain(4)] * 3)

@@ -16,8 +16,8 @@ from clhines.plan.auto import CANDIDATES, Candidate
 from clhines.plan.methods import candidate_plans
 from clhines.simulate.passive import PassiveCells
 from clhines.solve import tune
-from clhines.solve.pick import Pick
 from clhines.solve.solver import Solver
+from clhines.solve.tune import Pick
 
 FOREST = Forest.from_parents([chain(5), star(4), chain(5)])
 QUEUE = SimpleNamespace(

@@ -17,6 +17,7 @@ PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/steps": "simulate.kinds.spec",
     "simulate/delivery": "simulate.events.grid",
     "simulate/events": "simulate.events.grid_run",
+    "literature/dhs_exchange": "literature.dhs",
     "around/permute": "solve.engines.loaded",
     "around/chains": "solve.chains",
     "around/floor": "device.timing",

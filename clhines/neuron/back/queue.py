@@ -26,8 +26,6 @@ _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
 
 
 class QueuedColumns(NamedTuple):
-    """Events on their way: `Queued` as columns."""
-
     what: np.ndarray
     time: np.ndarray
     address: np.ndarray
@@ -39,25 +37,20 @@ class QueuedColumns(NamedTuple):
 
 
 class EventQueue:
-    """NEURON's queue."""
-
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
     @property
     def address(self) -> int:
-        """Address of NEURON's queue of events, 0 where it has none."""
         name, pointer = "_Z30net_cvode_instance_event_queueP9NrnThread", ctypes.c_void_p
         queue = self._memory.function(name, pointer, pointer)
         return queue(self._memory.variable("nrn_threads")) or 0
 
     def words(self) -> list[int]:
-        """Return the words of NEURON's queue, which counts what is put in and taken out."""
         at = self.address
         return words_at(at, _WORDS) if at else []
 
     def columns(self) -> QueuedColumns:
-        """Return the events on their way as columns, by time."""
         items = list[int]()
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         name = "_ZN6TQueue15forall_callbackEPFvPK6TQItemiE"
@@ -78,24 +71,20 @@ class EventQueue:
         return QueuedColumns(*(column[order] for column in columns))
 
     def events(self) -> list[Queued]:
-        """Return the events on their way, by time."""
         return [Queued(*event) for event in zip(*(a.tolist() for a in self.columns()), strict=True)]
 
     def remove(self, *items: int) -> None:
-        """Take events out of the queue; `items` as in `Queued`."""
         name, pointer = "_ZN6TQueue6removeEP6TQItem", ctypes.c_void_p
         remove, at = self._memory.function(name, None, pointer, pointer), self.address
         for item in items:
             remove(at, item)
 
     def move(self, item: int, time: float) -> None:
-        """Let an event in the queue come at another time."""
         name, pointer = "_ZN6TQueue4moveEP6TQItemd", ctypes.c_void_p
         move = self._memory.function(name, None, pointer, pointer, ctypes.c_double)
         move(self.address, item, time)
 
     def send(self, netcons: np.ndarray, times: np.ndarray) -> None:
-        """Put events of NetCons into the queue, by their addresses, as ``NetCon.event(time)``."""
         name, pointer = "_ZN8NetCvode5eventEdP13DiscreteEventP9NrnThread", ctypes.c_void_p
         send = self._memory.function(name, None, pointer, ctypes.c_double, pointer, pointer)
         events, threads = map(self._memory.variable, _EVENTS)
@@ -103,12 +92,7 @@ class EventQueue:
             send(events, time, netcon, threads)
 
     def send_selves(self, *columns: np.ndarray) -> None:
-        """Put self events into the queue.
-
-        `columns` are addresses of point processes, times, ms, flags, addresses of the weights that
-        they come with, or 0, and where the instances keep them for net_move, 0 where it is not
-        known.
-        """
+        """Put self events into the queue, by addresses of instances and weights, or 0."""
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
         pointers, room = [ctypes.c_void_p] * 3, ctypes.addressof(_ROOM)
         send = self._memory.function(name, None, *pointers, ctypes.c_double, ctypes.c_double)
@@ -137,11 +121,7 @@ class SelfEvent:
 
 @dataclass(eq=False)
 class Pending:
-    """All events on their way, with times of arrival, ms; `netcons` and `binned` are connections.
-
-    The latter are in NEURON's bins of a step, the last to be delivered in one first. `statements`
-    are times at which code runs that `CVode.event` was given; it runs at the end of a step.
-    """
+    """All events on their way, ms; those `binned`, and times of `CVode.event`'s statements."""
 
     netcons: list[tuple[int, float]] = field(default_factory=list)
     binned: list[tuple[int, float]] = field(default_factory=list)
@@ -151,7 +131,6 @@ class Pending:
 
 
 def read_pending(queue: EventQueue, wires: Wires) -> Pending:
-    """Read NEURON's queue of events."""
     found, events = Pending(), queue.events()
     binned: list[tuple[int, list[tuple[int, float]]]] = []
     listeners, delay = _listeners(wires, events), wires.read.delay
@@ -198,11 +177,7 @@ def _places(known: np.ndarray, wanted: list[int]) -> list[int]:
 
 
 class Bins:
-    """NEURON's bins, found by its time now and its step, ms; OSError if not as expected.
-
-    A bin has the events of connections that are due in a step; see `simulate.events.sources`.
-    NEURON counts bins from a time of its own, which each of its steps moves on.
-    """
+    """NEURON's bins of events, counted from a time of its own; see `simulate.events.sources`."""
 
     def __init__(self, memory: Memory, queue: EventQueue, t: float, dt: float) -> None:
         self._memory, self._queue, self._dt = memory, queue, dt
@@ -226,7 +201,6 @@ class Bins:
         self._begin.value = t
 
     def put(self, netcons: np.ndarray, times: np.ndarray) -> None:
-        """Put events of connections, by their addresses, into the bins of times."""
         name, pointer = "_ZN6TQueue11enqueue_binEdPv", ctypes.c_void_p
         put = self._memory.function(name, pointer, pointer, ctypes.c_double, pointer)
         at, times = self._queue.address, np.maximum(times, self._begin.value)
@@ -286,6 +260,5 @@ def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
 
 
 def _names(wires: Wires, targets: np.ndarray) -> list[str]:
-    """Return the mechanisms of some targets, in order."""
     numbers, first = np.unique(wires.senders.name[targets], return_index=True)
     return [wires.senders.names[k] for k in numbers[np.argsort(first)]]

@@ -29,7 +29,6 @@ class OneCopy:
         self.model, self.of_all = sim.model.once, sim
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return what `Simulation.arrays` would be of one copy at the start."""
         return started(self.model, wires_of(self.model))[0].save(self.of_all.dtype)
 
 
@@ -40,10 +39,7 @@ def rings_of(sim: Simulation | OneCopy) -> tuple[np.ndarray, np.ndarray]:
 
 
 def step_of(h: Hoc, dt: float) -> int:
-    """Step at whose begin NEURON's time is.
-
-    An InputError says that it is at none, as dt was another before, or the time is negative.
-    """
+    """Step at whose begin NEURON's time is; InputError where it is at none."""
     if h.t < -0.5 * dt:
         raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")
     step = round(h.t / dt)
@@ -95,10 +91,7 @@ def _ions(
 def take_values(
     sim: Simulation | OneCopy, imported: Imported, arrays: Arrays | None = None
 ) -> None:
-    """Let a simulation go on from NEURON's present values.
-
-    `arrays` are those of its start, which are changed; by default those that it has now.
-    """
+    """Let a simulation go on from NEURON's present values; `arrays` of its start are changed."""
     model, copies = imported.model, imported.copies
     arrays = sim.arrays() if arrays is None else arrays
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
@@ -164,7 +157,6 @@ def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
 
 
 def voltages(imported: Imported) -> np.ndarray:
-    """(n,) float64, mV: NEURON's."""
     values, rows, numbers = _voltages(imported.model)
     v = np.zeros(imported.model.tree.num_nodes)
     v[numbers] = values[rows]
@@ -172,10 +164,7 @@ def voltages(imported: Imported) -> np.ndarray:
 
 
 def _voltages(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return NEURON's column of voltages, where in it are those of all its nodes, and ours.
-
-    Nodes with membrane are last: they give the voltage where an end has none of its own.
-    """
+    """NEURON's voltages, where in them its nodes are, and ours; those with membrane are last."""
     tree = model.tree
     nodes = np.concatenate([tree.addresses, tree.inner])
     values, rows = model.fields.rows(tree.v, nodes)
@@ -196,7 +185,6 @@ def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
 
 
 def _take_streams(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
-    """Take how many numbers each stream of a mechanism has given."""
     k, place = sim.model.instances[imported.groups[name].number]
     for variable, values in sim.model.schema.named(arrays, "drawn", k).items():
         streams = imported.model.streams(name, variable)
@@ -205,7 +193,6 @@ def _take_streams(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays,
 
 
 def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
-    """Put NEURON's self events into the queues of instances."""
     queues = [sim.model.schema.named(arrays, "queue", k) for k in range(len(sim.model.kinds))]
     for queue in queues:
         if queue:
@@ -235,7 +222,6 @@ def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
 def _queue_event(
     queue: Arrays, name: str, at: np.ndarray, event: tuple[float, float], connection: np.ndarray
 ) -> None:
-    """Put one self event into the queue of an instance, in each copy."""
     size, room = queue["size"], len(queue["time"])
     slot = size[at].astype(np.int64)
     if (slot >= room).any():
@@ -248,7 +234,6 @@ def _queue_event(
 
 
 def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
-    """Arm the WATCH conditions that NEURON has armed."""
     model = imported.model
     for name, conditions in model.watched.items():
         k, place = sim.model.instances[imported.groups[name].number]
@@ -262,10 +247,7 @@ def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays)
 
 
 def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
-    """Write a simulation's values into NEURON's memory; events and records are written apart.
-
-    `arrays` are those of the simulation.
-    """
+    """Write a simulation's values, but events and records, into NEURON's memory."""
     model = imported.model
     ions = (ion.instances for ion in model.contents.ions.values())
     for instances in (*model.every.values(), *ions):
@@ -284,7 +266,6 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 
 
 def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:
-    """Write the weights that events have changed."""
     first, wires = sim.model.netcons.first_weight, imported.model.wires
     own = np.flatnonzero(imported.connections >= 0)
     number = imported.connections[own]

@@ -7,6 +7,7 @@ import numpy as np
 from clhines.arrays import ranges
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.meaning.verbatim import counts_crossings
+from clhines.network.times import half_steps
 from clhines.neuron.back.states import Arrays, rings_of
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
@@ -24,23 +25,15 @@ BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 
 def clock(t: float, dt: float, steps: int) -> np.ndarray:
     """Return NEURON's times, (steps + 1,) float64, ms; each step adds two halves."""
-    halves = np.full(2 * steps + 1, 0.5 * dt)
-    halves[0] = t
-    return np.cumsum(halves)[::2]
+    return half_steps(t, dt, 2 * steps)[::2]
 
 
 def last_delivery(t: float, dt: float, steps: int) -> float:
-    """Return up to when NEURON has delivered events after some steps from t, ms.
-
-    It delivers at the begin of each step what comes up to the middle of it.
-    """
-    halves = np.full(2 * steps, 0.5 * dt)
-    halves[0] = t
-    return float(np.cumsum(halves)[-1])
+    """Time, ms, up to which NEURON has delivered after some steps: the middle of the last."""
+    return float(half_steps(t, dt, 2 * steps - 1)[-1])
 
 
 def _changes(mechanism: Mechanism, output: str) -> bool:
-    """Whether a block after INITIAL sets an output."""
     return any(
         a.role == "output" and a.name == output
         for block in mechanism.program.blocks
@@ -50,10 +43,7 @@ def _changes(mechanism: Mechanism, output: str) -> bool:
 
 
 class Records:
-    """Lets a simulation record what NEURON's vectors record, and fills them.
-
-    A RejectedError says that a vector records what a simulation does not have.
-    """
+    """Lets a simulation record what NEURON's vectors record, and fills them."""
 
     def __init__(self, sim: Simulation, imported: Imported) -> None:
         self._sim, self._imported = sim, imported
@@ -103,10 +93,7 @@ class Records:
         return self._sim.record(name, nodes)
 
     def fill(self, result: Result, begin: float, first: int) -> None:
-        """Append a run to all vectors; `begin` is NEURON's time at its begin, ms.
-
-        `first` rows of the result are before its first step: 1 where it began at t = 0.
-        """
+        """Append a run from `begin`, ms, to all vectors, less its `first` rows."""
         steps = len(result.t) - first
         t = clock(begin, self._sim.model.dt, steps)
         rows = {k: result[n][first:].astype(np.float64) for k, n in self._records.items()}
@@ -160,11 +147,10 @@ class Records:
         return due
 
     def fill_spikes(self, result: Result, begin: float, after: float, last: float) -> None:
-        """Append the events of a run to the vectors that record sources; times are in ms.
+        """Append events, ms, of a run to vectors; NEURON has recorded up to `after` itself.
 
-        NEURON has recorded events itself up to `after`; `last` is as `last_delivery` has it. NEURON
-        sees at the begin of a step what has crossed a threshold in the step before: what did so
-        before the run counts, what does so in its last step does not yet.
+        NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
+        so before the run counts, what does so in its last step does not yet.
         """
         imported = self._imported
         h, network, trains = imported.model.h, imported.network, imported.model.trains.times
@@ -213,10 +199,7 @@ class Counters:
                     self._found.append((model.memory.inside(vector), instances, k, n, time))
 
     def fill(self, result: Result, first: int) -> None:
-        """Put the times of a run into all vectors; its rows count from `first`.
-
-        NEURON still has the numbers of the begin of the run.
-        """
+        """Put a run's times into all vectors, where NEURON has the numbers of its begin."""
         for address, instances, k, n, time in self._found:
             vector = self._model.plays.vectors[address]
             counts = np.append(instances.values("n")[k], result[n][first:, 0])
@@ -226,11 +209,7 @@ class Counters:
 
 
 def put_events(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
-    """Replace the events on their way by those of a simulation; NEURON's t is that of its end.
-
-    `arrays` are those of the simulation. Events of given times have been sent up to `last`, ms, as
-    `records.last_delivery` has it.
-    """
+    """Replace the events on their way by a simulation's; given times were sent up to `last`, ms."""
     model = imported.model
     queue, t = model.queue, float(model.h.t)
     unseen = _unseen(sim, arrays, t)
@@ -280,7 +259,6 @@ def _movable(imported: Imported) -> dict[str, np.ndarray]:
 
 
 def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
-    """Arm the WATCH conditions that a simulation has armed, and no others."""
     model = imported.model
     if model.watched:
         model.slots.disarm()
@@ -295,7 +273,6 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 def _put_netcons(
     sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
 ) -> None:
-    """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, sim.model.netcons, imported.model.h.t
     first, size = rings_of(sim)
     counts = arrays["count"][netcons.source] - arrays["cursor"]
@@ -318,7 +295,6 @@ def _put_netcons(
 
 
 def _train_numbers(imported: Imported) -> set[int]:
-    """Return the sources of given times."""
     network, origins, names = imported.network, imported.model.wires.origins, imported.model.trains
     return {
         int(network.source_numbers(source, [k])[0])
@@ -347,7 +323,6 @@ def _put_selves(
 
 
 def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
-    """Let each VecStim go on with its first event after now."""
     model = imported.model
     for stim, item in stims.items():
         times = model.trains.times[stim]

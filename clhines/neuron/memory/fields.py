@@ -1,10 +1,8 @@
 """Where NEURON's sections, nodes and the data of mechanisms in them keep what is read of all.
 
-NEURON's C++ objects are read for all sections at once, by NumPy. Where a field is in an object is
-found from one section, of which NEURON's own functions and Python tell the contents.
-
-NEURON has one array for each variable of a mechanism, its *column*, and each instance has a *row*
-in it. A variable of all instances is read and set by NumPy, and not by hoc, instance by instance.
+Where a field is in an object is found from one section, of which NEURON's own functions and Python
+tell the contents. NEURON has one array for each variable of a mechanism, its *column*, and each
+instance has a *row* in it: NumPy reads and sets all at once.
 """
 
 from __future__ import annotations
@@ -53,11 +51,7 @@ class Fields:
     is_point: np.ndarray  # of each mechanism: point process or artificial cell
 
     def nodes_of(self, sections: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return how many nodes each section has, their addresses, and where each section starts.
-
-        The number is with the node at a section's end. The addresses are of all sections' nodes, in
-        each from that next to the parent on.
-        """
+        """Nodes of each section, end included; their addresses, parent's end first; starts."""
         number = self._half(sections, self.count_half)
         begin = np.repeat(self._word(sections, self.nodes) - 8 * starts(number), number)
         nodes = self._word(begin + 8 * np.arange(number.sum()), 0)
@@ -77,12 +71,10 @@ class Fields:
         return 1.0 / ri
 
     def values(self, column: int, nodes: np.ndarray) -> np.ndarray:
-        """(k,) float64: a column of NEURON's for some nodes."""
         array, rows = self.rows(column, nodes)
         return array[rows]
 
     def rows(self, column: int, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a column of NEURON's, and where in it some nodes are."""
         rows = self._word(self.rows_at(nodes), 0)
         return column_at(column, rows), rows
 
@@ -109,11 +101,7 @@ class Fields:
         return Data(*(column[order] for column in columns))
 
     def data_of_points(self, points: np.ndarray) -> Data:
-        """Return the data of point processes and artificial cells (C++ objects), in their order.
-
-        `node` is the address of NEURON's node, 0 where there is none; all is 0 of a point process
-        that is nowhere. OSError where they are not as expected.
-        """
+        """Return data of point processes (C++ objects) in order, 0 where there is none."""
         _, node, data, owner = gather(points, 4).astype(np.int64).T
         found = np.zeros((len(points), 5), np.int64)
         here = data != 0
@@ -145,7 +133,6 @@ class Data(NamedTuple):
     places: np.ndarray  # address of what is no variable
 
     def of(self, type_: int) -> Data:
-        """Return those of a mechanism."""
         begin, end = np.searchsorted(self.type_, [type_, type_ + 1])
         return Data(*(column[begin:end] for column in self))
 
@@ -226,10 +213,7 @@ def _found(memory: Memory, section: Section, parent: int) -> Fields:
 
 
 class Columns:
-    """Variables of instances of one mechanism, which are attributes of `things`.
-
-    `rows` are the addresses of the numbers of their rows, (k,) int64.
-    """
+    """Variables of instances of one mechanism; `rows` are addresses, (k,) int64."""
 
     def __init__(self, memory: Memory, things: Sequence[Hoc], rows: np.ndarray) -> None:
         self._memory, self._things, self.rows = memory, things, rows
@@ -241,12 +225,10 @@ class Columns:
         self._numbers = None
 
     def values(self, name: str, place: int | None) -> np.ndarray | None:
-        """(count,) float64: a variable of all instances; None where it is not in a column."""
         found = self._find(name, place)
         return None if found is None else found[0][found[1]]
 
     def put(self, name: str, values: np.ndarray, place: int | None) -> bool:
-        """Set a variable of all instances; False where it is not in a column."""
         found = self._find(name, place)
         if found is None:
             return False
@@ -283,7 +265,6 @@ class Columns:
         return at
 
     def numbers(self) -> np.ndarray:
-        """(count,) int64: rows of the instances."""
         if self._numbers is None:
             self._numbers = gather(self.rows)[:, 0].astype(np.int64)
         return self._numbers

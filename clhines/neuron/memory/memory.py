@@ -1,9 +1,7 @@
-"""What NEURON's interpreter does not tell, read from its memory.
+"""What NEURON's interpreter does not tell, read from its memory with `ctypes`.
 
-NEURON exports the lists of what records and plays vectors and of the sources of events, and the
-queue of events, but no function for Python reads them. They are read here with `ctypes`. Where
-fields are in an object is found by making one whose contents are known, never assumed: where that
-fails, `Memory` is not available, and users are asked instead.
+Where fields are in an object is found by making one whose contents are known, never assumed: where
+that fails, `Memory` is not available, and users are asked instead.
 """
 
 from __future__ import annotations
@@ -44,10 +42,7 @@ _LISTS = 4  # words of NEURON's object with the lists of what records and plays 
 
 
 class Memory(Objects):
-    """Reads NEURON's lists; `kinds` has NEURON's classes of events by their tables.
-
-    An OSError says that the library, or something in it, is not found or not as expected.
-    """
+    """Reads NEURON's lists; OSError where the library is not as expected."""
 
     CLASSES = (
         "YvecRecord",
@@ -74,11 +69,7 @@ class Memory(Objects):
         self._calibrate()
 
     def columns(self, reference: Hoc) -> dict[str, int]:
-        """Columns of all variables of a mechanism by name, of those that hoc does not see, too.
-
-        The reference is to a variable of it, as ``segment.hh._ref_m``. Columns are side by side:
-        the reference is pointed to one after the other, and NEURON names it.
-        """
+        """Columns of a mechanism's variables by name: one reference is pointed to each in turn."""
         at = WORD.from_address(id(reference) + 8 * (self.reference + 2))
         shape = WORD.from_address(id(reference) + 8 * (self.reference + 3))
         first, own, found = at.value, shape.value, dict[str, int]()
@@ -117,7 +108,6 @@ class Memory(Objects):
         return (found[1], found[2]) if found is not None else ("", "")
 
     def weight_address(self, netcon: Hoc) -> int:
-        """Address of the first weight of a NetCon."""
         return self.place(ref(netcon, "weight", 2)).column
 
     def _calibrate(self) -> None:
@@ -144,7 +134,6 @@ class Memory(Objects):
             vector.play_remove()
 
     def settle(self) -> None:
-        """Let NEURON rebuild lists, areas and resistances after a change of the model."""
         for name, rebuild in _REBUILT.items():
             if ctypes.c_int.from_address(self.address(name)).value:
                 self.function(rebuild, None)()
@@ -167,7 +156,6 @@ class Memory(Objects):
         return [entry for entry in entries if entry in found]
 
     def played(self, every: bool = False) -> list[Played]:
-        """Return what records and plays; or all that will."""
         found = []
         for address in self._entries() if every else self.acting():
             words = words_at(address, 16)
@@ -188,12 +176,10 @@ class Memory(Objects):
         return np.column_stack([address.astype(np.uint64), words * kept])
 
     def vectors(self) -> dict[int, Hoc]:
-        """Return all Vectors by the addresses of their C++ objects."""
         found = list(self._h.List("Vector"))
         return dict(zip(self.insides_of(self.objects_of(found)).tolist(), found, strict=True))
 
     def new_vector(self) -> Hoc:
-        """Make a Vector."""
         return self._h.Vector(1)
 
     def vector_data(self, address: int) -> np.ndarray:
@@ -212,10 +198,7 @@ class Memory(Objects):
         return bool(WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
-        """Transfer voltages as in a step; a RuntimeError is NEURON's, before `setup_transfer`.
-
-        An exception of C++ ends a process that calls it by ctypes. So NEURON calls it, as a method.
-        """
+        """Transfer voltages as in a step, by a method: C++'s exceptions end a caller by ctypes."""
         sources = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if sources:
             ctypes.CFUNCTYPE(None)(sources)()

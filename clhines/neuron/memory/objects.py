@@ -19,8 +19,6 @@ _PROC, _SYMBOL_WORDS = 2, 7
 
 
 class _Handle(ctypes.Structure):
-    """NEURON's reference to a variable."""
-
     _fields_ = [("words", WORD * 4)]
 
 
@@ -37,7 +35,6 @@ class Objects:
         self._functions: dict[str, Any] = {}
 
     def symbol(self, name: str) -> Any:
-        """Return a function of NEURON's library; OSError where it has none of this name."""
         try:
             return getattr(self._library, name)
         except AttributeError as error:
@@ -51,27 +48,21 @@ class Objects:
         return self._functions[name]
 
     def address(self, name: str) -> int:
-        """Return the address of a variable of NEURON's library, likewise."""
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
         except ValueError as error:
             raise OSError(str(error)) from None
 
     def variable(self, name: str) -> int:
-        """Return the word in a variable of NEURON's library."""
         return WORD.from_address(self.address(name)).value
 
     # -- names of hoc ---------------------------------------------------------------------
 
     def template(self, name: str) -> int:
-        """Address of what hoc knows of a class."""
         return words_at(self._known(name), 3)[_PROC]
 
     def method(self, template: str, name: str) -> ctypes.c_uint64:
-        """Return where the address is of the function that a method of a class calls.
-
-        OSError where a function that is known is not where it is looked for.
-        """
+        """Where the address of a method's function is; OSError where a known one is elsewhere."""
         known = words_at(words_at(self._known("fadvance"), 3)[_PROC], 1)[0]
         if known != ctypes.cast(self.symbol("_Z8fadvancev"), ctypes.c_void_p).value:
             raise OSError("functions of hoc are not as expected")
@@ -79,17 +70,13 @@ class Objects:
         return WORD.from_address(words_at(symbol, 3)[_PROC])
 
     def is_same(self, name: str, example: str) -> bool:
-        """Whether a name of hoc is a procedure with the code of another one, which has not run.
-
-        Where that has 0, one that has run may keep what it has looked up of objects.
-        """
+        """Whether a procedure of hoc has the code of another, but for objects looked up in runs."""
         kinds = [words_at(self._symbol_of(n), 2)[1] & 0xFFFF for n in (name, example)]
         codes = self._code(name), self._code(example)
         same = kinds[0] == kinds[1] and len(codes[0]) == len(codes[1])
         return same and all(b in (0, a) for a, b in zip(*codes, strict=True))
 
     def procedure(self, name: str) -> list[int]:
-        """Return where the code of a procedure is, and its size."""
         return words_at(words_at(self._symbol_of(name), 4)[_PROC], 2)
 
     def _code(self, name: str) -> list[object]:
@@ -126,7 +113,6 @@ class Objects:
         return self._find(name, self.variable("hoc_top_level_symlist"))
 
     def _find(self, name: str, symbols: int) -> int:
-        """Address of the symbol of a name in a list."""
         name_and_list = ctypes.c_char_p, ctypes.c_void_p
         find = self.function("_Z16hoc_table_lookupPKcP7Symlist", ctypes.c_void_p, *name_and_list)
         return self._there(name, find(name.encode(), symbols))
@@ -146,7 +132,6 @@ class Objects:
 
     @staticmethod
     def object_of(thing: Hoc) -> int:
-        """Address of a hoc object: what Python's wrapper refers to."""
         return words_at(id(thing), 3)[2]
 
     @staticmethod
@@ -160,7 +145,6 @@ class Objects:
         return gather(objects, 2)[:, 1].astype(np.int64)
 
     def inside(self, thing: Hoc) -> int:
-        """Address of the C++ object behind a hoc object."""
         return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:
@@ -168,18 +152,15 @@ class Objects:
         return self.place_of(words_at(id(reference), self.reference + 4)[self.reference :])
 
     def area(self, node: int) -> Place:
-        """Where the area of a node's membrane is, µm²."""
         name = "_Z30_nrn_mechanism_get_area_handleP4Node"
         return self.place_of(self.function(name, _Handle, ctypes.c_void_p)(node).words[:])
 
     @staticmethod
     def place_of(words: list[int]) -> Place:
-        """Place that a reference's words tell."""
         row, _, column, index = words[:4]
         return Place(column, row, index >> 32, index & 0xFFFFFFFF)
 
     def value(self, place: Place) -> float:
-        """Present value of a variable."""
         at = place.column
         if place.row:
             entry = self.row(place) * place.size + place.place
@@ -188,11 +169,9 @@ class Objects:
 
     @staticmethod
     def row(place: Place) -> int:
-        """Row of a variable in its column."""
         return WORD.from_address(place.row).value
 
     def set_value(self, place: Place, value: float) -> None:
-        """Set a variable that has a row."""
         entry = self.row(place) * place.size + place.place
         at = WORD.from_address(place.column).value + 8 * entry
         ctypes.c_double.from_address(at).value = value
@@ -207,10 +186,7 @@ class Objects:
         return data
 
     def fields_of(self, point: int) -> list[int]:
-        """Return the addresses of a point process's variables in the order of its file.
-
-        Those that hoc does not see are among them.
-        """
+        """Addresses of a point process's variables in the order of its file, hidden ones, too."""
         data = self._property(point)
         pointer, whole = ctypes.c_void_p, ctypes.c_int
         count = self.function("_Z27_nrn_mechanism_get_num_varsP4Prop", whole, pointer)
@@ -219,10 +195,7 @@ class Objects:
         return [field(data, k, 0) for k in range(count(data))]
 
     def slots_of(self, point: int) -> tuple[int, int, int]:
-        """Return where the places that are no variables begin, their width in bytes, their number.
-
-        Its own address is in the second place of every point process.
-        """
+        """Begin, width in bytes, and number of places; the second has its own address."""
         data = self._property(point)
         places, kind, sizes = self._of_property
         size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value

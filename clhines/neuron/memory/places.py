@@ -18,11 +18,7 @@ ION = "_ion"  # behind the name of an ion that owns a variable
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of a model, by its owner and its name, as ``v``, ``i_membrane``, ``m`` or ``cai``.
-
-    `owner` is the name of its mechanism; of an ion with `ION` behind it, as a mechanism may be
-    called like an ion; empty for the voltage of a node and its membrane's current.
-    """
+    """A variable by owner, an ion's with `ION` behind it, empty for a node's, and name."""
 
     owner: str
     name: str
@@ -31,8 +27,6 @@ class Variable:
 
 
 class Places:
-    """Looks places up."""
-
     def __init__(self, memory: Memory, fields: Fields, tree: Tree, contents: Contents) -> None:
         self._memory, self._tree, self._contents = memory, tree, contents
         self._columns: dict[int, tuple[str, str, int]] = {}
@@ -64,7 +58,6 @@ class Places:
         return self.node_at(place.row) if place.column == self._voltage else -1
 
     def find(self, place: Place) -> Variable | None:
-        """Variable at a place; None where it is none of the model's."""
         if place not in self._known:
             self._known[place] = self._find(place)
         return self._known[place]

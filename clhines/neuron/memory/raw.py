@@ -57,8 +57,6 @@ class Source:
 
 @dataclass(frozen=True)
 class Queued:
-    """An event on its way."""
-
     what: str  # NetCon, SelfEvent, PreSyn, PlayRecordEvent, NetParEvent, HocEvent or other
     time: float  # ms
     address: int  # of the event, for a NetCon that of the NetCon
@@ -80,7 +78,6 @@ class Queued:
 
 
 def words_at(address: int, count: int = SEARCHED) -> list[int]:
-    """Return the words at an address."""
     return _array(count).from_address(address)[:]
 
 
@@ -105,7 +102,6 @@ def gather(addresses: np.ndarray, count: int = 1) -> np.ndarray:
 
 
 def numbers_at(addresses: np.ndarray) -> np.ndarray:
-    """(n,) float64: the number at each of some addresses."""
     return gather(addresses)[:, 0].view(np.float64)
 
 
@@ -140,12 +136,10 @@ def run_in(words: list[int], wanted: list[int]) -> int:
 
 
 def halves(words: list[int]) -> list[int]:
-    """Return the 32-bit halves of words."""
     return [word >> shift & 0xFFFFFFFF for word in words for shift in (0, 32)]
 
 
 def vector_at(address: int) -> list[int]:
-    """Return the words of a std::vector."""
     if not address:
         return []
     begin, end = words_at(address, 2)
@@ -183,7 +177,6 @@ class Readable:
         return word in self if self._ranges else is_address(word)
 
     def among(self, words: np.ndarray) -> np.ndarray:
-        """Return which of some words are such addresses, bool."""
         if not self._ranges:
             return np.zeros(len(words), bool)
         begin, end = np.array(self._ranges, np.uint64).T
@@ -201,5 +194,4 @@ class Readable:
 
 
 def is_address(word: int) -> bool:
-    """Return whether a word may be an address."""
     return word % 8 == 0 and 1 << 16 < word < 1 << 47

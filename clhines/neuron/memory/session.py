@@ -53,7 +53,6 @@ def uncollected() -> Iterator[None]:
 
 
 def library_path() -> str | None:
-    """Return the path of NEURON's shared library, where this process has loaded one."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             paths = {line.split(maxsplit=5)[5].strip() for line in maps if "libnrniv." in line}

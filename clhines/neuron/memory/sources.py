@@ -39,7 +39,6 @@ class EventSources:
         self._calibrate()
 
     def every(self) -> list[Source]:
-        """Return NEURON's sources of events (PreSyn)."""
         list_ = self._list()
         return [self._source(a) for a in vector_at(list_)] if list_ else []
 
@@ -66,12 +65,10 @@ class EventSources:
         return np.column_stack([address.astype(np.uint64), words[:, chosen], halves_])
 
     def threshold(self, address: int) -> float:
-        """Threshold of a source, mV."""
         at = self._fields["threshold"]
         return float(ctypes.c_double.from_address(address + 8 * at).value)
 
     def netcons(self, things: Sequence[Hoc]) -> NetConColumns:
-        """Return what all NetCons are told by their memory; OSError where it is not as expected."""
         address, f = self._memory.insides_of(self._memory.objects_of(things)), self._fields
         words = gather(address, NETCON_WORDS)
         delay = words[:, f["delay"]].copy().view(np.float64)
@@ -105,7 +102,6 @@ class EventSources:
         return int(np.flatnonzero(np.not_equal(*(words.view(np.uint8) for words in found)))[0])
 
     def _check_netcon(self, thing: Hoc, found: NetConColumns, k: int) -> None:
-        """Compare with what hoc says."""
         syn = thing.syn()
         same = (
             found.target[k] == (0 if syn is None else self._memory.inside(syn))
@@ -160,11 +156,9 @@ class EventSources:
         raise OSError("each voltage is a source")
 
     def above(self, source: int) -> bool:
-        """Return whether NEURON has seen the voltage of a source above the threshold."""
         at = source + 8 * (self._fields["threshold"] - 4)
         return bool(ctypes.c_bool.from_address(at).value)
 
     def set_above(self, source: int, above: bool) -> None:
-        """Tell a source whether its voltage is above the threshold."""
         at = source + 8 * (self._fields["threshold"] - 4)  # before the vector of NetConColumns
         ctypes.c_bool.from_address(at).value = above

@@ -1,8 +1,7 @@
 """Streams of random numbers (Random123) of instances, where NEURON keeps them.
 
 A RANDOM variable shows its numbers to Python. A POINTER that VERBATIM draws from has the address of
-a stream, or of a hoc Random with one; both are read and written as words: the counter, the four
-words of its present turn, and which of them is next.
+a stream, or of a hoc Random: the counter, the four words of its turn, and which is next.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ _STREAM_WORDS, _DISTRIBUTION_WORDS = 5, 8
 
 
 def rejected(name: str, what: str, way_out: str = "") -> RejectedError:
-    """Return the error that streams of a mechanism are not what can be simulated."""
     return RejectedError([Rejected(name, what, "", 0, way_out)])
 
 
@@ -60,7 +58,6 @@ class Named:
                 raise rejected(self.owner, what, way_out)
 
     def put(self, drawn: np.ndarray) -> None:
-        """Set how many words each has given."""
         for stream, count in zip(self._each(), drawn.tolist(), strict=True):
             stream.set_seq(count)
 
@@ -99,16 +96,13 @@ class Pointed:
         self.check()
 
     def ids(self) -> np.ndarray:
-        """(k, 3) uint32: their numbers."""
         return self._counters()[:, [2, 3, 1]]
 
     def drawn(self) -> np.ndarray:
-        """(k,) int64: how many words each has given."""
         which = gather(self._at, _STREAM_WORDS)[:, 4].astype(np.int64) & 255
         return self._counters()[:, 0].astype(np.int64) * 4 + which
 
     def check(self) -> None:
-        """Raise a RejectedError where words to come are of other numbers or another index."""
         words = gather(self._at, _STREAM_WORDS)
         alike = np.array_equal(_halves(words[:, 2:4]), self._turn(self._counters()))
         if not alike or (words[:, 4].astype(np.int64) & 255 > 3).any():
@@ -116,7 +110,6 @@ class Pointed:
             raise rejected(self._owner, what, "call setRNG() after Random123_globalindex()")
 
     def put(self, drawn: np.ndarray) -> None:
-        """Set how many words each has given."""
         counter = self._counters()
         counter[:, 0] = drawn // 4
         last = gather(self._at, _STREAM_WORDS)[:, 4] & ~np.uint64(255)
@@ -126,7 +119,6 @@ class Pointed:
             put_numbers(self._at + 8 * k, np.ascontiguousarray(words[:, k]).view(np.float64))
 
     def distribution(self) -> np.ndarray:
-        """(k, 3) float64: low, width and mean of ``low + width*u - mean*log(u)``."""
         return self._distribution
 
     def _counters(self) -> np.ndarray:

@@ -21,10 +21,7 @@ _SAMPLES = 8
 
 
 def read_table(name: str, count: int, call: Callable[..., float]) -> FunctionTable | None:
-    """Return the table of a function of `count` arguments that hoc calls by `call`.
-
-    None where there is none of the same values, or of too many.
-    """
+    """Table of a function of hoc, or None where there is none, or too large a one."""
     found = [_read(at, count) for at in _variables(name)]
     return next((t for t in found if t is not None and _is_of(t, call)), None)
 

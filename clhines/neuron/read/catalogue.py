@@ -15,14 +15,11 @@ STRUCTURE = ("morphology", "capacitance")
 
 
 def plain(text: str) -> str:
-    """Return an NMODL text without comments and spaces."""
     return re.sub(r"\s+", "", _COMMENTS.sub("", text))
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A mechanism that NEURON knows, with NEURON's number of its type."""
-
     name: str
     number: int
     kind: str  # ``density``, ``point``, ``artificial`` or ``ion``
@@ -34,8 +31,6 @@ class Entry:
 
 
 class Catalogue:
-    """All mechanisms that NEURON knows, read when asked for."""
-
     def __init__(self, h: Hoc) -> None:
         self._h, self._found = h, dict[str, Entry]()
         self._numbers: dict[str, tuple[int, int]] = {}
@@ -49,20 +44,14 @@ class Catalogue:
                 self._numbers[name[0]] = (points, k)
 
     def names(self, points: bool) -> list[str]:
-        """Names of point processes and artificial cells, or of what is in membranes."""
         return [n for n, (p, _) in self._numbers.items() if p == int(points)]
 
     def has_artificial(self) -> bool:
-        """Whether there are artificial cells."""
         cells = (n for n, (p, k) in self._numbers.items() if p and self._types[1].is_artificial(k))
         return any(len(self._h.List(n)) for n in cells)
 
     def without_text(self, points: bool) -> list[str]:
-        """Names of point processes, or of what is in membranes, that NEURON has no NMODL of.
-
-        ChannelBuilder, `make_mechanism` and `make_pointprocess` make such. A segment of Python does
-        not show all of those in membranes.
-        """
+        """Names of mechanisms without NMODL: ChannelBuilder's, `make_pointprocess`'s and such."""
         types, found = self._types[points], list[str]()
         for name in self.names(points):
             types.select(self._numbers[name][1])
@@ -71,11 +60,7 @@ class Catalogue:
         return found
 
     def hiding(self, segment: Segment) -> list[tuple[str, str]]:
-        """Point processes and variables of theirs that hide others of segments in Python.
-
-        `make_pointprocess` makes such: a variable ``x`` or ``diam`` takes the place of
-        ``Segment.x`` or of the diameter.
-        """
+        """Point processes whose variables hide others, as ``Segment.x``, in Python."""
         return [
             (name, variable)
             for name in self.without_text(points=True)
@@ -84,7 +69,6 @@ class Catalogue:
         ]
 
     def of_number(self, number: int) -> Entry:
-        """Return what is in membranes and has this number."""
         if number not in self._of_number:
             for name, (points, k) in self._numbers.items():
                 if not points:

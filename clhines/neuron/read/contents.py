@@ -22,10 +22,7 @@ _BEGIN = "area", "pntproc"  # the first two places of every point process
 
 
 class Things(Sequence[Hoc]):
-    """What variables of instances are attributes of, made when asked for.
-
-    `load` returns a function from an instance to what its variables are attributes of.
-    """
+    """What variables of instances are attributes of, made when asked for by `load`."""
 
     def __init__(self, count: int, load: Callable[[], Callable[[int], Hoc]]) -> None:
         self._count, self._load = count, load
@@ -54,10 +51,7 @@ class Things(Sequence[Hoc]):
 
 @dataclass(eq=False)
 class Instances:
-    """All instances of one mechanism.
-
-    `objects` are addresses of hoc objects, of point processes and artificial cells.
-    """
+    """All instances of one mechanism; `objects` are addresses of hoc objects."""
 
     entry: Entry
     things: Things
@@ -79,7 +73,6 @@ class Instances:
         return np.array([getattr(thing, name)[place] for thing in self.things], np.float64)
 
     def put(self, name: str, values: np.ndarray, place: int | None = None) -> None:
-        """Set a variable of all instances."""
         if self.columns.put(name, values, place):
             return
         for thing, value in zip(self.things, values.tolist(), strict=True):
@@ -91,8 +84,6 @@ class Instances:
 
 @dataclass(eq=False)
 class Ion:
-    """An ion, as ``ca``, where it is."""
-
     name: str
     valence: float
     instances: Instances
@@ -101,8 +92,6 @@ class Ion:
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a model has besides its tree."""
-
     density: dict[str, Instances]
     points: dict[str, Instances]  # and artificial cells
     ions: dict[str, Ion]  # by NEURON's name, as ``ca_ion``
@@ -113,7 +102,6 @@ class Contents:
 def read_contents(
     h: Hoc, memory: Memory, fields: Fields, read: tuple[Tree, Data], catalogue: Catalogue
 ) -> Contents:
-    """Find all instances of all mechanisms; `read` is from `read_tree`."""
     found = Contents({}, {}, {}, {}, [])
     tree, data = read
     for number in data.types():
@@ -132,7 +120,6 @@ def read_contents(
 def _add_membranes(
     h: Hoc, memory: Memory, tree: Tree, found: Contents, entry: Entry, data: Data
 ) -> None:
-    """Add all instances of an ion or of a mechanism that is in membranes."""
     if entry.name in STRUCTURE:
         return
     at, is_ion = data.node, entry.kind == "ion"
@@ -200,14 +187,7 @@ def _add_points(
 
 
 class Slots:
-    """Finds places that NEURON keeps for events of instances; reads and writes WATCH conditions.
-
-    What each place of an instance is for is in NEURON's table of mechanisms; where the table has
-    it, and how wide a place is, is found from what is known of every point process: its second
-    place has its own address.
-
-    An OSError says that NEURON's library has not what is needed.
-    """
+    """Reads and writes WATCH conditions, in places that NEURON's table of mechanisms names."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -230,10 +210,7 @@ class Slots:
         return self._places[kind, what]
 
     def pointers(self, instances: Instances, width: int) -> np.ndarray:
-        """(k,) int64: the words in the one POINTER of instances; a place is `width` bytes wide.
-
-        OSError where there are several.
-        """
+        """(k,) int64: words in the one POINTER of instances, in places of `width` bytes."""
         kind = instances.entry.number
         if self._at is None:  # found by any point process
             self.place_of(int(np.flatnonzero(self._memory.are_points())[0]), "netsend")
@@ -299,11 +276,9 @@ class Slots:
         return found
 
     def disarm(self) -> None:
-        """Disarm all conditions of the model."""
         self._memory.function("_Z15nrn_watch_clearv", None)()
 
     def watch(self, instances: Instances, armed: Sequence[tuple[int, int, bool]]) -> None:
-        """Arm conditions, as `watched` gives them."""
         kind, begin = instances.entry.number, self.place_of(instances.entry.number, "watch")
         rows = instances.columns.numbers()
         of_row: list[list[int]] = [[] for _ in rows]
@@ -323,10 +298,7 @@ class Slots:
 
 
 class Hidden:
-    """Reads and writes variables that hoc does not see: ASSIGNED without RANGE, between blocks.
-
-    `columns` is empty where the mechanism has no variable that hoc sees.
-    """
+    """Reads and writes ASSIGNED variables without RANGE, found between columns that hoc sees."""
 
     def __init__(self, memory: Memory, instances: Instances) -> None:
         self._rows: Columns | None = None
@@ -352,6 +324,5 @@ class Hidden:
         return column[number]
 
     def put(self, name: str, values: np.ndarray, place: int | None) -> None:
-        """Set a variable of all instances."""
         column, number = self._at(name, place)
         column[number] = values

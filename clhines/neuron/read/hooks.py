@@ -40,16 +40,11 @@ _OBJECTS = {  # classes whose objects act in each step
 
 
 def read_hooks(h: Hoc, memory: Memory, sections: Sequence[Section]) -> list[Rejected]:
-    """Return everything that acts in each step and is not simulated."""
     return [*acting(h, memory), *_branches(sections), *_replaced(h, memory)]
 
 
 def acting(h: Hoc, memory: Memory) -> list[Rejected]:
-    """Return what of it neither sections nor procedures of hoc tell.
-
-    Where the lists of `Random.play` and `CVode.extra_scatter_gather` cannot be found in memory, as
-    on systems other than Linux, a warning says so.
-    """
+    """Return what acts besides sections and procedures; warn where that cannot be read."""
     found = [Rejected("", n, "", 0, out) for n, out in _OBJECTS.items() if len(list(h.List(n)))]
     if memory.variable("nrn_multisplit_solve_"):
         way_out = "connect the pieces as sections; gid_clear(2) takes it out"
@@ -60,7 +55,6 @@ def acting(h: Hoc, memory: Memory) -> list[Rejected]:
 
 
 def _branches(sections: Sequence[Section]) -> list[Rejected]:
-    """Find a section that stands for several."""
     for section in sections:
         if section.rallbranch != 1:
             what = f"rallbranch = {section.rallbranch:g} of section {section}"
@@ -86,7 +80,6 @@ def _old_stimuli(memory: Memory) -> list[Rejected]:
 
 @contextmanager
 def _printed(memory: Memory) -> Iterator[list[str]]:
-    """Let NEURON print into a list."""
     lines = list[str]()
 
     def take(_: int, text: bytes) -> int:
@@ -202,7 +195,6 @@ def _python_blocks(memory: Memory) -> list[Rejected]:
 
 
 def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
-    """Find step() and advance() of the model's own in place of those of stdrun.hoc."""
     found = []
     for name in _STEPPING if h.name_declared("continuerun") else _STEPPING[1:]:
         if not is_standard(h, memory, name):
@@ -213,7 +205,6 @@ def _replaced(h: Hoc, memory: Memory) -> list[Rejected]:
 
 
 def standard(h: Hoc, name: str) -> str:
-    """Return the text of a procedure of stdrun.hoc; empty where it is not found."""
     text = _stdrun(os.path.join(h.neuronhome(), "lib", "hoc", "stdrun.hoc"))
     own = re.search(rf"^proc {name}\(\) *\{{.*?^\}}", text, re.DOTALL | re.MULTILINE)
     return own[0] if own else ""
@@ -230,7 +221,6 @@ def _stdrun(path: str) -> str:
 
 
 def is_standard(h: Hoc, memory: Objects, name: str) -> bool:
-    """Whether a procedure of hoc is that of stdrun.hoc, as far as there are both."""
     text = standard(h, name)
     if not text or h.name_declared(name) != 1:
         return True

@@ -21,7 +21,6 @@ _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether an NMODL text is that of NEURON's PatternStim."""
     found = plain(text)
     return _RECEIVES in found and _KEEPS in found and "nrn_fake_fire(gidvec[" in found
 
@@ -42,10 +41,7 @@ class Pattern:
 def read_patterns(
     memory: Memory, contents: Contents, waits: set[tuple[str, int]], name: str
 ) -> list[Pattern | str]:
-    """Return what each instance has not sent, or why it cannot be simulated.
-
-    `waits` are the instances whose self event is on its way.
-    """
+    """Return what each instance has not sent, or why not; `waits` have a self event coming."""
     found, readable = list[Pattern | str](), Readable()
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.slots_of(memory.inside(thing))

@@ -77,11 +77,7 @@ def _number(word: int) -> float:
 
 
 class PlayReader:
-    """Reads what records and plays; `vectors` are all vectors, by address.
-
-    With `every`, those that will record or play after the next ``h.finitialize()`` are read, too.
-    `watched` are the addresses of vectors that are played, or that have the times of recorders.
-    """
+    """Reads what records and plays; with `every`, also what will after ``h.finitialize()``."""
 
     def __init__(self, h: Hoc, memory: Memory, places: Places, every: bool = False) -> None:
         self._h, self._memory, self._places = h, memory, places
@@ -100,7 +96,6 @@ class PlayReader:
         return [variable for variable in every if variable.owner == owner]
 
     def forget(self) -> None:
-        """Hold no vector any more."""
         self.vectors = {}
         for recorder in self.recorders:
             recorder.vector = None
@@ -183,11 +178,10 @@ class Gap:
 def read_gaps(
     memory: Memory, fields: Fields, tree: Tree, contents: Contents, nodes: range, count: int
 ) -> tuple[list[Gap], list[Rejected]]:
-    """Return what ``ParallelContext.target_var`` sets, the voltages that it gets, what is rejected.
+    """Return what ``target_var`` sets, the voltages that it gets, what is rejected.
 
-    NEURON keeps both in tables that nothing reads. The transfer itself is exported: it is called
-    once with a different number as each voltage, and what gets one of these numbers is a target.
-    `nodes` are the numbers of the tree's among `count` of all MPI ranks, which all call this.
+    The tables are private, but the transfer is exported: called once with a different number as
+    each voltage, it shows by these numbers what gets which. All MPI ranks call this.
     """
     if not memory.transfers:
         return [], []

@@ -46,12 +46,7 @@ def is_train(text: str) -> bool:
 
 @dataclass(eq=False)
 class Trains:
-    """Sources of given times; instances are (mechanism, number).
-
-    `times` are of the events that have not been sent, ms; `given` are the elements of the Vector
-    that they come from, which differ by rounding; `fields` are the addresses of index and etime of
-    each instance that will send; `patterns` are instances of PatternStim.
-    """
+    """Sources of given times, ms, that are not sent; `given` is the Vector's, before rounding."""
 
     names: tuple[str, ...] = ()
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
@@ -83,7 +78,6 @@ class Trains:
 def read_trains(
     h: Hoc, memory: Memory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
 ) -> Trains:
-    """Find the times of all VecStim."""
     found = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
     given = {memory.object_of(stim): vector for stim, vector in vectors.items()}
     known = {memory.inside(v): v for v in h.List("Vector")} if found.names else {}
@@ -118,7 +112,6 @@ def read_trains(
 def _add_patterns(
     found: Trains, memory: Memory, contents: Contents, waits: set[tuple[str, int]]
 ) -> None:
-    """Find what all PatternStim have not sent."""
     names = [n for n, i in contents.points.items() if is_pattern(i.entry.text)]
     for name in names:
         for k, one in enumerate(read_patterns(memory, contents, waits, name)):
@@ -138,10 +131,7 @@ _LOST = "the Vector of {} is not found in NEURON's memory"
 def _coming(
     times: np.ndarray, fields: list[int], due: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times of the events that have not been sent, and the Vector's; or OSError.
-
-    NEURON sends each event by its distance from the one before, which rounds.
-    """
+    """Return times not sent yet, by distances that round, and the Vector's; or OSError."""
     index, etime = (ctypes.c_double.from_address(fields[f]).value for f in (_INDEX, _TIME))
     at = int(index) - 1
     if not (0 <= at < len(times) and times[at] == etime):
@@ -156,10 +146,7 @@ def _coming(
 
 
 def held_vector(memory: Memory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
-    """Return the Vector that an instance holds a pointer to, if there is exactly one.
-
-    It is a POINTER's, or in the place of a variable. `vectors` are known by their addresses.
-    """
+    """Return the one Vector that an instance points to, by a POINTER or a variable's place."""
     fields = memory.fields_of(memory.inside(thing))
     begin, width, size = memory.slots_of(memory.inside(thing))
     words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]

@@ -1,11 +1,9 @@
 """The compartments of all sections, as NEURON connects them.
 
-Each section has a node for each segment. At its end away from its parent, and at the end 0 of a
-root section, NEURON has a node without membrane. It has the voltage of the segment beside it where
-no section and no point process is there; it is left out then: solving for it would round the
-membrane of a small segment beside a large axial conductance. A section starts at the node of its
-parent's segment; at the near end of a section that is not a root this is the node where that
-section itself starts.
+NEURON has a node without membrane at the far end of a section, and at the end 0 of a root. Where no
+section and no point process is there it is left out: solving for it would round the membrane of a
+small segment beside a large axial conductance. A section starts at the node of its parent's
+segment, at the near end of one that is no root at the node where that one starts.
 """
 
 from __future__ import annotations
@@ -28,12 +26,10 @@ CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 
 @dataclass(eq=False)
 class Tree:
-    """All nodes of a model, cell after cell; arrays have an entry a section, or a node.
+    """All nodes of a model, cell after cell, parents before children.
 
-    The sections, parents before children, are listed again after `forget`. `inner` are addresses of
-    NEURON's nodes with membrane: segments in the order of sections, each from its end 0 to its end
-    1. `addresses` are all of NEURON's nodes, ascending, and `numbers` the nodes that have their
-    voltages here.
+    `inner` are addresses of nodes with membrane, from end 0 to end 1; `addresses`, ascending, are
+    of all, and `numbers` the nodes that have their voltages here.
     """
 
     h: Hoc
@@ -56,11 +52,10 @@ class Tree:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
         return len(self.parent)
 
     @cached_property
-    def sections(self) -> tuple[Section, ...]:  # noqa: D102
+    def sections(self) -> tuple[Section, ...]:
         every = list(self.h.allsec())
         return tuple(every[k] for k in self.order.tolist())
 
@@ -73,7 +68,6 @@ class Tree:
         return starts(self.nseg)
 
     def forget(self) -> None:
-        """Hold no section any more."""
         for name in ("sections", "_index"):
             self.__dict__.pop(name, None)
 
@@ -86,7 +80,6 @@ class Tree:
         return self.inner_numbers[self._first_inner[k] :][: self.nseg[k]]
 
     def at(self, segment: Segment) -> int:
-        """Node of a segment."""
         if segment.sec not in self:
             raise InputError(f"{segment} is of no section of the model")
         k, x = self._index[segment.sec], segment.x
@@ -100,7 +93,6 @@ class Tree:
         return self._first_inner + np.where(self.turned, self.nseg - 1, 0)
 
     def segment(self, place: int) -> Segment:
-        """Segment that is at a place of `inner`."""
         k = int(np.searchsorted(self._first_inner, place, side="right")) - 1
         return self.sections[k]((place - self._first_inner[k] + 0.5) / self.nseg[k])
 
@@ -132,7 +124,6 @@ def _order(every: list[Section], memory: Memory, fields: Fields) -> tuple[list[i
 
 
 def read_tree(h: Hoc, memory: Memory, fields: Fields) -> tuple[Tree, Data]:
-    """Return the compartments of all sections, and the data of mechanisms in `Tree.inner`."""
     every_section = list(h.allsec())
     order, is_root = _order(every_section, memory, fields)
     sections = [every_section[k] for k in order]
@@ -220,11 +211,7 @@ class _Bare:
         self._all = bool(h.CVode().use_fast_imem())  # their membranes' currents are 0
 
     def are(self, ends: tuple[np.ndarray, np.ndarray], joined: np.ndarray) -> np.ndarray:
-        """(s,) bool: whether nothing is at an end, which has the voltage of the segment beside it.
-
-        `ends` are the addresses of the nodes of the ends, and of those beside them, (s,) int64;
-        `joined` are the nodes at which sections start.
-        """
+        """(s,) bool: whether nothing is at an end, whose voltage is the next segment's."""
         if self._all:
             return np.zeros(len(ends[0]), bool)
         v, beside = (self._fields.values(self._column, nodes) for nodes in ends)

@@ -24,8 +24,6 @@ Sender = tuple[str, int]  # a point process or artificial cell: its name, and wh
 
 @dataclass(eq=False)
 class Origin:
-    """A source of events."""
-
     node: int  # whose voltage is compared, -1 where it is a sender
     threshold: float  # mV
     sender: Sender | None
@@ -44,11 +42,7 @@ def on_ranks(h: Hoc) -> bool:
 
 
 class Senders:
-    """All point processes and artificial cells, each with a number, and found by address.
-
-    `name` says of each which of the mechanisms, `names`, it is; `objects` and `points` are
-    addresses of the hoc object and of the C++ object.
-    """
+    """All point processes and artificial cells by number: mechanism, hoc and C++ addresses."""
 
     def __init__(self, memory: Memory, contents: Contents) -> None:
         every = contents.points.values()
@@ -64,7 +58,6 @@ class Senders:
         return self.names[self.name[number]], int(self.instance[number])
 
     def points_of(self, name: str) -> np.ndarray:
-        """(k,) int64: addresses of the C++ objects of a mechanism."""
         return self.points[self.name == self.names.index(name)]
 
     def of_objects(self, addresses: np.ndarray) -> np.ndarray:
@@ -78,8 +71,6 @@ class Senders:
 
 @dataclass(eq=False)
 class Wires:
-    """Sources and connections of a model."""
-
     senders: Senders
     origins: list[Origin]
     every: np.ndarray  # addresses of all NetCons
@@ -93,11 +84,9 @@ class Wires:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the weights again."""
         self.weights = self.present_weights()
 
     def present_weights(self) -> np.ndarray:
-        """Return `weights` as they are now."""
         found = np.zeros((len(self.width), int(self.width.max(initial=0))))
         for place in range(found.shape[1]):
             some = self.width > place
@@ -105,7 +94,6 @@ class Wires:
         return found
 
     def target_of(self, k: int) -> Sender:
-        """Return the target of a NetCon."""
         return self.senders[int(self.target[k])]
 
     def sending(self) -> np.ndarray:
@@ -117,7 +105,6 @@ class Wires:
 def read_wires(
     h: Hoc, read_by: tuple[Memory, EventSources], places: Places, contents: Contents
 ) -> tuple[Wires, list[Rejected]]:
-    """Return all sources and connections, and what of them cannot be simulated."""
     senders, rejected = Senders(read_by[0], contents), list[Rejected]()
     origins = _read_origins(h, read_by, places, contents, senders, rejected)
     every = list(h.List("NetCon"))
@@ -146,7 +133,6 @@ def _read_origins(
     senders: Senders,
     rejected: list[Rejected],
 ) -> list[Origin]:
-    """Return all sources of events that have something to send."""
     texts = {name: instances.entry.text for name, instances in contents.points.items()}
     silent = {  # NEURON takes any point process for a source
         name for name, text in texts.items() if text and not re.search(_SENDS, text)

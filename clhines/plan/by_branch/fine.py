@@ -12,7 +12,6 @@ from clhines.forest import Forest, Trees
 from clhines.plan import layout, packing, transforms
 from clhines.plan.by_branch import layout as branch_layout
 from clhines.plan.by_branch import schedule
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
@@ -24,6 +23,7 @@ from clhines.plan.plan import (
     Plan,
     as_int32,
     coarse,
+    plan_by_kind,
     work_group_size,
 )
 
@@ -36,8 +36,6 @@ CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2
 
 @dataclass(frozen=True)
 class Level:
-    """Properties of one level that all blocks of a kernel share."""
-
     width: int  # branches in each block; 0 where blocks differ
     offset: int  # values of the levels before it in each block; -1 where blocks differ
     length: int  # nodes of each branch; 0 where branches differ
@@ -47,11 +45,7 @@ class Level:
 
 @dataclass(frozen=True)
 class FineSpec(KernelSpec):
-    """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
-
-    `capacity` is the values of the largest block, for which local memory holds the factors and the
-    intermediate solution; 0 leaves them in global memory.
-    """
+    """One work-group per block, one work-item per branch; `capacity` 0 is without local memory."""
 
     template: ClassVar[str] = "by_branch/fine"
     tables: ClassVar[tuple[str, ...]] = (
@@ -75,17 +69,14 @@ class FineSpec(KernelSpec):
 
     @property
     def variant(self) -> str:
-        """See `KernelSpec.variant`."""
         count = len(self.levels)
         return f"written for {count or 'any number of'} level{'s' * (count != 1)}"
 
     def general(self) -> FineSpec:
-        """See `KernelSpec.general`."""
         return replace(self, levels=())
 
 
 def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """`fine` with one work-item per branch."""
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     if not options["local"]:
         return _plan_levels(forest, method, real, limits, options, 0)
@@ -168,7 +159,6 @@ def _usual_group(forest: Forest, limits: Limits, max_cells: int) -> int:
 def _common_levels(
     levels: schedule.BranchLevels, places: branch_layout.LevelStrided, work_group: int, most: int
 ) -> tuple[Level, ...]:
-    """Levels of a kernel that is written for their number, up to `most`; otherwise none."""
     counts = np.diff(levels.level_start)
     if counts.max() > most:
         return ()
@@ -193,20 +183,16 @@ def _common_levels(
 
 @dataclass(frozen=True, eq=False)
 class _Shaped:
-    """Cells in blocks, as the options of `fine` make them."""
-
     forest: Forest  # with the branches that are solved: those of `split`, if any
     split: transforms.Split | None
     blocks: packing.Blocks
     shift: bool  # branches may have to move to deeper levels
 
     def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
-        """Return the arguments of the schedules."""
         return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
 
 
 def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shaped:
-    """Split branches and pack cells, as far as the options ask for it."""
     shift, how = bool(options["level_shift"]), options["packing"] or PACKINGS[0]
     split = None
     if options["split"]:
@@ -226,7 +212,6 @@ def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shap
 def _levels(
     shaped: _Shaped, lanes: int
 ) -> tuple[schedule.BranchLevels, branch_layout.LevelStrided]:
-    """Levels of the blocks, and where their values lie."""
     level = schedule.shifted_levels(*shaped.slots(), lanes) if shaped.shift else None
     levels = schedule.branch_levels(*shaped.slots(), level)
     return levels, branch_layout.LevelStrided(levels, shaped.blocks)
@@ -235,7 +220,6 @@ def _levels(
 def _level_tables(
     shaped: _Shaped, levels: schedule.BranchLevels, places: branch_layout.LevelStrided
 ) -> dict[str, np.ndarray]:
-    """Tables of ``fine.mako``, in the order of its arguments."""
     blocks, split = shaped.blocks, shaped.split
     return {
         "block_template": blocks.template,
@@ -259,7 +243,6 @@ def _level_tables(
 def _shape_statistics(
     shaped: _Shaped, forest: Forest, levels: schedule.BranchLevels
 ) -> dict[str, int | float]:
-    """Count split and shifted branches, over all blocks."""
     found: dict[str, int | float] = {}
     if shaped.split:
         found["added_branches"] = shaped.forest.num_branches - forest.num_branches
@@ -284,7 +267,6 @@ def rank_in_tree(
 def _fine_statistics(
     levels: schedule.BranchLevels, blocks: packing.Blocks, work_group: int
 ) -> dict[str, int | float]:
-    """Levels, steps and idle lanes over all blocks; a step is one element of every lane."""
     repeats = np.bincount(blocks.template)
     counts = np.diff(levels.level_start)
     per_level = np.repeat(repeats, counts)

@@ -12,7 +12,6 @@ from clhines.forest import Forest
 from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import CACHE_BYTES, plan_lanes, rank_in_tree
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
@@ -25,6 +24,7 @@ from clhines.plan.plan import (
     Plan,
     as_int32,
     coarse,
+    plan_by_kind,
 )
 
 FINE_OPTIONS: Options = {
@@ -42,8 +42,7 @@ def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: O
     """Plan `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
 
     On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
-    or an option that shapes levels (`split`, `level_shift`) is requested. By default only one
-    work-item per block keeps factors and intermediate solution in local memory (`local`).
+    or an option that shapes levels (`split`, `level_shift`) is requested.
     """
     width, group = options["vector_width"], options["work_group"]
     found = {"split": options["split"], "level_shift": options["level_shift"]}
@@ -69,13 +68,7 @@ _SHORT = 64  # nodes of a branch: eight lines of memory
 
 @dataclass(frozen=True)
 class FineVectorSpec(KernelSpec):
-    """Numbers and switches of ``fine_vector.mako``: one work-item per block, a branch per lane.
-
-    The work-group is 1: work-items share nothing. `capacity` is values of the largest block, for
-    which local memory holds the factors and the intermediate solution of one right-hand side; 0
-    leaves them in global memory, as do several. `prefetch` is ``builtin``, Clang's function,
-    ``standard``, that of OpenCL C, which often does nothing, or empty.
-    """
+    """One work-item per block, a branch per lane; `capacity` 0 is without local memory."""
 
     template: ClassVar[str] = "by_branch/fine_vector"
     tables: ClassVar[tuple[str, ...]] = (
@@ -117,11 +110,7 @@ class FineVectorSpec(KernelSpec):
 
 
 def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
-    """`fine` for CPUs: one work-item per block of cells, one branch per lane of a vector.
-
-    Cells too large for the cache-sized local memory of a work-item keep their factors in global
-    memory; where even what branches exchange does not fit, `plan_lanes` takes over.
-    """
+    """`fine` for CPUs: a branch per vector lane; `plan_lanes` where the exchange does not fit."""
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)
     exchanged = 2 * (np.diff(forest.trees.branch_offsets) + 1)
@@ -233,7 +222,6 @@ def _vector_tables(
     vectors: schedule.BranchVectors,
     places: layout.VectorRows,
 ) -> dict[str, np.ndarray]:
-    """Tables of ``fine_vector.mako``, in the order of its arguments."""
     round_start, child = vectors.rounds()
     parent = np.where(vectors.parent < 0, 0, vectors.exchange()[vectors.parent])
     parent = vectors.lanes(parent).reshape(-1, vectors.width)

@@ -14,11 +14,7 @@ class LevelStrided:
     """A block's levels one after another, the branches of a level interleaved.
 
     Element j of branch k on a level of w branches is at ``level_offset + j * w + k`` (2018 report,
-    section 5); branches shorter than the longest of their level leave padding.
-
-    `level_offset`, and `first` and `last`, the places of each branch's first and last node, are
-    counted from the start of the block. `template_size` is the values of a block, padding included;
-    `size` the length of the device order.
+    section 5); shorter branches leave padding. Places count from the start of the block.
     """
 
     def __init__(self, levels: BranchLevels, blocks: Blocks) -> None:
@@ -56,12 +52,9 @@ class LevelStrided:
 class VectorRows:
     """A block's vectors of branches one after another, each from the tips to the root's end.
 
-    Node j of lane k of a vector of r rows, j counted from the root's end, is at
-    ``block_start + vector_place + (r - 1 - j) * width + k``: the backward sweep reads upwards.
-    Branches shorter than the longest of their vector leave padding, as do idle lanes.
-
-    `vector_place` is counted from the start of the block. `template_size` is the values of a block,
-    padding included; `size` the length of the device order.
+    Node j of lane k of a vector of r rows, j counted from the root's end, is at ``block_start +
+    vector_place + (r - 1 - j) * width + k``: the backward sweep reads upwards. Shorter branches and
+    idle lanes leave padding.
     """
 
     def __init__(self, vectors: BranchVectors, blocks: Blocks) -> None:
@@ -74,7 +67,6 @@ class VectorRows:
         self._vectors, self._blocks = vectors, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:
-        """(size,) int32: natural index at every place of the device order."""
         vectors = self._vectors
         root = self.vector_place + (vectors.rows - 1) * vectors.width
         first = root[vectors.vector] + vectors.lane

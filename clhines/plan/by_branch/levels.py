@@ -24,11 +24,7 @@ AHEAD_CPU = 1  # ... while a CPU prefetches
 
 @dataclass(frozen=True)
 class LevelSpec(KernelSpec):
-    """Numbers and switches of ``levels.mako``: a launch per level, one work-item per branch.
-
-    `phase` is ``backward``, the elimination, with the forward sweep of the roots' level; or
-    ``forward``, the forward sweep of the others, for which `symmetric` does not matter.
-    """
+    """A launch per level and `phase`; ``backward`` has the roots' forward sweep, too."""
 
     template: ClassVar[str] = "by_branch/levels"
     first_argument: ClassVar[str] = "level"
@@ -62,12 +58,10 @@ class LevelSpec(KernelSpec):
 
     @property
     def backward(self) -> bool:
-        """Whether this is the elimination."""
         return self.phase == "backward"
 
     @property
     def forward(self) -> bool:
-        """Whether this is the forward sweep."""
         return self.phase == "forward"
 
 
@@ -75,12 +69,8 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
     """Plan `levels`: every branch level of the batch is a batch of tridiagonal systems.
 
     The multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4 and
-    4.1.3). There a level is padded to its longest branch; so it is here, unless that would take
-    more than `MOST_PADDED` times its nodes: such a level is cut, at half its longest branch and
-    again at half the longest of the rest, and its stretches are launched one after another.
-    The roots' level is eliminated and substituted in one launch, so that L levels take 2 L - 1.
-
-    What the default of `padding` is goes by the device, see `_computes_padding`.
+    4.1.3). A level is padded to its longest branch, unless that takes more than `MOST_PADDED` times
+    its nodes: then it is cut, and its stretches launched one after another.
     """
     blocks = packing.one_block(forest)
     levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
@@ -130,10 +120,8 @@ def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options:
 def _computes_padding(asked: Option, limits: Limits) -> bool:
     """Whether the padding is computed: as asked for, or as is faster on the device.
 
-    Measured by ``bench papers batch-padding``. A CPU's compiler that vectorises can do so only
-    where all work-items take the same steps, and is faster then with padding or without; others
-    save the steps. On a GPU (H200), which reads ahead either way, the padding is traffic: computing
-    it takes up to 1.7 times as long. In the paper, whose kernels do not read ahead, it was faster.
+    Vectors of CPUs need equal steps in all work-items. On an H200 computing the padding takes up to
+    1.7 times as long (``bench papers batch-padding``).
     """
     return limits.vectorises if asked is None else asked == "compute"
 
@@ -161,7 +149,6 @@ def _part(
     tables: dict[str, np.ndarray],
     size: int,
 ) -> Part:
-    """All launches of one sweep; `order` lists their levels."""
     width, group = levels.width[order], spec.work_group
     groups = -(-width // group)
     longest = levels.longest[order]

@@ -18,8 +18,7 @@ from clhines.forest import Trees
 class BranchLevels:
     """Branches of groups of cells, level by level, longest first within a level.
 
-    A *template* is a sequence of trees that share a work-group; its *slots* are its cells. All
-    levels of all templates are numbered consecutively, and so are all branches.
+    A *template* is a sequence of trees that share a work-group; its *slots* are its cells.
     """
 
     level_start: np.ndarray  # of template t, roots first: ``level_start[t]:level_start[t + 1]``
@@ -33,23 +32,17 @@ class BranchLevels:
 
     @property
     def width(self) -> np.ndarray:
-        """(num_levels,) int64: branches on each level."""
         return np.diff(self.branch_start)
 
     @property
     def longest(self) -> np.ndarray:
-        """(num_levels,) int64: nodes of the longest branch on each level."""
         return self.length[self.branch_start[:-1]]
 
 
 def branch_levels(
     trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, level: np.ndarray | None = None
 ) -> BranchLevels:
-    """Order the branches of every template by level, longest first (2018 report, section 4).
-
-    `slot_template` is non-decreasing. `level` has other levels than those of `trees`, of the
-    branches of one slot after another, see `shifted_levels`.
-    """
+    """Order the branches of every template by level, longest first (2018 report, section 4)."""
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template = slot_template[slot]
     level = trees.branch_level[tree_branch] if level is None else level
@@ -78,7 +71,6 @@ def branch_levels(
 
 
 def _branches(trees: Trees, slot_tree: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Slot, branch in `trees`, and parent of the branches of one slot after another."""
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
@@ -100,10 +92,8 @@ def shifted_levels(
     """Move subtrees to deeper levels where a template has more branches than lanes on a level.
 
     The last proposal of the 2018 report (section 8). From the roots on, every level takes the
-    branches with the most levels below them, up to `lanes`; the others wait, and with them all that
-    hangs from them. Taking the highest first needs the fewest levels (Hu 1961). Where even these
-    are more than the template had, every level takes more, so that none is added. Returns the level
-    of every branch of one slot after another, as `branch_levels` takes them.
+    branches with the most levels below them, up to `lanes`: the fewest levels (Hu 1961). Where even
+    these are more than the template had, every level takes more, so that none is added.
     """
     slot, tree_branch, parent = _branches(trees, slot_tree)
     template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
@@ -147,13 +137,8 @@ class BranchVectors:
     """Branches of groups of cells in vectors, those above the tips first.
 
     A branch's *rank* is 0 without children, otherwise one above the highest of its children's. A
-    vector holds up to `width` branches of one rank and template, longest first, branches that are
-    the same in several cells side by side. Vectors and branches are numbered consecutively over all
-    templates, in the order of the backward sweep.
-
-    Vectors of template t are ``template_start[t]:template_start[t + 1]``; `rows` and `even` are the
-    nodes of the longest and of the shortest branch of each. `vector` and `lane` are where each
-    branch is worked on; `length`, `parent`, `slot` and `tree_branch` are as in `BranchLevels`.
+    vector holds up to `width` branches of one rank and template, longest first. `rows` and `even`
+    are the nodes of the longest and of the shortest branch of each.
     """
 
     width: int
@@ -185,12 +170,7 @@ class BranchVectors:
         return self.place - (first - 1) * self.width
 
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """List the children of every vector: one child of each of its branches per round.
-
-        Rounds of vector v are ``start[v]:start[v + 1]``, as many as its branches have children at
-        the most. ``child``, (num_rounds, width), is the `exchange` of each branch's child, in
-        increasing branch number of `Trees`; 0 where there is none.
-        """
+        """List each vector's rounds: starts, and one child, or 0, of each of its branches."""
         inner = np.flatnonzero(self.parent >= 0)
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
         above = self.parent[inner]

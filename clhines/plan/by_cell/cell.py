@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.forest import Forest
-from clhines.plan.by_cell import layout, schedule
-from clhines.plan.combine import plan_by_kind
+from clhines.forest import Forest, Trees
+from clhines.plan.by_cell import layout
 from clhines.plan.kernel_spec import KernelSpec, Word
 from clhines.plan.plan import (
     MAX_RHS,
@@ -21,8 +20,34 @@ from clhines.plan.plan import (
     Plan,
     as_int32,
     local_size,
+    plan_by_kind,
     work_group_size,
 )
+
+# Code of a step of `serial_steps`; the parent of a root is -1.
+STEP = Word(first=1, waiting=1, parent=29)
+MAX_CELL_NODES = STEP.most("parent") + 1
+
+
+def serial_steps(trees: Trees) -> np.ndarray:
+    """Codes, a `STEP` each, of the serial schedule, in ``trees.order``, which is reversed.
+
+    A node hands its contribution to its parent in registers when the parent is the next step, and
+    through memory otherwise, so that every sum has one fixed order, without atomics.
+    """
+    start = np.repeat(trees.offsets[:-1], trees.sizes)
+    above = trees.parent[trees.order]
+    parent = np.where(above < 0, start - 1, trees.rank[above])
+    step = np.arange(len(parent))
+    leaves_sum = np.flatnonzero((parent != step - 1) & (parent >= start))
+    waiting = np.zeros(len(parent), np.int64)
+    waiting[parent[leaves_sum]] = 1
+    last = np.full(len(parent), -1)
+    np.maximum.at(last, parent[leaves_sum], leaves_sum)
+    first = np.zeros(len(parent), np.int64)
+    first[last[last >= 0]] = 1
+    return STEP.pack(first=first, waiting=waiting, parent=parent - start)
+
 
 AHEAD = 8  # on GPUs, where a work-item waits long for each read; a CPU prefetches
 AHEAD_ROWS = 10  # of cells of equal size, where the next nodes are read before the work on these
@@ -34,15 +59,10 @@ WRITTEN = ("interleaved", "block_interleaved")
 
 @dataclass(frozen=True)
 class CellSpec(KernelSpec):
-    """Numbers and switches of ``cell.mako``: one work-item per cell, or a vector of cells.
-
-    `same_shape`: the cells of a work-item have one shape: vector types, one step code for all.
-    `rhs_local` is values of a right-hand side that a work-group (one block) holds in local memory;
-    0 leaves them in global memory.
-    """
+    """One work-item per cell, or per vector of cells; `rhs_local` is values in local memory."""
 
     template: ClassVar[str] = "by_cell/cell"
-    step: ClassVar[Word] = schedule.STEP
+    step: ClassVar[Word] = STEP
     first_argument: ClassVar[str] = "num_lanes"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
@@ -65,17 +85,14 @@ class CellSpec(KernelSpec):
 
     @property
     def variant(self) -> str:
-        """See `KernelSpec.variant`."""
         size = f" of {self.rows} nodes" if self.rows else ""
         return f"written for {'chains' if self.chains else 'cells' if size else 'any cells'}{size}"
 
     def general(self) -> CellSpec:
-        """See `KernelSpec.general`."""
         return replace(self, rows=0, chains=False, stride=0, ahead=min(self.ahead, AHEAD))
 
     @property
     def codes_by_shape(self) -> bool:
-        """Whether step codes lie shape after shape."""
         return not self.codes_in_order
 
 
@@ -201,7 +218,6 @@ def _in_common(forest: Forest, lanes: np.ndarray, method: str, is_cpu: bool) -> 
 def _column_widths(
     method: str, num_cells: int, real: str, limits: Limits, options: Options
 ) -> tuple[int, int]:
-    """Cells per work-item and lanes per block; 0 lanes is full interleaving."""
     if method != "block_interleaved":
         return 1, (1 if method == "flat" else 0)
     itemsize = 8 if real == "double" else 4
@@ -221,9 +237,8 @@ def _column_widths(
 def _step_codes(
     forest: Forest, columns: layout.Columns, shape: np.ndarray, per_shape: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Step codes of the lanes and where each lane's begin."""
     trees = forest.trees
-    codes = schedule.serial_steps(trees)
+    codes = serial_steps(trees)
     if per_shape:
         return codes, np.where(shape < 0, 0, trees.offsets[shape])
     out = np.zeros(columns.size, np.int32)

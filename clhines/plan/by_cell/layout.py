@@ -26,7 +26,6 @@ class Columns:
 
     @property
     def size(self) -> int:
-        """Length of the device order, padding included."""
         return int(self.block_start[-1])
 
     @property
@@ -53,10 +52,8 @@ def cell_after_cell(forest: Forest, cells: np.ndarray) -> Columns:
 def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     """Cut the cells, largest first, into blocks of `width` lanes.
 
-    A width of 1 is the flat layout, 0 the full-interleaved one, which is cut only where the cells
-    are below half the size of their block's largest, so that padding stays below one half whatever
-    the mix of sizes. With `whole_shapes` a block has one shape only, and idle lanes as padding
-    where needed.
+    1 is the flat layout, 0 the full-interleaved one, which is cut where the cells are below half
+    the size of their block's largest: padding stays below one half.
     """
     cells = cells_by_shape(forest)
     sizes = forest.sizes[cells]
@@ -93,7 +90,6 @@ def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarra
 
 
 def runs(keys: np.ndarray) -> list[tuple[int, int]]:
-    """Maximal stretches of equal values as (start, stop)."""
     cuts = np.flatnonzero(np.diff(keys)) + 1
     edges = [0, *cuts.tolist(), len(keys)]
     return list(zip(edges[:-1], edges[1:], strict=True))

@@ -21,11 +21,8 @@ from clhines.plan.by_segment.schedule import (
 class SegmentLanes:
     """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
 
-    Arrays have an entry for each lane, but the first and the last two for each template. `links`,
-    (num_lanes, 2) int32, are a `schedule.LINK` and, of inner lanes, an `schedule.AT_ELIMINATION`;
-    of kept ones, instead of the parent, their number among the kept of the template. `longest` is
-    the longest segment of those 32 lanes; the children of a lane have successive mailboxes.
-    `NO_LANE` for none.
+    Kept lanes have in `links` their number among the kept of the template instead of the parent.
+    `longest` is of each 32 lanes; the children of a lane have successive mailboxes.
     """
 
     template_start: np.ndarray  # lanes of template t: ``template_start[t]:template_start[t + 1]``
@@ -58,7 +55,6 @@ def segment_lanes(
     begin = start[template]
 
     def neighbour(of: np.ndarray) -> np.ndarray:
-        """Lane of a neighbouring segment, `NO_LANE` for none."""
         there = of[source]
         lane = new[np.where(there < 0, 0, there + shift)] - begin
         return np.where(there < 0, NO_LANE, lane)
@@ -91,11 +87,7 @@ def segment_lanes(
 def _mailboxes(
     parent: np.ndarray, begin: np.ndarray, root: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mailbox of each lane, and the first mailbox and number of its children.
-
-    `parent` and `begin`, the first lane of the template, are counted over all templates; lanes
-    without a parent, `root`, have the last mailboxes of the template.
-    """
+    """Mailbox of each lane, roots last in their template; first mailbox and number of children."""
     n = len(parent)
     order = np.lexsort((np.where(root, n, parent), begin))
     box = np.empty(n, np.int64)

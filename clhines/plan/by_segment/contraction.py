@@ -26,9 +26,18 @@ from clhines.plan.by_segment.room import (
     usual_segment,
 )
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
-from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
-from clhines.plan.plan import COARSE, Limits, Options, Part, Plan, aligned, as_int32, local_size
+from clhines.plan.plan import (
+    COARSE,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    aligned,
+    as_int32,
+    local_size,
+    plan_by_kind,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +53,7 @@ class Pieces:
 
 
 def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
-    """Cut every cell into connected pieces that fit a work-group.
-
-    A piece has at most `most_segments` whole segments, of at most `segment` nodes each, see
-    `schedule.segments`, and at most `most` values in local memory.
-    """
+    """Cut cells into connected pieces of at most `most` values and `most_segments` segments."""
     trees = forest.trees
     cut = schedule.segments(trees, segment)
     top = schedule.pieces(cut, most, most_segments)
@@ -129,11 +134,9 @@ ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3
 class ContractionSpec(KernelSpec):
     """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
-    `tree_places` is the values of `u` and of the tree of segments, which lies where `u` of the
-    leaves was and may reach beyond it. `phase` is ``solve``; or ``reduce`` pieces of cells to the
-    trees of their kept nodes, and ``expand`` the solution of these to all nodes, and solve blocks
-    of whole cells, if any. `factor` is ``make``: write the inverse pivots, of d and u alone;
-    ``use``: take these for `d`; or empty: solve from d, u and b.
+    `phase` is ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
+    ``expand`` these to all nodes. `factor` is ``make``: write the inverse pivots; ``use`` them for
+    `d`; or empty.
     """
 
     template: ClassVar[str] = "by_segment/contraction"
@@ -158,7 +161,7 @@ class ContractionSpec(KernelSpec):
         "order_start if reorders",
         "order if reorders",
         "cell_base if reorders_cells",
-        "natural_index if reorders_pieces",
+        "natural_index if reorders and of_pieces",
     )
     takes: ClassVar[tuple[str, ...]] = (
         "const real *d",
@@ -201,7 +204,6 @@ class ContractionSpec(KernelSpec):
 
     @property
     def flags_infinite(self) -> bool:
-        """Whether this kernel says where x is not finite."""
         return self.natural and self.finds_infinite
 
     @property
@@ -211,42 +213,30 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reorders_cells(self) -> bool:
-        """Whether these are values of whole cells, one after another."""
         return self.reorders and not self.of_pieces
 
     @property
-    def reorders_pieces(self) -> bool:
-        """Whether these are values of pieces of cells."""
-        return self.reorders and self.of_pieces
-
-    @property
     def of_pieces(self) -> bool:
-        """Whether some nodes of the cells are kept for another system."""
         return self.phase != "solve"
 
     @property
     def reduces(self) -> bool:
-        """Whether the kernel writes the system of the kept nodes."""
         return self.phase == "reduce"
 
     @property
     def expands(self) -> bool:
-        """Whether the kernel reads the solution of the kept nodes."""
         return self.phase == "expand"
 
     @property
     def makes(self) -> bool:
-        """Whether the kernel writes inverse pivots."""
         return self.factor == "make"
 
     @property
     def solves(self) -> bool:
-        """Whether the kernel reads a right-hand side."""
         return not self.makes
 
     @property
     def gives_x(self) -> bool:
-        """Whether the kernel writes a solution."""
         return self.solves and not self.reduces
 
 
@@ -265,11 +255,7 @@ def _contraction(
     options: Options,
     ranks: np.ndarray | None,
 ) -> Plan:
-    """Plan cells that fit into local memory, those above it, and put the launches together.
-
-    `ranks`, (n,), are those of a system that stands for a larger one: the place of each node in the
-    elimination order of its cell there.
-    """
+    """Plan cells in local memory, and those above it; `ranks` are of the larger system's order."""
     most = int(options["segment"] or 0) or usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
         raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
@@ -304,8 +290,6 @@ def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Optio
 
 @dataclass(frozen=True)
 class _Contraction:
-    """Parameters that all launches of a contraction plan share."""
-
     method: str
     real: str
     limits: Limits
@@ -333,7 +317,6 @@ class _Contraction:
     def small(
         self, forest: Forest, ranks: np.ndarray | None, cut: Cut | None = None, pieces: bool = False
     ) -> Plan:
-        """Cells that fit into local memory; with `pieces`, in work-groups like those of pieces."""
         cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
         beyond = cut.places > local_capacity(self.real, self.limits, group)
@@ -497,7 +480,6 @@ class _Contraction:
         more: dict[str, np.ndarray] | None = None,
         direct: bool = False,
     ) -> Part:
-        """One launch: a work-group per block, a work-item per segment."""
         kind, counts = blocks.template, np.diff(lanes.template_start)
         longest, leaves = int(places.rows.shape[-1]), places.rows[:, 1, 0]
         tables = segment_layout.tables(forest.trees, blocks, lanes, places)

@@ -83,11 +83,7 @@ def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Trees cut into segments, and how these are contracted.
-
-    `places` is the local memory that each tree takes: its nodes, mostly, as five values an inner
-    segment lie where `u` of the leaf segments was.
-    """
+    """Trees cut into segments, how these are contracted, and the local memory of each tree."""
 
     segments: schedule.Segments
     contraction: schedule.Contraction

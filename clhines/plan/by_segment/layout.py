@@ -14,11 +14,8 @@ from clhines.plan.packing import Blocks
 class SegmentRows:
     """The first nodes of all inner segments of a block side by side, then the second; leaves.
 
-    Row j holds node j of every inner segment that has one. After all of these come the rows of the
-    leaf segments, where row j holds the node j before the last: in both, nodes lie in the order of
-    their elimination. Rows get shorter, as the longest segments come first. `rows`, (num_templates,
-    2, most), is the place of each row in its block: inner segments, leaf segments. `template_size`
-    is the values of a block, its alignment included; `size` the length of the device order.
+    Row j holds node j of every inner segment that has one, or the node j before the last of every
+    leaf segment: the order of their elimination. `rows`, (num_templates, 2, most), are places.
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
@@ -38,10 +35,7 @@ class SegmentRows:
         self._lanes, self._blocks = lanes, blocks
 
     def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each node of each template its place in the block, its slot, its place in the order.
-
-        Slots are counted over all templates; the order is `Trees.order`.
-        """
+        """For each node of each template: place in the block, slot, and place in `Trees.order`."""
         lanes = self._lanes
         k, step = expand(lanes.length)
         row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)
@@ -49,14 +43,12 @@ class SegmentRows:
         return place, lanes.slot[k], lanes.first[k] + step
 
     def gather(self, forest: Forest) -> np.ndarray:
-        """(size,) int32: natural index at every place of the device order."""
         return block_gather(forest, self._blocks, self.template_size, *self.entries())
 
 
 def tables(
     trees: Trees, blocks: Blocks, lanes: SegmentLanes, places: SegmentRows
 ) -> dict[str, np.ndarray]:
-    """Tables that every form of the kernel takes."""
     kind, counts = blocks.template, np.diff(lanes.template_start)
     record = (
         places.block_start,

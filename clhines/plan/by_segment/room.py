@@ -31,11 +31,7 @@ def is_small(forest: Forest, limits: Limits) -> bool:
 
 
 def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Nodes of a segment: 16; fewer for batches so small that only latency counts.
-
-    More where only longer segments, which leave less to contract, let all cells fit, or as
-    many as are worth a launch of their own.
-    """
+    """Nodes of a segment: 16; fewer where only latency counts, more for large cells to fit."""
     usual = (16, 24, schedule.MAX_SEGMENT)
     sizes = (4, 8, 16, 18, *usual[1:]) if is_small(forest, limits) else usual
     best, chosen = -1, sizes[0]
@@ -50,7 +46,6 @@ def usual_segment(forest: Forest, real: str, limits: Limits, options: Options) -
 
 
 def fits_local(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """(num_trees,) bool: trees that fit into a work-group and its local memory."""
     most = min(limits.max_work_group, NO_LANE - 1)
     if (options["work_group"] or 0) > most:
         raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
@@ -79,9 +74,8 @@ def fits_registers(
 ) -> np.ndarray:
     """(num_cells,) bool: cells whose values go into registers; `above` local memory are some.
 
-    By default all of those or none, and only where the compiler is NVIDIA's. A few cells do so even
-    if some values have to leave the registers: a cache beside local memory has them there. Where no
-    cell is above, those of batches that `_short_of_groups` says.
+    By default all of those or none, and only where the compiler is NVIDIA's: a cache beside local
+    memory has values that leave the registers.
     """
     asked = options["registers"]
     none: np.ndarray = np.zeros(forest.num_cells, bool)
@@ -105,10 +99,7 @@ def fits_registers(
 
 
 def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
-    """Whether cells are chains, or nearly, and few enough for work-groups in flight to count.
-
-    In float64 values in local memory let fewer of them run at once than values in registers do.
-    """
+    """Whether cells are nearly chains, and so few that local memory limits groups in flight."""
     many = forest.num_nodes > FEW_NODES * limits.compute_units
     if real != "double" or many or is_small(forest, limits) or options["segment"]:
         return False
@@ -128,7 +119,6 @@ def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
 
 
 def in_warps(lanes: np.ndarray) -> np.ndarray:
-    """Lanes, and idle ones that make their warps whole."""
     return -(-lanes // WARP) * WARP
 
 

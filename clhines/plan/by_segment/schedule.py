@@ -26,8 +26,7 @@ class Segments:
     """Trees cut into segments: stretches of a branch of at most a given number of nodes.
 
     All nodes of a segment but its last (the one farthest from the root) have one child, so they can
-    be eliminated at once, from the root outwards, without waiting for any other segment. The result
-    is a tree with one node per segment, the input of `contract`.
+    be eliminated at once, from the root outwards. What is left has one node per segment.
     """
 
     offsets: np.ndarray  # segments of tree s: ``offsets[s]:offsets[s + 1]``
@@ -68,12 +67,7 @@ KEPT_VALUES = 5  # local memory of an inner segment, where `u` of the leaf segme
 
 
 def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
-    """Cut trees of segments into connected pieces, from the tips, the heaviest child first.
-
-    `most` is the values that a piece may keep in local memory: its nodes, and what `KEPT_VALUES`
-    for each inner segment take beyond the nodes of the leaf segments. Returns, (num_segments,)
-    bool, which segments are at the top of a piece.
-    """
+    """Whether each segment is the top of a connected piece, from the tips, heaviest child first."""
     size, parent = cut.length.tolist(), cut.parent.tolist()
     leaf, number = size.copy(), [1] * len(size)  # nodes of leaf segments, and segments
     inner = [0] * len(size)
@@ -127,10 +121,7 @@ class Contraction:
 
 
 def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:
-    """Plan the contraction of a forest, whose roots have the parent -1.
-
-    Nodes that are `pinned` are kept, like the roots.
-    """
+    """Plan the contraction of a forest, roots having the parent -1; `pinned` nodes are kept."""
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
     when = np.full(n, Contraction.KEPT)

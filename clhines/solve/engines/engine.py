@@ -72,10 +72,8 @@ class Eliminated(Protocol):
 class Engine:
     """A way to solve one batch; `Solver` has one and asks nothing else of it.
 
-    `plan` is that of the whole batch, or of its first part; `num_slices` is the parts in which the
-    batch is solved one after another. `found_finite`: the last solve found that all values of b and
-    x are finite; then nobody needs to look at them again. `takes_device_order`: `device_order`
-    returns.
+    `found_finite`: the last solve found that all values of b and x are finite.
+    `takes_device_order`: `device_order` returns.
     """
 
     plan: Plan
@@ -87,7 +85,6 @@ class Engine:
 
     @property
     def memory(self) -> list[Memory]:
-        """Largest memory use of solves, one item per device."""
         raise NotImplementedError
 
     @property
@@ -106,7 +103,6 @@ class Engine:
         return False
 
     def describe(self) -> str:
-        """Return the last words of the solver's `repr`."""
         return f"{self.plan.method}, {devices.label(self.queue.device)})"
 
     def device_order(self, what: str) -> DeviceOrder:
@@ -118,11 +114,9 @@ class Engine:
         return np.empty_like(b)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
         raise NotImplementedError
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        """Solve arrays on the device."""
         self.device_order("solve() with device arrays")
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> Eliminated:
@@ -131,12 +125,10 @@ class Engine:
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
-        """Wait, and return the bad pivots of the last solve, in the order of the cells."""
         raise NotImplementedError
 
 
 def nothing_solved() -> InputError:
-    """Error of an engine whose pivots are requested before any solve."""
     return InputError("status() was asked for before anything was solved")
 
 

@@ -1,14 +1,8 @@
 """Hosted: solves from NumPy to NumPy, with everything prepared that does not depend on the values.
 
-A kept solver is called again and again with arrays of the same shape. So kernels, device buffers
-and pinned memory are prepared for one number of operands and right-hand sides, and a call only
-brings values, launches, and waits once. Three ways:
-
-- `Shared`: a small batch on a CPU. The host changes the order of the values, into memory that it
-  shares with the device; one launch of the solve and nothing else.
-- `Hosted` where a CPU can use the host's arrays in place: kernels that take natural order read and
-  write these, and others are packed from and unpacked to them.
-- `Hosted` elsewhere: values are copied to kept buffers, through pinned memory where that helps.
+`Shared` is for a small batch on a CPU: the host changes the order of the values, into memory that
+it shares with the device; one launch and nothing else. `Hosted` uses the host's arrays in place
+where a CPU can; elsewhere values are copied to kept buffers, through pinned memory if that helps.
 """
 
 from __future__ import annotations
@@ -51,7 +45,6 @@ class Transfer:
         return target
 
     def to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
-        """Copy the arrays that are not on the device yet."""
         if isinstance(a, cla.Array):
             return a
         return self.copied(a, cla.empty(self.queue, a.shape, a.dtype))
@@ -67,7 +60,6 @@ class Transfer:
 
     @functools.cached_property
     def results(self) -> copies.Results:
-        """Made when first needed."""
         return copies.Results(self.queue)
 
     def empty_like(self, a: np.ndarray) -> np.ndarray:
@@ -76,11 +68,9 @@ class Transfer:
 
     @functools.cached_property
     def copies(self) -> copies.Pinned:
-        """Made when first needed."""
         return copies.Pinned(self.queue, copies.threads(), PIECE_BYTES, True)
 
     def pinned_bytes(self) -> int:
-        """Pinned memory of `copies`."""
         return copies.pinned_bytes(copies.threads(), PIECE_BYTES)
 
 
@@ -105,16 +95,12 @@ SHARED_VALUES = 8192  # of b in device order, at most: beyond it the host takes 
 
 
 def prefers_shared(resident: Resident, rows: int) -> bool:
-    """Whether `Shared` can solve `rows` right-hand sides, and is the faster way."""
     small = resident.plan.packed_size * rows <= SHARED_VALUES
     return small and copies.fine_grained(resident.queue.device)
 
 
 def solves_by_values(resident: Resident) -> bool:
-    """Whether factors are best kept as the matrix in NumPy arrays, which every solve reads.
-
-    That is so where each solve eliminates anew, and nothing needs to be copied for it.
-    """
+    """Whether factors are best kept as values: each solve eliminates anew, and copies nothing."""
     if any(launch.part.keeps_factors for launch in resident.launches):
         return False
     ready = resident.takes_natural or prefers_shared(resident, 1)
@@ -124,11 +110,7 @@ def solves_by_values(resident: Resident) -> bool:
 def pin_buffers(
     plan: Plan, dtype: np.dtype, names: Sequence[str], rows: int, staged: Callable[[int], bool]
 ) -> list[Buffer]:
-    """Pinned memory of the host for what comes and goes: some of d, u, l, b and x; and the status.
-
-    `staged` says whether values of that many bytes, which come together, go through `copies.Pinned`
-    instead. In natural order all operands come together, else each comes alone.
-    """
+    """Pinned memory for operands, unless `staged` copies of that many bytes, and for the status."""
     n, item = plan.forest.num_nodes, dtype.itemsize
     sizes = {name: n * (rows if name in "bx" else 1) for name in names}
     together = sum(size for name, size in sizes.items() if name != "x") * item
@@ -187,7 +169,6 @@ class Carrier:
             self._under_way.append(read)
 
     def fetch(self, x: cl.Buffer, out: np.ndarray) -> None:
-        """Copy the solution to the host, and wait."""
         pin = self._pins.get("x")
         if self._transfer.staged(out.nbytes) and not copies.is_pinned(out):
             self._transfer.copies.fetch(x, list(np.atleast_2d(out)))
@@ -198,7 +179,6 @@ class Carrier:
         self._under_way.clear()
 
     def ended(self) -> None:
-        """Forget the copies, which have ended."""
         self._under_way.clear()
 
 
@@ -229,11 +209,7 @@ class Shared:
         self._places[plan.gather[places]] = places
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """Solve and wait; the status returned, (num_cells,) int32, is valid until the next solve.
-
-        `given` has d, u, (l), b in natural order, contiguous, of the solver's dtype; `target` may
-        be b itself, and overlaps nothing else.
-        """
+        """Solve d, u, (l), b and wait; the status, (num_cells,) int32, is valid until the next."""
         self._run(given)
         x = self._values["x"]
         if target.flags.c_contiguous:
@@ -243,7 +219,6 @@ class Shared:
         return self._values["status"]
 
     def eliminate(self, given: dict[str, np.ndarray]) -> np.ndarray:
-        """Eliminate d, u, (l) only, as far as the status of each cell goes; returns it."""
         self._run(given)  # whatever `b` holds, which is finite or not: pivots know nothing of it
         return self._values["status"]
 
@@ -262,11 +237,9 @@ class Shared:
 class Hosted:
     """Solves in kept buffers, or in place in the host's arrays where the device can use these.
 
-    Operands in `names` come from the host: d, u, (l), b, or b alone with a matrix. That is
-    `packed`, factors in device order as of `Resident.make_factors`, or `natural`, d, u, (l) in
-    natural order; the status `factored` goes with either. With `finds_infinite` the status has
-    `NOT_FINITE` where values of x are not finite, and so where those of b are not: no method drops
-    a value of b.
+    A matrix is `packed`, as of `Resident.make_factors`, or `natural`; the status `factored` goes
+    with either. With `finds_infinite` the status has `NOT_FINITE` where values of x are not finite,
+    and so where those of b are not: no method drops a value of b.
     """
 
     def __init__(
@@ -320,7 +293,6 @@ class Hosted:
         return Slot(shape, self.taken[name].base_data)
 
     def solve(self, given: dict[str, np.ndarray], target: np.ndarray) -> np.ndarray:
-        """See `Shared.solve`."""
         out = target if target.flags.c_contiguous else np.empty(target.shape, target.dtype)
         lent, sources = None, dict[str, cl.Buffer]()
         if self._may_lend:
@@ -390,10 +362,7 @@ class Hosted:
 
 
 class Elimination:
-    """Eliminations of matrices that go to device arrays of their own, in natural order.
-
-    The plan of `resident` takes natural order; `names` are d, u, (l); `x` in `taken` is a dummy.
-    """
+    """Eliminations of matrices to device arrays of their own, in natural order."""
 
     def __init__(
         self, resident: Resident, transfer: Transfer, taken: Buffers, names: Sequence[str]
@@ -407,11 +376,7 @@ class Elimination:
         self._carrier = Carrier(resident, transfer, names, 1, resident.status)
 
     def run(self, given: dict[str, np.ndarray], targets: Mapping[str, cl.Buffer]) -> np.ndarray:
-        """Bring a matrix and eliminate it; waits.
-
-        `given` has d, u, (l) as in `Shared.solve`; `targets` is where these go, and the status.
-        The status of each cell is returned, (num_cells,) int32, valid until the next call.
-        """
+        """Bring a matrix, eliminate it, and return the status, valid until the next call."""
         self._carrier.bring([(name, a, targets[name]) for name, a in given.items()])
         for step in self._steps:
             step.run_with(self.queue, targets)

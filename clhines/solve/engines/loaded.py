@@ -45,11 +45,7 @@ class PermuteSpec(TemplateSpec):
 
 @dataclass
 class _Bound:
-    """A kernel, the arguments that are the same in every launch, and the names of the others.
-
-    `given` is the key of the step whose arguments the kernel has. It is no reference to these:
-    they may be gone, and then so is the step.
-    """
+    """A kernel with its constant arguments; `given` is the key of the step that set the others."""
 
     kernel: program.Kernel
     values: int
@@ -59,11 +55,7 @@ class _Bound:
 
 
 class Slot:
-    """An array of a launch that each call gives anew, by name; or one that is always the same.
-
-    `given` is its memory if that is always the same; `name` that of the array which `Step.run_with`
-    is given otherwise.
-    """
+    """An array that is always the same, `given`, or given anew by `name` in each call."""
 
     def __init__(self, shape: tuple[int, ...], given: object = None, name: str = "") -> None:
         self.shape, self.ndim, self.name = shape, len(shape), name
@@ -71,11 +63,7 @@ class Slot:
 
 
 class Step(NamedTuple):
-    """One launch of a solve: a kernel with all its arguments, which can be repeated.
-
-    A kernel keeps its arguments from launch to launch, and setting them takes longer than the
-    launch itself. So a step sets them only where another step has had the kernel meanwhile.
-    """
+    """One launch with all its arguments, which are only set where another step had the kernel."""
 
     bound: _Bound
     arguments: tuple[int | cl.Buffer | cl.SVM | Slot, ...]
@@ -84,7 +72,6 @@ class Step(NamedTuple):
     key: object  # of this step alone
 
     def run(self, queue: cl.CommandQueue, wait_for: list[cl.Event] | None) -> cl.Event:
-        """Enqueue it."""
         bound = self.bound
         if bound.given is not self.key:
             bound.given = None  # some arguments of each, if the next line raises
@@ -132,7 +119,6 @@ class Launch:
     def kernel(
         self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
     ) -> cl.Kernel:
-        """Return the kernel, built when first needed."""
         return self._bound(symmetric, rhs, factor, natural).kernel
 
     def _bound(self, symmetric: bool, rhs: int, factor: str, natural: bool) -> _Bound:
@@ -213,11 +199,9 @@ class Resident:
         factored: cla.Array | None = None,
         natural: bool = False,
     ) -> list[cl.Event]:
-        """Enqueue a solve; arguments as of `steps`."""
         return self.run(self.steps(operands, x, overwrite, factored, natural), wait_for)
 
     def run(self, steps: Sequence[Step], wait_for: list[cl.Event]) -> list[cl.Event]:
-        """Enqueue steps, the first of them after some events: the queue is in order."""
         queue = self.queue
         events = [steps[0].run(queue, wait_for or None)]
         if len(steps) > 1:
@@ -233,18 +217,12 @@ class Resident:
         natural: bool = False,
         status: cla.Array | Slot | None = None,
     ) -> list[Step]:
-        """Return the launches of a solve in device order; `operands` are d, u, (l), b.
-
-        With `factored`, the status of `make_factors`, `d` is what that has made, and parts that
-        cannot use factors write their status there. `natural`: all arrays are in natural order,
-        which the plan must take; `x` may be `b`. `status`, (num_cells,) int32, is written instead
-        of ``self.status`` where nothing is `factored`.
-        """
+        """Return the launches of a solve, in device or `natural` order, or by `make_factors`."""
         if status is None:
             status = self.status if factored is None else factored
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
         parts = [launch.part for launch in self.launches]
-        once = all(count <= part.max_rhs and part.factor_may_be_d for part in parts)
+        once = all(count <= part.max_rhs and part.spec.factor_may_be_d for part in parts)
         factor = operands[0] if overwrite and once else self.factor
         step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
         sets: list[tuple[Sequence[cla.Array | Slot], cla.Array | Slot]]
@@ -285,11 +263,7 @@ class Resident:
     def make_factors(
         self, matrix: Sequence[cla.Array], taken: Buffers
     ) -> tuple[cla.Array, cla.Array]:
-        """Enqueue the elimination of d, u, (l), in device order; `taken` of `factor_buffers`.
-
-        Returns inverse pivots, (packed size,), where the part of the plan can use them, else `d`;
-        and the status, (num_cells,) int32.
-        """
+        """Enqueue the elimination; return inverse pivots, or `d`, and the status."""
         able = [launch for launch in self.launches if launch.part.keeps_factors]
         factors = matrix[0]
         if able:
@@ -326,7 +300,6 @@ class Resident:
         return sets
 
     def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
-        """Enqueue pack (natural to device order) or unpack."""
         rows = source.shape[0] if source.ndim == 2 else 1
         kernel = self._pack if packing else self._unpack
         events = [*source.events, *target.events]
@@ -356,7 +329,6 @@ class Resident:
             self._permute(self._pack, (sources[name], targets[name]), count)
 
     def unpack_buffer(self, source: cl.Buffer, target: cl.Buffer, rows: int) -> None:
-        """Enqueue unpack of rows in a buffer."""
         self._permute(self._unpack, (source, target), rows)
 
     def _permute(
@@ -389,13 +361,9 @@ class Resident:
 
 
 def _names(symmetric: bool) -> list[str]:
-    """Names of the operands of a solve, in their order."""
     return ["d", "u", "b"] if symmetric else ["d", "u", "l", "b"]
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Replace the events of `a` by `event`, which has waited for them.
-
-    `Array.add_event` would make the host wait once ten events have come together.
-    """
+    """Replace the events of `a` by one: ten of them would make `Array.add_event` wait."""
     a.events[:] = [event]

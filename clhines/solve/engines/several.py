@@ -30,10 +30,8 @@ _T = TypeVar("_T")
 class Several(Engine):
     """Engine: ranges of cells on several devices at the same time, from NumPy to NumPy.
 
-    ``make(part, queue)`` is the solver of some cells on one device; `solvers` has one for each
-    device that has cells. `cells` and `nodes` are the first of each of these solvers, and the end;
-    `seconds` is the wall time of each in the last solve. `shares` are fractions of the nodes, one
-    per given device (default: equal), in the end 0 for a device without cells.
+    ``make(part, queue)`` is the solver of some cells on one device; `shares` are fractions of the
+    nodes, default equal, in the end 0 for a device without cells.
     """
 
     def __init__(
@@ -76,36 +74,30 @@ class Several(Engine):
             raise InputError(self._of_the_batch(str(error), first)) from error
 
     def _of_the_batch(self, text: str, first: int) -> str:
-        """Replace numbers of cells and nodes of a part by those of the batch."""
         offsets = {"cell": first, "node": int(self.forest.cell_offsets[first])}
         return re.sub(
             r"\b(cell|node) (\d+)\b", lambda m: f"{m[1]} {int(m[2]) + offsets[m[1]]}", text
         )
 
     def _name(self, k: int) -> str:
-        """Say which device this is, and of which cells."""
         first, end = self.cells[k : k + 2]
         device = self._queues[self._place[k]].device
         return f"devices[{self._place[k]}], {devices.label(device)}, cells {first} to {end - 1}"
 
     @property
     def memory(self) -> list[Memory]:
-        """See `Engine`."""
         return [one for solver in self.solvers for one in solver.memory]
 
     @property
     def source(self) -> str:
-        """See `Engine`."""
         return "\n".join(dict.fromkeys(solver.source for solver in self.solvers))
 
     @property
     def kernel_events(self) -> list[cl.Event]:  # type: ignore[override]
-        """See `Engine`."""
         return [event for solver in self.solvers for event in solver.kernel_events]
 
     @property
     def may_lose(self) -> bool:
-        """See `Engine`."""
         return any(accuracy.may_lose(solver.plan) for solver in self.solvers)
 
     def describe(self) -> str:
@@ -129,11 +121,11 @@ class Several(Engine):
     ) -> list[_T]:
         """Do ``work(k)`` for every solver, even if others fail; `threads`: all at the same time."""
 
-        def caught(k: int) -> _T | _Failed:
+        def caught(k: int) -> _T | Exception:
             try:
                 return work(k)
             except Exception as error:
-                return _Failed(error)
+                return error
 
         if threads and len(self.solvers) > 1:
             if self._threads is None:
@@ -141,7 +133,7 @@ class Several(Engine):
             done = list(self._threads.map(caught, range(len(self.solvers))))
         else:
             done = [caught(k) for k in range(len(self.solvers))]
-        failed = {k: one.error for k, one in enumerate(done) if isinstance(one, _Failed)}
+        failed = {k: one for k, one in enumerate(done) if isinstance(one, Exception)}
         if failed:
             self._raise(failed, done, solves)
         return cast("list[_T]", done)
@@ -170,21 +162,17 @@ class Several(Engine):
         ) from next(iter(failed.values()))
 
     def of(self, k: int, a: np.ndarray) -> np.ndarray:
-        """Values of the cells of one device."""
         return a[..., self.nodes[k] : self.nodes[k + 1]]
 
     # -- natural order -------------------------------------------------------------------------
 
     def device_order(self, what: str) -> DeviceOrder:
-        """Raise `InputError`."""
         raise InputError(
             f"{what} works on one device, not on {len(self._queues)}; use those of the solvers in "
             "solver.parts"
         )
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """See `Engine`."""
-
         def work(k: int) -> float:
             begin = time.perf_counter()
             given: dict[str, Any] = {name: self.of(k, a) for name, a in arrays.items()}
@@ -204,11 +192,9 @@ class Several(Engine):
             raise
 
     def bad_pivots(self) -> BadPivots:
-        """See `Engine`."""
         return self.joined(self.each(lambda k: self.solvers[k].status(), threads=True))
 
     def joined(self, status: list[np.ndarray]) -> BadPivots:
-        """Bad pivots of the batch from the status of each solver."""
         cells = [np.flatnonzero(one >= 0) for one in status]
         nodes = [
             one[c] + self.nodes[k] for k, (one, c) in enumerate(zip(status, cells, strict=True))
@@ -219,8 +205,6 @@ class Several(Engine):
         )
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> SeveralFactors:
-        """See `Engine`."""
-
         def work(k: int) -> Factors:
             given = {name: self.of(k, a) for name, a in arrays.items()}
             return self.solvers[k].factor(**given, check=False)
@@ -235,12 +219,9 @@ class SeveralFactors:
         self.engine, self.factors = engine, factors
 
     def transposed(self) -> SeveralFactors:
-        """See `Eliminated`."""
         return SeveralFactors(self.engine, [one.transposed() for one in self.factors])
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `Eliminated`."""
-
         def work(k: int) -> None:
             part = self.engine.of(k, target)
             here = part if target is b else self.engine.of(k, b)
@@ -249,11 +230,9 @@ class SeveralFactors:
         self.engine.all_solved(work, target)
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
-        """Raise `InputError`."""
         self.engine.device_order("solve() with device arrays")
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        """Raise `InputError`."""
         self.engine.device_order("enqueue()")
         raise AssertionError
 
@@ -262,20 +241,13 @@ class SeveralFactors:
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
-        """See `Eliminated`."""
         return self.engine.joined(
             self.engine.each(lambda k: self.factors[k].status(), threads=True)
         )
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`."""
         found = [one.eliminated.matrix_on_host() for one in self.factors]
         return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
-
-
-class _Failed:
-    def __init__(self, error: Exception) -> None:
-        self.error = error
 
 
 def _one_line(error: Exception) -> str:
@@ -283,7 +255,6 @@ def _one_line(error: Exception) -> str:
 
 
 def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue]:
-    """Return a queue for each device named."""
     if not isinstance(given, (list, tuple)) or not given:
         raise InputError(
             f"devices={shown(given)}; expected a list of one or more pyopencl devices, index pairs "
@@ -307,7 +278,6 @@ def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue
 
 
 def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
-    """Shares of `count` devices, the largest 1."""
     if shares is None:
         return np.ones(count)
     try:

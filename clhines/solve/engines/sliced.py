@@ -62,7 +62,6 @@ class _Job:
 
     @property
     def resident(self) -> Resident:
-        """The plan of its slice on the device."""
         assert self.slot.resident is not None
         return self.slot.resident
 
@@ -72,11 +71,7 @@ class _StoppedError(Exception):
 
 
 class Sliced(Engine):
-    """Engine: slices of whole cells from NumPy to NumPy, through a pipeline where several fit.
-
-    `plans` and `bounds` are those of `Room.plan`. `pipeline` is made when first needed, and None
-    where slices are so large that they are solved one by one.
-    """
+    """Engine: slices of whole cells, through a pipeline unless they are too large for several."""
 
     def __init__(
         self,
@@ -101,12 +96,10 @@ class Sliced(Engine):
 
     @property
     def rows_at_once(self) -> int:
-        """Right-hand sides of a slice that a pipeline takes."""
         return min(self.room.rows_at_once(plan, STAGES) for plan in self.plans)
 
     @property
     def memory(self) -> list[Memory]:
-        """See `Engine`."""
         if not self.several_fit:
             return [memory_of(self.plans, self.room, self.transfer)]
         pinned = copies.pinned_bytes() if copies.helps(self.queue.device) else 0
@@ -114,7 +107,6 @@ class Sliced(Engine):
         return [Memory(taken, 2 * pinned, self.num_slices)]
 
     def device_order(self, what: str) -> DeviceOrder:
-        """Raise `DeviceMemoryError`."""
         raise DeviceMemoryError(
             f"{what} needs the whole batch on the device: "
             f"{size_text(sum(map(self.room.needed, self.plans)))}, where "
@@ -123,13 +115,11 @@ class Sliced(Engine):
         )
 
     def bad_pivots(self) -> BadPivots:
-        """See `Engine`."""
         if self._bad is None:
             raise nothing_solved()
         return self._bad
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """See `Engine`."""
         with Ended(self.queue):
             if not self.several_fit:
                 self._bad = self._one_by_one(arrays, target)
@@ -157,10 +147,8 @@ class Sliced(Engine):
 class Pipeline:
     """Solves slices from NumPy to NumPy: one is copied in, one solved, one copied out.
 
-    Each stage has a queue and a thread of its own, and `queue` is that of the solves; the slices
-    take turns in three slots of device memory, so that none is allocated or freed during a solve.
-    `plans` and `bounds` are those of `plan_slices`; `rows_at_once` right-hand sides of a slice are
-    on the device at once. `compute` False leaves out the solves, to time the copies alone.
+    Each stage has a queue and a thread of its own; the slices take turns in three slots of device
+    memory. `compute` False leaves out the solves, to time the copies alone.
     """
 
     def __init__(
@@ -185,13 +173,11 @@ class Pipeline:
 
     @property
     def pinned_bytes(self) -> int:
-        """Pinned host memory in use, in bytes."""
         return int(self.sending.pinned_bytes + self.fetching.pinned_bytes)
 
     def solve(
         self, arrays: dict[str, np.ndarray], target: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Solve; returns the cells with bad pivots and these nodes, in the numbers of the batch."""
         rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
         try:
             found = _Run(self, rows, np.atleast_2d(target)).all_stages()
@@ -202,7 +188,6 @@ class Pipeline:
         return np.concatenate(cells), np.concatenate(nodes)
 
     def nodes(self, k: int) -> slice:
-        """Nodes of a slice."""
         return slice(*self.forest.cell_offsets[self.bounds[k : k + 2]].tolist())
 
     def resident_of(self, k: int, num_operands: int) -> Resident:
@@ -239,14 +224,12 @@ class _Run:
         self.queue.finish()
 
     def _taken(self, list_of: Callable[..., list[Buffer]]) -> Buffers:
-        """Take all device memory of a list now."""
         taken = Buffers(list_of(self.plans, self.dtype, len(self.arrays), self.step), self.queue)
         for name in taken.listed:
             _ = taken[name]
         return taken
 
     def all_stages(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Run all stages; returns cells and nodes of bad pivots, slice by slice."""
         found: list[tuple[np.ndarray, np.ndarray]] = []
         errors: list[BaseException | None] = []
         with (
@@ -292,7 +275,6 @@ class _Run:
     # -- stages --------------------------------------------------------------------------------
 
     def _bring(self) -> None:
-        """Copy slice after slice to the device."""
         pipeline, b = self.pipeline, self.arrays["b"]
         for k in range(len(self.plans)):
             slot, nodes = self._get(self.free), pipeline.nodes(k)
@@ -312,7 +294,6 @@ class _Run:
                 given = []  # stays where it is
 
     def _solve(self) -> None:
-        """Enqueue the solves of all slices."""
         for _ in range(self.num_jobs):
             job = self._get(self.ready)
             job.events = job.sent()
@@ -334,7 +315,6 @@ class _Run:
         return cl.enqueue_copy(self.queue, room, status.base_data, byte_count=status.nbytes)
 
     def _launch(self, job: _Job) -> cl.Event:
-        """Enqueue the solve of a slice that is on the device; returns the last event."""
         resident, plan = job.resident, job.resident.plan
         resident.take_factor(self.factor)
         given = self._views(job, job.slot.buffers, plan.forest.num_nodes)
@@ -358,7 +338,6 @@ class _Run:
         return {k: taken.view(k, (*rows, size) if k in "bx" else (size,)) for k in names}
 
     def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: tqdm) -> None:
-        """Copy slice after slice back."""
         pipeline = self.pipeline
         for _ in range(self.num_jobs):
             job = self._get(self.done)

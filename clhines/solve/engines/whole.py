@@ -49,11 +49,7 @@ _NONE: BadPivots = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 class Whole(Engine):
-    """Engine: one plan on one queue, in natural and in device order.
-
-    `transfer` is that of a solver that has several of these, one after another. `order` is the
-    device order, which packed arrays are marked with.
-    """
+    """Engine: one plan on one queue, in natural order and in device `order`."""
 
     takes_device_order = True
 
@@ -85,7 +81,6 @@ class Whole(Engine):
 
     @memory_errors
     def build(self) -> Whole:
-        """Build the kernels of the plain solve."""
         for launch in self.loaded.launches:
             launch.kernel(True, 1)
         return self
@@ -97,15 +92,12 @@ class Whole(Engine):
 
     @functools.cached_property
     def finds_finite(self) -> bool:
-        """See `Engine`."""
         return all(part.finds_infinite(1) for part in self.plan.parts)
 
     def device_order(self, what: str) -> Whole:
-        """Return itself."""
         return self
 
     def bad_pivots(self) -> BadPivots:
-        """See `Engine`."""
         if not self._solved:
             raise nothing_solved()
         if self._bad is None:
@@ -115,21 +107,17 @@ class Whole(Engine):
     # -- device order --------------------------------------------------------------------------
 
     def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
-        """See `DeviceOrder`."""
         shape = *a.shape[:-1], self.plan.packed_size
         packed = cla.empty(self.queue, shape, self.dtype)
         return self.order.mark(self.loaded.permute(self.transfer.to_device(a), packed, True))
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
-        """See `DeviceOrder`."""
         return self.loaded.permute(a, target, False)
 
     def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
-        """See `DeviceOrder`."""
         return self.loaded.steps(operands, out, overwrite)
 
     def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """See `DeviceOrder`."""
         self.kernel_events = self.loaded.run(steps, waits)
         only_event(out, self.kernel_events[-1])
         self._bad, self._solved = None, True
@@ -138,11 +126,9 @@ class Whole(Engine):
     # -- natural order -------------------------------------------------------------------------
 
     def empty_like(self, b: np.ndarray) -> np.ndarray:
-        """See `Engine`."""
         return self.transfer.empty_like(b)
 
     def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
-        """See `Engine`."""
         matrix = [a for name, a in arrays.items() if name != "b"]
         spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
         if self.loaded.takes_natural and not spoilt:
@@ -160,7 +146,6 @@ class Whole(Engine):
         self.loaded.permute(x, target, False)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        """See `Engine`."""
         self._bad, self._solved = self.solve_values(arrays, target), True
 
     def solve_values(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
@@ -209,7 +194,6 @@ class Whole(Engine):
 
     @functools.cached_property
     def _at_once(self) -> int:
-        """Right-hand sides that are solved together."""
         return self.room.rows_at_once(self.plan)
 
     def _way(self, names: tuple[str, ...], rows: int, most: int) -> Shared | Hosted:
@@ -234,7 +218,6 @@ class Whole(Engine):
         return self._kept.of(listed)
 
     def _forget(self) -> None:
-        """Drop kept buffers and what uses them."""
         self._ways.clear()
         self._elimination = None
         self._kept.drop()
@@ -243,7 +226,6 @@ class Whole(Engine):
         return value_buffers(self.plan, self.dtype, operands, rows, natural)
 
     def _packed(self, taken: Buffers, name: str, a: np.ndarray | cla.Array) -> cla.Array:
-        """Return d, u, l or b in device order, in its buffer."""
         source = a if isinstance(a, cla.Array) else self.transfer.bring(a, taken, "natural")
         target = taken.view(name, (*a.shape[:-1], self.plan.packed_size))
         return self.loaded.permute(source, target, True)
@@ -260,7 +242,6 @@ class Whole(Engine):
         return [*(a for name, a in found.items() if name != "b"), found["b"]]
 
     def solve_factored(self, factors: WholeFactors, b: np.ndarray, target: np.ndarray) -> None:
-        """Solve with factors that are on the device from NumPy to NumPy."""
         natural, finite = bool(factors.values), True
 
         def solve(b: np.ndarray, target: np.ndarray, most: int) -> None:
@@ -280,7 +261,6 @@ class Whole(Engine):
         self.found_finite = finite
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array]) -> WholeFactors:
-        """See `Engine`."""
         host = {name: a for name, a in arrays.items() if isinstance(a, np.ndarray)}
         if host and solves_by_values(self.loaded):
             host = {name: a.copy() for name, a in host.items()}
@@ -312,7 +292,6 @@ class Whole(Engine):
         return NaturalFactors(self, {name: slots[name] for name in names}, slots["status"], bad)
 
     def factor_on_device(self, arrays: Mapping[str, np.ndarray | cla.Array]) -> WholeFactors:
-        """Eliminate d, u, (l) into factors in device order."""
         self._forget()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         taken = Buffers(listed, self.queue)
@@ -340,11 +319,7 @@ class Whole(Engine):
 
 
 class WholeFactors:
-    """A matrix that `Whole` has eliminated.
-
-    `matrix` is in device order, (packed size,) each: inverse pivots where the plan can use them,
-    else the diagonal; u, (l). `bad`, (num_cells,) int32, has the keys of bad pivots.
-    """
+    """A matrix in device order, eliminated where the plan can, and its bad pivots by cell."""
 
     values: Mapping[str, Any] = MappingProxyType({})  # of the matrix in natural order, if it is so
 
@@ -354,21 +329,17 @@ class WholeFactors:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Arguments of `Hosted` for them."""
         return {"packed": self.matrix, "factored": self.bad}
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `Eliminated`."""
         self.engine.solve_factored(self, b, target)
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
-        """See `Eliminated`."""
         packed = self.engine.pack(b)
         self.enqueue(self.prepare(packed, packed), packed, [])
         self.engine.unpack(packed, target)
 
     def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
-        """See `Eliminated`."""
         if any(out.base_data == a.base_data for a in self.matrix):
             raise InputError("out is one of the factors; expected another array")
         return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
@@ -381,7 +352,6 @@ class WholeFactors:
         return done[-1]
 
     def bad_pivots(self) -> BadPivots:
-        """See `Eliminated`."""
         return self.engine.loaded.first_bad(self.bad)
 
     def transposed(self) -> WholeFactors:
@@ -399,17 +369,13 @@ class WholeFactors:
 
 
 class ValueFactors(WholeFactors):
-    """A matrix in natural order, of methods that take it and eliminate it anew in every solve.
-
-    Its `values`, d, u, (l), are dropped when it is first needed in device order.
-    """
+    """A matrix in natural order, eliminated in every solve, until needed in device order."""
 
     def __init__(self, engine: Whole, values: Mapping[str, Any], bad: BadPivots) -> None:
         self.engine, self.values, self._bad, self.way = engine, values, bad, None
 
     @property
     def arrays(self) -> Mapping[str, Any]:
-        """The values as NumPy or pyopencl arrays, (n,)."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -421,16 +387,13 @@ class ValueFactors(WholeFactors):
 
     @property
     def matrix(self) -> list[cla.Array]:  # type: ignore[override]
-        """See `WholeFactors`."""
         return self._on_device.matrix
 
     @property
     def bad(self) -> cla.Array:
-        """See `WholeFactors`."""
         return self._on_device.bad
 
     def bad_pivots(self) -> BadPivots:
-        """See `Eliminated`."""
         return self._bad
 
 
@@ -439,24 +402,20 @@ class HostFactors(ValueFactors):
 
     @property
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """See `ValueFactors`."""
         return self.values
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
-        """See `Eliminated`."""
         if self.values:
             self.engine.solve_values({**self.values, "b": b}, target)
         else:
             super().solve_host(b, target)
 
     def transposed(self) -> WholeFactors:
-        """See `Eliminated`."""
         if not self.values:
             return super().transposed()
         return HostFactors(self.engine, _swapped(self.values), self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`."""
         return dict(self.values) or super().matrix_on_host()
 
 
@@ -471,14 +430,12 @@ class NaturalFactors(ValueFactors):
 
     @property
     def given(self) -> dict[str, Any]:
-        """See `WholeFactors`."""
         if not self.values:
             return super().given
         return {"natural": list(self.values.values()), "factored": self._status}
 
     @property
     def arrays(self) -> Mapping[str, cla.Array]:
-        """See `ValueFactors`."""
         queue, dtype = self.engine.queue, self.engine.dtype
         return {
             name: cla.Array(queue, slot.shape, dtype, data=slot.base_data)
@@ -486,25 +443,21 @@ class NaturalFactors(ValueFactors):
         }
 
     def transposed(self) -> WholeFactors:
-        """See `Eliminated`."""
         if not self.values:
             return super().transposed()
         return NaturalFactors(self.engine, _swapped(self.values), self._status, self._bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
-        """See `Eliminated`."""
         found = {name: a.get(self.engine.queue) for name, a in self.arrays.items()}
         return found or super().matrix_on_host()
 
 
 def _swapped(matrix: Mapping[str, _Value]) -> dict[str, _Value]:
-    """Return the matrix with u and l in each other's place."""
     d, *couplings = matrix.values()
     return dict(zip(matrix, [d, *reversed(couplings)], strict=True))
 
 
 def _count(b: np.ndarray) -> int:
-    """Right-hand sides."""
     return len(b) if b.ndim > 1 else 1
 
 
@@ -528,7 +481,7 @@ def _pinned(plan: Plan, room: Room, transfer: Transfer, rows: int) -> int:
     """Pinned memory of the host, at most, of solves of up to `rows` right-hand sides at once."""
     if not copies.helps(transfer.device):
         return 0
-    n, operands = plan.forest.num_nodes * room.itemsize, OPERANDS[4]
+    n, operands = plan.forest.num_nodes * room.dtype.itemsize, OPERANDS[4]
     staged = transfer.staged(n * (rows + len(operands) - 1 if plan.takes_natural else rows))
     sizes = [
         total(pin_buffers(plan, room.dtype, (*operands, "x"), r, transfer.staged))

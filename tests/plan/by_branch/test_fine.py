@@ -12,8 +12,7 @@ from clhines import Forest, InputError, draw, make_plan
 from clhines.plan import packing, transforms
 from clhines.plan.by_branch import schedule
 from clhines.plan.by_branch.fine import LARGE_GROUP, MOST_LEVELS, Level
-from clhines.plan.combine import MOST_PROGRAMS, with_few_programs
-from clhines.plan.plan import Limits
+from clhines.plan.plan import MOST_PROGRAMS, Limits, with_few_programs
 
 CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
 GPU = Limits(max_work_group=1024)

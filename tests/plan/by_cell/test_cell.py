@@ -7,8 +7,7 @@ from plans import CPU, GPU, equal_cells
 from bench.made import chain, random_binary_tree
 from clhines import Forest, InputError, make_plan
 from clhines.plan.by_cell.cell import AHEAD, AHEAD_CHAINS, AHEAD_ROWS
-from clhines.plan.combine import MOST_PROGRAMS, with_few_programs
-from clhines.plan.plan import Limits
+from clhines.plan.plan import MOST_PROGRAMS, Limits, with_few_programs
 
 
 def test_blocks_fit_local_memory():

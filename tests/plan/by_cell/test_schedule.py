@@ -4,14 +4,14 @@ import pytest
 from systems import families
 
 from clhines import Forest
-from clhines.plan.by_cell import schedule as cell_schedule
+from clhines.plan.by_cell.cell import serial_steps
 
 
 @pytest.mark.parametrize("name", families())
 def test_serial_steps_hand_every_sum_to_the_parent_once(name):
     """Play the codes through with one number a node: each node must collect its whole subtree."""
     trees = Forest.from_parents(families()[name]).trees
-    codes = cell_schedule.serial_steps(trees)
+    codes = serial_steps(trees)
     for s in range(trees.num_trees):
         start, stop = trees.offsets[s : s + 2]
         code = codes[start:stop].tolist()
