@@ -52,7 +52,7 @@ def _own_store(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("CLHINES_TRUST", "1")
 
 
-QUICK = {"bench", "cli", "mechanisms", "network", "neuron", "simulate", "solve"}  # see below
+QUICK = set("test_gallery.py bench cli literature mechanisms network neuron simulate slow solve".split())
 _flags = [""]  # with which PoCL has compiled the programs that are kept
 
 
@@ -60,7 +60,7 @@ _flags = [""]  # with which PoCL has compiled the programs that are kept
 def _compilation(request, monkeypatch):
     """Let PoCL compile without optimisation, in half the time, where the compiler is no subject.
 
-    That is in folders of `QUICK`, but for tests that are marked `optimised`: every method and every
+    That is in `QUICK`, but for tests that are marked `optimised`: every method and every
     engine, and bits of kernels that differ. Runs of slow tests optimise everything. PoCL's cache
     tells the two apart.
     """

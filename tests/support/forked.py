@@ -71,7 +71,7 @@ def _serve():
         while not (found := os.waitpid(child, os.WNOHANG))[0]:
             if time.monotonic() > end:
                 os.kill(child, signal.SIGKILL)
-            time.sleep(0.005)
+            time.sleep(0.02)
         print(os.waitstatus_to_exitcode(found[1]), flush=True)
 
 
