@@ -52,7 +52,10 @@ def _own_store(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("CLHINES_TRUST", "1")
 
 
-QUICK = set("test_gallery.py bench cli literature mechanisms network neuron simulate slow solve".split())
+QUICK = {
+    *("bench", "cli", "kernels", "literature", "mechanisms", "network", "neuron", "simulate"),
+    *("slow", "solve", "test_gallery.py"),
+}
 _flags = [""]  # with which PoCL has compiled the programs that are kept
 
 
