@@ -52,6 +52,31 @@ def _own_store(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("CLHINES_TRUST", "1")
 
 
+QUICK = {
+    *("bench", "cli", "kernels", "literature", "mechanisms", "network", "neuron", "simulate"),
+    *("slow", "solve", "test_gallery.py"),
+}
+_flags = [""]  # with which PoCL has compiled the programs that are kept
+
+
+@pytest.fixture(autouse=True)
+def _compilation(request, monkeypatch):
+    """Let PoCL compile without optimisation, in half the time, where the compiler is no subject.
+
+    That is in `QUICK`, but for tests that are marked `optimised`: every method and every
+    engine, and bits of kernels that differ. Runs of slow tests optimise everything. PoCL's cache
+    tells the two apart.
+    """
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    quick = folder in QUICK and request.config.option.markexpr == "not slow"
+    flags = "-cl-opt-disable" if quick and not request.node.get_closest_marker("optimised") else ""
+    if flags:
+        monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", flags)
+    if flags != _flags[0] and "clhines.device.program" in sys.modules:
+        sys.modules["clhines.device.program"].forget()
+    _flags[0] = flags
+
+
 def _parameter(pair):
     """Test parameter of a device; tests on a simulator are marked `oclgrind`."""
     from clhines.device import devices
@@ -203,18 +228,3 @@ def needs():
             pytest.skip(f"{queue.device.name.strip()} has no float64")
 
     return check
-
-
-@pytest.fixture
-def unoptimised(monkeypatch):
-    """Let PoCL compile without optimisation, which is faster: where bits and speed do not matter.
-
-    What was built so is forgotten afterwards; PoCL's cache tells the two apart.
-    """
-    from clhines.device import program
-
-    monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
-    built = len(program.build_seconds)
-    yield
-    if len(program.build_seconds) != built:
-        program.forget()

@@ -9,11 +9,6 @@ if not (ROOT / "bench").is_dir():
     pytest.skip("the benchmarks are not beside the tests", allow_module_level=True)
 
 
-@pytest.fixture(autouse=True)
-def _quick(unoptimised):
-    """What is measured here is thrown away: compiled without optimisation."""
-
-
 @pytest.fixture
 def measured_on(fast_queue, monkeypatch):
     """The queue that every measure takes, whatever device is asked for."""

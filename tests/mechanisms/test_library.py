@@ -10,7 +10,7 @@ from clhines import library
 from clhines.device import devices
 from tests.support import mod_files
 
-DT, UNTIL, CELSIUS, V_INIT = 0.025, 80.0, 34.0, -70.0
+DT, UNTIL, CELSIUS, V_INIT = 0.05, 80.0, 34.0, -70.0
 STAGES = (20.0, -100.0), (15.0, -20.0), (25.0, -55.0)  # ms and mV of the clamp of channels
 TIMES = 5.0, 15.0, 15.0, 22.5, 60.0  # of events; two in one step
 WEIGHT = {"gaba_b": 0.5, "tsodyks_markram": 0.02}  # uS

@@ -397,6 +397,7 @@ def assert_close(case, expected, found, size, bound):
     assert np.nanmax(np.abs(expected - found) / size, initial=0) < bound, name
 
 
+@pytest.mark.optimised
 def test_opencl_as_numpy(fast_queue):
     """Each function compiles, and gives what its NumPy twin gives."""
     from nmodl_device import on_device
@@ -407,6 +408,7 @@ def test_opencl_as_numpy(fast_queue):
         assert_close(case, *compared, 1e-11)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(("real", "bound"), [("double", 1e-11), ("float", 1e-11 * 2.0**29)])
 def test_opencl_of_several_instances_as_numpy(real, bound, fast_queue):
     """The functions that CPUs call for several instances at once: tables and loops, too."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import forked
 import pytest
 
 from clhines import InputError
@@ -86,11 +87,7 @@ found = {
 def result_of(script):
     start = "import json, clhines\nfrom neuron import h\nh.load_file('stdrun.hoc')\n"
     program = f"{start}{script}\nprint(json.dumps(found))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return forked.result_of(program)
 
 
 def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
@@ -580,11 +577,7 @@ def test_ends_where_nothing_is_have_no_node():
     A step in float32 rounds v and the terms of its equation, by at most four ulps of 65 mV, so
     that 80 steps are off by 80 * 4 * 65 * 6e-8 mV; with its ends such a soma is off by 0.2 mV.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    places, difference, shape = json.loads(done.stdout.splitlines()[-1])
+    places, difference, shape = forked.result_of(ENDS)
     # a joined end, and one with a point process, are nodes; others are those of the segment
     soma, joined, middle, away, far = 0, 1, 2, 3, 4
     assert places == [soma, soma, soma, joined, middle, middle, joined, away, far]

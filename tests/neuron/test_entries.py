@@ -5,11 +5,10 @@ it. An entry of the installed NEURON that the table lacks fails here.
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import result_of
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
@@ -24,12 +23,7 @@ def _words(by_group):
 
 def test_the_table_has_all_that_the_installed_neuron_has():
     program = ROOT / "tests" / "support" / "neuron_entries.py"
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        capture_output=True, text=True, timeout=120, check=False, cwd=ROOT,
-    )  # fmt: skip
-    assert not done.returncode, done.stderr[-2000:]
-    installed = json.loads(done.stdout.splitlines()[-1])
+    installed = result_of(program)
     assert len(installed) > 50 and len(installed[""]) > 300 and "play" in installed["Vector"]
     for name, members in installed.items():
         known = _words(TABLE["entries"].get(name, {}))
@@ -135,11 +129,7 @@ print(json.dumps(found))
 
 def test_what_has_no_effect():
     """Some of each family, called before a run: it is the same to the bit, here and in NEURON."""
-    done = subprocess.run(
-        [sys.executable, "-c", NO_EFFECT], capture_output=True, text=True, timeout=200, check=False
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    (lines, ours, theirs), *others = json.loads(done.stdout.splitlines()[-1])
+    (lines, ours, theirs), *others = result_of(NO_EFFECT)
     assert lines == [] and max(theirs) > 0  # it spikes
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-9 * 80  # `test_run`'s
     assert len(others) == 3 and all(other == [[], ours, theirs] for other in others)

@@ -1,10 +1,8 @@
 """What acts in each step of NEURON and is no part of a model is rejected by name."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
@@ -19,13 +17,8 @@ warnings.simplefilter("error")
 """
 
 
-def result_of(program, *words):
-    done = subprocess.run(
-        [*words, sys.executable, "-c", START + program],
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert not done.returncode, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+def result_of(program):
+    return forked.result_of(START + program)
 
 
 STEPPING = """

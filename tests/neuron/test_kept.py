@@ -1,11 +1,9 @@
 """Models that `run` advances in pieces: what is kept between them, beside NEURON itself."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import result_of
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
@@ -21,10 +19,7 @@ IDLE = {"nothing", "play", "record", "netcon gone", "firing", "nothing coupled"}
 
 
 def told(what, argument):
-    command = [sys.executable, str(PROGRAM), what, str(argument)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-    assert not done.returncode, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return result_of(PROGRAM, what, argument)
 
 
 @pytest.mark.parametrize("engine", ["auto", "steps", "reference"])

@@ -1,10 +1,8 @@
 """`clhines.neuron.run` beside NEURON itself, which is the oracle."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
@@ -22,12 +20,7 @@ def result_of(case, engine, program="neuron_program.py"):
         f"sys.argv[1:] = [{case!r}, {engine!r}];"
         f"runpy.run_path({program!r}, run_name='__main__')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", start],
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert not done.returncode, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return forked.result_of(start)
 
 
 CASES = [

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from forked import result_of
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
@@ -17,10 +18,7 @@ STEPS = 480  # of 12 ms
 
 
 def told(*words, program=PROGRAM):
-    command = [sys.executable, str(program), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
-    assert not done.returncode, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    return result_of(program, *words)
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])

@@ -93,6 +93,7 @@ def events(result, sim, groups, copies, of):
     return found
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("engine", ["reference", "steps"])
 def test_copies_go_on_as_the_simulation(engine, fast_queue, needs):
     needs(fast_queue, "float64")

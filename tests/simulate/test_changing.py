@@ -238,6 +238,7 @@ def test_a_network_with_exact_times_takes_other_values(engine, fast_queue):
     assert sim.step == 2 * round(5.0 / DT) and np.ptp(v[-1]) > 0.1
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("engine", ["epochs", "steps", "epochs-gpu"])
 def test_parameters_that_change_where_they_lie_give_the_same_bits(
     engine, fast_queue, monkeypatch, caplog

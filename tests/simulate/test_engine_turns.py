@@ -17,20 +17,21 @@ TESTS = Path(__file__).parents[1]
 # (about e^5) amplifies; NEURON's conductances are differences over 0.001 mV besides
 # (tests/neuron/test_run.py).
 TOLERANCES = {"texts": 1e-8, "mod": 1e-8, "neuron": 1e-7}  # mV
-TURNS = [
+ALL = [f"{model}:{engine}" for engine in ("epochs", "steps") for model in TOLERANCES]
+PAIRS = [
     [f"{model}:{engine}" for engine in order]
     for model in TOLERANCES
     for order in itertools.permutations(("steps", "epochs"))
 ]
-ALL = [f"{model}:{engine}" for engine in ("epochs", "steps") for model in TOLERANCES]
-TURNS += [pytest.param(runs, marks=pytest.mark.slow) for runs in (ALL, ALL[::-1])]
+TURNS = [ALL, ALL[::-1], *(pytest.param(runs, marks=pytest.mark.slow) for runs in PAIRS)]
 WIDTHS = [0, *(pytest.param(w, marks=pytest.mark.slow) for w in (16, 32, 64))]  # bytes; 0: its own
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("turns", TURNS, ids="-".join)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_each_engine_after_others(fast_queue, needs, tmp_path, width, turns):
-    """Each pair of engines, into an empty cache and again from it."""
+    """All in one order and the other, and in pairs, into an empty cache and again from it."""
     needs(fast_queue, "float64")
     if width > devices.limits(fast_queue.device).trusted_bytes:
         pytest.skip(f"vectors of {width} bytes are wider than this device computes right")

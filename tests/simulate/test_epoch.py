@@ -54,6 +54,7 @@ def noisy_network():
     return net, syn
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("build", [mixed_network, simple_network, dendrites_network])
 def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
@@ -229,6 +230,7 @@ def test_equal_cells_share_lists():
     assert len(np.unique(every)) == len(every)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
 def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     """Other segments change the order of elimination, and so the last bits only."""

@@ -14,6 +14,8 @@ from clhines.simulate.cpu import groups
 from clhines.simulate.cpu import vectors as epoch_vector
 from clhines.simulate.cpu.groups import SlotNodes, choose_width, make_blocks, variable_nodes
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])
 def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):

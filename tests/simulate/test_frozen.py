@@ -7,6 +7,7 @@ import pytest
 from clhines.device import devices
 
 VOLTAGE = 1e-9  # mV, before the first spike: processors differ in vectors and fused operations
+pytestmark = pytest.mark.optimised
 CASES = ("cpu; cells; auto; float64", "gpu; cells; epochs; float32", "gpu, PTX; ions; epochs; f")
 
 

@@ -13,6 +13,7 @@ from clhines.network.plasticity import STDP
 from clhines.simulate.events.grid import ALGORITHMS, Delivery
 from clhines.simulate.events.plasticity import Plasticity
 
+pytestmark = pytest.mark.optimised
 DT = 0.5
 RULE = STDP(0.03, 0.035, tau_plus=4.0, tau_minus=7.0, w_min=0.0, w_max=1.0)
 CELLS, TARGETS, STEPS = 12, 30, 40

@@ -91,6 +91,7 @@ def run(rule, engine, queue, exact=False, stop=None, path=None):
     return sim, np.array(weights), np.concatenate([s.spike_time for s in spikes])
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("name", RULES)
 def test_the_bits_of_the_reference(fast_queue, needs, name, exact, tmp_path):

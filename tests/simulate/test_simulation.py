@@ -15,6 +15,7 @@ from clhines.network.inside import inside
 from clhines.network.plasticity import STDP
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("build", [mixed_network, simple_network])

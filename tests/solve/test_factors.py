@@ -16,6 +16,7 @@ from clhines.device import devices
 from clhines.device.templates import render
 from clhines.plan.by_segment import contraction
 
+pytestmark = pytest.mark.optimised
 FACTORED = ["fine_5", "contraction_6"]
 
 

@@ -9,6 +9,7 @@ from systems import dissimilar, families, make_system
 from bench.made import chain, random_binary_tree, star
 from clhines import Forest, PivotError
 
+pytestmark = pytest.mark.optimised
 CONFIGS = ["contraction_6", "contraction_registers", "fine_vector_4", "fine_vector_16"]
 
 

@@ -20,6 +20,8 @@ from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import METHODS, Forest, InputError, Solver, reference
 from clhines.plan.by_branch import fine_vector
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.mark.parametrize(
     ("dtype", "symmetric"), [(np.float64, True), (np.float32, False)], ids=["symmetric", "not"]

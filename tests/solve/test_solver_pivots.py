@@ -14,6 +14,8 @@ from systems import (
 from bench.made import caterpillar, chain, star
 from clhines import Forest, InputError, PivotError
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_bad_pivots_name_cell_and_node(queue, config):

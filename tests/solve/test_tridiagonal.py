@@ -8,6 +8,7 @@ from scipy.linalg import solve_banded
 from clhines import InputError, PivotError, Tridiagonal, solve_tridiagonal
 from clhines.solve import tridiagonal
 
+pytestmark = pytest.mark.optimised
 SIZES = [1, 5, 2, 33, 1, 64, 3]
 
 

@@ -30,6 +30,7 @@ def mixture():
     )
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("name", ["split_mean", "split_block", "level_shift", "local", "all"])
 def test_every_option_solves_and_names_bad_pivots(queue, name):
     forest = mixture()

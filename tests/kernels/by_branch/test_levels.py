@@ -93,6 +93,7 @@ def test_levels_that_would_be_mostly_padding_are_cut(queue, padding, monkeypatch
     assert np.array_equal(solver.status(), forest.cell_offsets[:-1])
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("padding", PADDING)
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 def test_padding_may_hold_anything(queue, padding, symmetric):

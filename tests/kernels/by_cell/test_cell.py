@@ -43,6 +43,7 @@ def test_vectors_hold_one_shape_or_several(queue):
         system.assert_solved(solver.solve(**system.arrays))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_vectors_give_the_same_bits_whatever_the_batch(queue, needs, dtype):
     needs(queue, dtype)

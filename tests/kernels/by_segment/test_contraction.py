@@ -15,6 +15,8 @@ from bench.made import caterpillar, chain, random_binary_tree, star
 from clhines import Forest, InputError, PivotError, Solver
 from clhines.device import devices
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):

@@ -22,6 +22,7 @@ from clhines.device import devices
 from clhines.literature.reduction import SPARE_BYTES
 from clhines.solve import accuracy
 
+pytestmark = pytest.mark.optimised
 ROWS = [name for name, row in METHODS.items() if row.chains_only]
 LENGTHS = (*SIZES, 3, 1000, 5000)
 

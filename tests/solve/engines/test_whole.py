@@ -13,6 +13,8 @@ from systems import (
 from bench.made import chain
 from clhines import Forest, InputError
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.mark.parametrize("rows", [None, 1, 6])
 @pytest.mark.parametrize("config", ONE_EACH)

@@ -1,0 +1,105 @@
+"""Programs in processes of their own, forked from one that has imported NEURON and this package.
+
+The imports take a second, and a fork some milliseconds. That process uses no OpenCL itself.
+"""
+
+import atexit
+import functools
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+
+def result_of(program, *arguments):
+    """Last line that a program prints, as JSON; it is a text, or a path of a file."""
+    where = "-c" if isinstance(program, str) else str(program)
+    command = [where, *([program] if where == "-c" else []), *map(str, arguments)]
+    if sys.platform == "linux":
+        code, out, err = _forked(command)
+    else:
+        command = [sys.executable, *command]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+        code, out, err = done.returncode, done.stdout, done.stderr
+    assert not code, err[-2000:]
+    return json.loads(out.splitlines()[-1])
+
+
+def _forked(command, timeout=400):
+    server = _server()
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("out", "err")]
+        asked = [command, [*map(str, files)], dict(os.environ), os.getcwd(), timeout]
+        server.stdin.write(json.dumps(asked) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        return code, *(f.read_text("utf-8") for f in files)
+
+
+@functools.cache
+def _server():
+    """Process that forks: one for each process of pytest."""
+    server = subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(server.communicate)  # closes its input, which ends it
+    return server
+
+
+def _serve():
+    import neuron  # noqa: F401
+
+    import clhines
+    import clhines.neuron
+
+    clhines.Simulation  # noqa: B018  imports what is imported when it is used
+    clhines.neuron.run  # noqa: B018
+    sys.path.pop(0)  # this folder
+    for line in sys.stdin:
+        asked = json.loads(line)
+        child = os.fork()
+        if not child:
+            _run(*asked)
+        end = time.monotonic() + asked[-1]
+        while not (found := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.02)
+        print(os.waitstatus_to_exitcode(found[1]), flush=True)
+
+
+def _run(command, files, environment, folder, _):
+    code = 1
+    try:
+        for descriptor, path in zip((1, 2), files):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+        os.environ.update(environment)
+        os.chdir(folder)
+        if command[0] == "-c":
+            sys.argv = ["-c", *command[2:]]
+            sys.modules["__main__"] = main = ModuleType("__main__")
+            exec(compile(command[1], "<string>", "exec"), main.__dict__)
+        else:
+            sys.argv = command
+            sys.path.insert(0, str(Path(command[0]).parent))
+            runpy.run_path(command[0], run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()
