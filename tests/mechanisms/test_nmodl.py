@@ -219,12 +219,14 @@ def test_globals_that_a_step_begins_and_ends_with_are_of_one_instance(body):
     more = f"ASSIGNED {{ q }}\nBEFORE STEP {{ x = q\n {body} }}"
     made = Mechanism.from_nmodl(_with("q = v", "RANGE x\n GLOBAL q", more))
     assert (made.program.alone, made.program.last) == (("q",), ())
-    net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
-    net.insert(made, [1])
-    Simulation(net, dt=0.05, engine="reference").run(1)
-    net.insert(made, [0])
+    one, two = (
+        Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2) for _ in range(2)
+    )
+    one.insert(made, [1])
+    Simulation(one, dt=0.05, engine="reference").run(1)
+    two.insert(made, [0, 1])
     with pytest.raises(InputError, match="one: each of its 2 instances sets q"):
-        Simulation(net, dt=0.05, engine="reference")
+        Simulation(two, dt=0.05, engine="reference")
 
 
 @pytest.mark.parametrize("name", ["diam", "area", "celsius"])
