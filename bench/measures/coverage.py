@@ -6,8 +6,8 @@ Each folder in the one that the variable names is a public repository, called as
 one of ModelDBRepository). Files of the same text count once, in the first folder. Files of VecStim
 and PatternStim run, as the importer knows them; a FUNCTION_TABLE has the table that a script would
 give it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
-functions in double precision, on one core. A file that calls ``exprand`` only where a parameter, as
-``noise``, says so runs where it does not say so.
+functions in double precision, on one core. A file that calls ``exprand``, or has C that is not
+read, only where a parameter as ``noise`` says so runs where it does not say so.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def text(result: dict[str, Any]) -> str:
         f"{result['files']} distinct files of {len(result['repositories'])} repositories: "
         f"{result['run']} run ({share:.1%})",
         f"{result['on_terms']} of these only where parameters rule out draws of NEURON's one "
-        "generator",
+        "generator, or C that is not read",
         f"to read one: {result['median_seconds']:.3f} s in the median, "
         f"{result['most_seconds']:.3f} s at most",
         "",

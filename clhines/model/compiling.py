@@ -18,6 +18,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
 from clhines.model.instances import (
     ConstantSums,
+    check_alone,
     check_temperature,
     constant_sums,
     kinds_of,
@@ -72,7 +73,7 @@ def compile(
     copied = inside(network).copied
     if copied is not None and copied.count > 1 and not changes.any and np.ndim(v_init) == 0:
         once = compile(copied.once, dt, v_init, secondorder, seed)
-        if are_alike(copied.once, once):
+        if are_alike(copied.once, once) and "last_instances" not in once.needs:
             return copied_model(network, copied, once, secondorder)
     return _compiled(network, changes, (dt, v_init, secondorder, seed))
 
@@ -88,6 +89,7 @@ def _compiled(
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
     kinds, instances = kinds_of(groups, inside(network).places.area_at, network.celsius, stored)
     check_temperature(kinds, network.celsius)
+    check_alone(kinds, inside(network).copied is not None)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     own, at_times = wiring, Wiring(network)

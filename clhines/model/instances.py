@@ -31,6 +31,19 @@ def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
             _check_own(kind.mechanism, own, celsius)
 
 
+def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
+    """Raise InputError for several instances of a mechanism of which there may be one."""
+    for kind in kinds:
+        program = kind.mechanism.program
+        names = (*program.alone, *(program.last if is_copied else ()))
+        if names and kind.count > 1:
+            raise InputError(
+                f"{program.name}: each of its {kind.count} instances sets {names[0]}, which is "
+                "one for all, for the next ones in NEURON's order; expected one instance, or "
+                f"{names[0]} in RANGE in its file"
+            )
+
+
 def _check_own(mechanism: Mechanism, own: float | np.ndarray, celsius: float) -> None:
     other = np.ravel(own)[np.ravel(own) != celsius]
     if len(other):

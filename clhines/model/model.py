@@ -117,6 +117,11 @@ class Model:
     def has_times(self) -> bool:
         return "exact_times" in self.needs
 
+    def of_last(self, k: int) -> tuple[str, ...]:
+        """States of kind `k` of which blocks read the last instance's; -1 is no kind."""
+        has = k >= 0 and "last_instances" in self.needs
+        return self.kinds[k].mechanism.program.last if has else ()
+
     @property
     def on_grid(self) -> bool:
         return self.connections.count > 0 or len(self.events.step) > 0

@@ -42,10 +42,12 @@ NEEDS = {  # what users call them
     "instant_artificial": "events from artificial cells within a step",
     "ion_order": "ion currents with secondorder=2",
     "read_currents": "currents of ions that a BREAKPOINT reads",
+    "last_instances": "GLOBAL variables that each instance of a mechanism sets in turn",
     "played_artificial": "values played into artificial cells",
     "ranks": "several ranks",
     "ranked_bins": "events in bins on several ranks",
     "ranked_pointers": "pointers to voltages of other ranks",
+    "ranked_last": "GLOBAL variables that instances of several ranks set in turn",
     "copies": "copies of one network",
     "solver": "methods of the solver",
 }
@@ -149,6 +151,7 @@ def of_model(model: Model, exact: bool) -> frozenset[str]:
             "instant_artificial": (sent & loose).any(),
             "ion_order": model.second_order_currents,
             "pointers_in_states": any(_points_in_states(kind) for kind in kinds),
+            "last_instances": any(k.mechanism.program.last and k.count > 1 for k in kinds),
             "read_currents": any(_reads_currents(kind) for kind in kinds),
             "played_artificial": any(artificial[played.kind] for played in model.played),
         }

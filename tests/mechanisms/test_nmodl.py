@@ -118,10 +118,10 @@ REFUSED = {  # text, what is refused, and what stands in its line
     ),
     "braces of others": (
         _with(
-            "VERBATIM\n if (x > 0) {\nENDVERBATIM\nx = 2\nVERBATIM\nfprintf(f, &x); }\nENDVERBATIM"
+            "VERBATIM\n if (x > 0) {\nENDVERBATIM\nx = 2 VERBATIM\nfprintf(f, &x); }\nENDVERBATIM"
         ),
         "VERBATIM",
-        "VERBATIM",
+        "x = 2",
     ),
     "left out": (
         _with("VERBATIM\n#if 0\nENDVERBATIM\nx = 2\nVERBATIM\n#endif\nENDVERBATIM"),
@@ -193,18 +193,14 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "PROCEDURE f",
     ),
     "shared": (
-        _with(
-            "q = v",
-            "RANGE x\n GLOBAL q",
-            "ASSIGNED { q }\nAFTER SOLVE { x = q }\nBEFORE STEP { q = v }",
-        ),
+        _with("q = v", "RANGE x", "LOCAL q\nAFTER SOLVE { x = q }\nBEFORE STEP { q = v }"),
         "'q' is one for all instances",
-        "ASSIGNED { q }",
+        "LOCAL q",
     ),
     "in turn": (
-        _with("q = q + 1", "RANGE x\n GLOBAL q", "ASSIGNED { q }\nAFTER SOLVE { x = q }"),
+        _with("q = q + 1", "RANGE x", "LOCAL q\nAFTER SOLVE { x = q }"),
         "'q' is one for all instances",
-        "ASSIGNED { q }",
+        "LOCAL q",
     ),
     "diffusion": (
         _with("")
@@ -215,6 +211,29 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "LONGITUDINAL_DIFFUSION",
     ),
 }
+
+
+@pytest.mark.parametrize("body", ["q = v", "q = q + 1"])
+def test_globals_that_a_step_begins_and_ends_with_are_of_one_instance(body):
+    """BEFORE STEP of one instance reads what that of the one before has set."""
+    more = f"ASSIGNED {{ q }}\nBEFORE STEP {{ x = q\n {body} }}"
+    made = Mechanism.from_nmodl(_with("q = v", "RANGE x\n GLOBAL q", more))
+    assert (made.program.alone, made.program.last) == (("q",), ())
+    one, two = (
+        Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2) for _ in range(2)
+    )
+    one.insert(made, [1])
+    Simulation(one, dt=0.05, engine="reference").run(1)
+    two.insert(made, [0, 1])
+    with pytest.raises(InputError, match="one: each of its 2 instances sets q"):
+        Simulation(two, dt=0.05, engine="reference")
+
+
+@pytest.mark.parametrize("name", ["diam", "area", "celsius"])
+def test_what_neuron_gives_to_every_file_needs_no_declaration(name):
+    made = Mechanism.from_nmodl(_with(f"x = {name}"))
+    declared = Mechanism.from_nmodl(_with(f"x = {name}", more=f"ASSIGNED {{ {name} }}"))
+    assert made.program.built_in == declared.program.built_in == (name,)
 
 
 @pytest.mark.parametrize("which", REFUSED)

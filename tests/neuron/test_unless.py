@@ -29,6 +29,9 @@ def test_sources_without_noise(engine):
     assert np.ptp(expected) > 1
     # both sides do the same operations in another order, 1e-16 each of 65 mV, over 320 steps
     assert np.abs(np.array(v) - expected).max() < 1e-9
-    source.noise = 0.5
+    source.told = 1
+    with pytest.raises(clhines.InputError, match=r"VERBATIM.*told = 1"):
+        clhines.neuron.run(12, engine=engine)
+    source.told, source.noise = 0, 0.5
     with pytest.raises(clhines.InputError, match=r"exprand.*noise = 0.5"):
         clhines.neuron.run(12, engine=engine)

@@ -110,6 +110,10 @@ NETWORKS = {  # a need -> a network that has it, and options of its simulation
     "instant_artificial": (changed(lambda net: fires(net, 0.001)), {}),
     "ion_order": (with_ions, {"secondorder": 2}),
     "read_currents": (inserted(exact_cells.READS), {}),
+    "last_instances": (
+        changed(lambda net: net.insert(mod_files.ours("nmodl/nmlast"), [0, 1])),
+        {},
+    ),
     "played_artificial": (
         changed(lambda net: net.play(fires(net), 0, "refrac", [0.0, 1.0], [1.0, 2.0])),
         {},
@@ -119,6 +123,7 @@ OTHERS = ("begins", "ranks", "ranked_pointers", "copies", "solver")
 BOTH, GPU, CPU = ("epochs-gpu", "epochs-cpu"), "epochs-gpu", "epochs-cpu"
 FIRST = {  # a need -> the first engine of `auto` on a GPU and on a CPU, where they are not BOTH
     "instant_between_cells": ("steps", CPU),
+    "last_instances": ("steps", "steps"),
 }
 
 
@@ -128,12 +133,13 @@ def model_of(word):
 
 
 def test_words_are_those_of_the_table():
-    assert NEEDS.keys() == ALL | {"ranked_bins"}
+    assert NEEDS.keys() == ALL | {"ranked_bins", "ranked_last"}
     assert CHOICES == ("auto", "epochs", *NAMES) and len({*NAMES}) == len(NAMES)
     assert {*NEEDS} - {*NETWORKS} == {
         "begins",
         "ranks",
         "ranked_bins",
+        "ranked_last",
         "ranked_pointers",
         "copies",
         "solver",

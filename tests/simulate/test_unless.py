@@ -40,13 +40,17 @@ def test_no_draws_run(engine):
         times = found.spike_time[found.spike_cell == first + k]
         expected = np.arange(0.5, 6, interval)
         assert len(times) == len(expected) and np.abs(times - expected).max() < 0.05  # a step
-    with pytest.raises(InputError, match="noise is what decides whether random numbers are drawn"):
+    with pytest.raises(InputError, match="noise is what decides whether it can be simulated"):
         sim.set(source, noise=0.5)
 
 
 def test_draws_are_refused_by_name():
     net, _ = network([0.0, 0.4])
     with pytest.raises(InputError, match=r"exprand.*noise = 0.4, as of instance 1"):
+        Simulation(net, dt=0.05, engine="reference").run(1)
+    net, source = network(0.0)
+    source.parameters["told"] = 1.0
+    with pytest.raises(InputError, match=r"VERBATIM \(line 26\).*told = 1"):
         Simulation(net, dt=0.05, engine="reference").run(1)
 
 
@@ -58,5 +62,5 @@ def test_draws_that_no_parameter_rules_out_are_refused_with_the_file():
 def test_not_even_a_value_of_a_draw():
     """Who calls the functions by hand gets no number."""
     m = mod_files.ours("nmodl/nmnoise")
-    found = m.twin("unless")(np.array([0.0, 0.5]))
-    assert [x.tolist() for x in found] == [[0, 1]]
+    found = m.twin("unless")(np.array([0.0, 0.5]), np.zeros(2))
+    assert [x.tolist() for x in found] == [[0, 1], [0, 0]]

@@ -166,6 +166,8 @@ class Program:
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()  # what is not simulated, where parameters say that it is needed
+    alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
+    last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
@@ -201,7 +203,7 @@ class Program:
             found[self.spike.threshold] = "the threshold of the cell"
         for block in UNLESS:
             given = (a.name for a in self.blocks.get(block, ()) if a.direction == "in")
-            found |= dict.fromkeys(given, "what decides whether random numbers are drawn")
+            found |= dict.fromkeys(given, "what decides whether it can be simulated")
         return found
 
     @property

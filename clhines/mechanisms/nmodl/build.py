@@ -126,8 +126,8 @@ class _Builder:
             used |= more
 
     def _live(self) -> set[str]:
-        """Variables that some block reads before it writes them."""
-        found: set[str] = set()
+        """Variables that some block reads before it writes them, or that decide what is refused."""
+        found = {k for _, guard, _ in self.bodies.shared.unless for k in guard.free - self.written}
         for body in self.blocks.values():
             found |= body.free(self.needed)
         if "receive" in self.blocks:  # nothing but an event brings these values back
@@ -167,8 +167,8 @@ class _Builder:
         outputs = [k for k in kept if k not in live]
         parameters = self._ordered(live - self.written - not_kept)
         self.states, self.outputs, self.parameters = states, outputs, parameters
-        self._check_globals()
-        tables = self._tables()
+        tables, suspects = self._tables(), self._suspects()
+        last = [key for key in suspects if self._is_of_last(key)]
         unless = self._unless()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
         used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
@@ -186,6 +186,8 @@ class _Builder:
             picked=tuple(plain(name) for name in self.file.picked),
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             unless=unless,
+            alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
+            last=tuple(last),
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),
         )
@@ -225,12 +227,12 @@ class _Builder:
             key in self.written and self.file.variables[name].sort in ("parameter", "assigned"),
         )
 
-    def _check_globals(self) -> None:
-        """Refuse what is one for all instances, is kept, and may differ between instances.
+    def _suspects(self) -> list[str]:
+        """Variables that are one for all instances, are kept, and may differ between instances.
 
         NEURON executes a block for one instance after the other: where it reads what it sets, each
         instance sees what the one before has set. What INITIAL alone sets from the instance's own
-        values stays: it is found at the start whether the instances agree.
+        values is none of them: it is found at the start whether the instances agree.
         """
         uniform = {k for k in self.states if self.names.is_global(k)}
         shared = {k for k in self.parameters if self.names.is_global(k)} | {"t", "dt"}
@@ -248,17 +250,24 @@ class _Builder:
                         if key in turned or not free <= (uniform - suspects) | shared:
                             suspects.add(key)
                             wrong = True
-        for key in sorted(suspects):
-            name = self.names.elements[key]
-            line = self.file.variables[name].line
-            if self.file.kind == "artificial" or name not in self.file.variables:
-                continue
+        found = list[str]()
+        for key in self._ordered(suspects):
+            variable = self.file.variables[self.names.elements[key]]
             setters = {block for block, body in self.blocks.items() if key in body.writes}
-            is_seen = self.file.variables[name].sort != "local"  # NEURON shows its value
-            if is_seen and setters == {"initial"} and key not in turned:
-                continue
-            what = f"'{name}' is one for all instances and keeps what each of them sets"
-            raise Refused(what, line, "declare it in RANGE")
+            if variable.sort == "local":  # NEURON does not show its value
+                what = (
+                    f"'{variable.name}' is one for all instances and keeps what each of them sets"
+                )
+                raise Refused(what, variable.line, "declare it in RANGE")
+            if setters != {"initial"} or key in turned:
+                found.append(key)
+        return found
+
+    def _is_of_last(self, key: str) -> bool:
+        """Whether each block either reads a variable or sets it for all: it is the last one's."""
+        reads = {name for name, body in self.blocks.items() if key in body.free(self.needed)}
+        sets = {name for name, body in self.blocks.items() if key in body.writes}
+        return reads | sets <= {"initial", "current", "advance"} and not reads & sets
 
     def _settled(self, body: Body, uniform: set[str]) -> set[str]:
         """Variables of all instances that a block does not change where it has just been executed.

@@ -13,6 +13,7 @@ from fractions import Fraction
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Graph, Node
 from clhines.mechanisms.nmodl.meaning import function_table
+from clhines.mechanisms.nmodl.reading.c import UNREAD
 from clhines.mechanisms.nmodl.reading.names import plain
 from clhines.mechanisms.nmodl.reading.tree import (
     CALLED,
@@ -87,6 +88,7 @@ class Evaluation(Values):
 
     inlined: Callable[[Block, Sequence[Node], int], Node]
     send: Callable[[str, Sequence[Expression], int], Node]
+    refuse_verbatim: Callable[[str, int], None]
 
     def expression(self, e: Expression) -> Node:
         """Return the value of an expression."""
@@ -221,7 +223,10 @@ class Evaluation(Values):
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
             values = [self.expression(a) for a in arguments[1:]]
             return drawn(self, name, str(arguments[0][1]), values, line)
-        if name in DRAWS and DRAWS[name] and self.guard is not self.graph.one:
+        if name == UNREAD:
+            self.refuse_verbatim("VERBATIM", line)
+            return self.graph.zero
+        if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
             self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
             return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
         if name not in FUNCTIONS:

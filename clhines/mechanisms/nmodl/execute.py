@@ -104,7 +104,7 @@ class Run(Evaluation):
         elif s.kind == "while":
             self._while(s)
         elif is_return(s):
-            self._refuse_verbatim("VERBATIM: a return there", s.line)
+            self.refuse_verbatim("VERBATIM: a return there", s.line)
         elif s.kind == "verbatim":
             self._verbatim(str(s.names[0]), s.line)
         elif s.kind in self.rules:
@@ -180,7 +180,7 @@ class Run(Evaluation):
         names = ions_again(text)
         known = {name for ion in self.shared.file.ions for name in (*ion.reads, *ion.writes)}
         if not is_empty(text) and not (names and known.issuperset(names)):
-            self._refuse_verbatim("VERBATIM", line)
+            self.refuse_verbatim("VERBATIM", line)
             return
         for name in names:
             key = self.names.element(name, None, line)  # C's cai is no argument of that name
@@ -188,9 +188,13 @@ class Run(Evaluation):
                 self.set(key, self.graph.symbol(key))
                 self.reads[key] = None
 
-    def _refuse_verbatim(self, construct: str, line: int) -> None:
-        """Keep one of the blocks that are refused, and go on to find the others."""
-        self.shared.verbatim.append(Refused(construct, line, "write it in NMODL"))
+    def refuse_verbatim(self, construct: str, line: int) -> None:
+        """Refuse C where parameters say that it is executed, or keep it and find the others."""
+        refused = Refused(construct, line, "write it in NMODL")
+        if self.guard is self.graph.one:
+            self.shared.verbatim.append(refused)
+        else:
+            self.shared.unless.append((self.where, self.guard, refused))
 
     def _open_from(self, s: Statement, first: Node, last: Node) -> None:
         """Make a loop of a FROM whose bounds depend on values; they are whole, as C's int."""

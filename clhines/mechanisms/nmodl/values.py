@@ -128,8 +128,6 @@ class Values:
             return local[index]
         variable = self.names.variable(name)
         if variable is None:
-            if name in BUILT_IN:
-                raise Refused(f"'{name}' is not declared", line, "declare it in ASSIGNED")
             raise Refused(f"'{name}' is not declared", line)
         return self.names.element(name, index, line)
 

@@ -257,12 +257,26 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     for name in imported.groups:
         for values, base, element, place, owner in _variables(sim, imported, arrays, name):
             owner.put(base, values[place].astype(np.float64), element)
+        _put_globals(sim, imported, arrays, name)
         _put_streams(sim, imported, arrays, name)
     for values, variable, of_ion in _ions(sim, imported, arrays):
         of_ion.put(variable, values[of_ion.nodes].astype(np.float64))
     if model.memory.transfers:  # as at the end of NEURON's step
         model.memory.transfer()
     _put_weights(sim, imported, arrays["weight"])
+
+
+def _put_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
+    """Write the variables that are one for all of a mechanism and that its instances set."""
+    for values, quantity, _ in _states(sim, imported.groups[name], arrays):
+        program = imported.groups[name].mechanism.program
+        if quantity.name in program.last or (quantity.public or quantity.name) in program.alone:
+            base, element = split_name(quantity)
+            value = float(values[-1])
+            if element is None:
+                setattr(imported.model.h, f"{base}_{name}", value)
+            else:
+                getattr(imported.model.h, f"{base}_{name}")[element] = value
 
 
 def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:

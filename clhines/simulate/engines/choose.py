@@ -122,6 +122,8 @@ def _engines(
         needs |= {"solver"}
     if shares:
         needs |= {"ranks", "ranked_bins"} if "bins" in needs else {"ranks"}
+    if shares and "last_instances" in needs:
+        needs |= {"ranked_last"}
     if any(len(share.remote) for share in shares):
         needs |= {"ranked_pointers"}
     if not isinstance(request.engine, str):

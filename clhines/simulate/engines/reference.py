@@ -105,6 +105,8 @@ def _check_globals(variables: Variables, k: int) -> None:
     """Refuse several values of a variable of all instances; NEURON takes those of the last."""
     mechanism, states = variables.model.kinds[k].mechanism, variables.states[k]
     for quantity in mechanism.program.states:
+        if quantity.name in mechanism.program.last:
+            continue
         values = states[quantity.name]
         if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
             raise InputError(

@@ -22,8 +22,8 @@ _LOOSE = frozenset(
     }
 )
 _CELLS = _LOOSE | {"instant_between_cells"}
-_OF_TIMES = frozenset({"ranks", "ranked_pointers", "bins", "played_artificial", "copies"})
-_BY_STEPS = frozenset({"ranked_pointers"})  # which epochs do not take
+_BY_STEPS = frozenset({"ranked_pointers", "last_instances"})  # which epochs do not take
+_OF_TIMES = _BY_STEPS | {"ranks", "bins", "played_artificial", "copies"}
 ALL = _STEPS | _TIMES | _CELLS | _OF_TIMES | {"solver"}
 FAMILY = "epochs"  # a name for its engine that fits the device and the network
 
@@ -114,4 +114,6 @@ MISSING = {
     "each step; as launches of a step that is no faster than `steps`",
     "epochs-gpu and epochs-cpu with pointers to voltages of other ranks": "ranks exchange these in "
     "each step",
+    "epochs-gpu and epochs-cpu with GLOBAL variables that each instance of a mechanism sets in "
+    "turn": "all cells would meet in each step",
 }

@@ -232,7 +232,10 @@ class Variables:
         if role == "parameter":
             return self.parameters[k][name][some]
         if role == "state":
-            return self.states[k][name][some]
+            values = self.states[k][name]
+            if a.direction == "in" and name in self.model.of_last(k):
+                return np.broadcast_to(values[-1], some.shape)
+            return values[some]
         if role == "ion":
             return self.ions[name][self.model.kinds[k].node[some]]
         if role == "table":

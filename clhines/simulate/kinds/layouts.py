@@ -503,6 +503,7 @@ def _blocks_of(
         ions=ions,
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
         rows=width > 1 and bool(np.diff(kind.node).all()),
+        last=model.of_last(k),
     )
 
 

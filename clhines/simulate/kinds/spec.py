@@ -326,7 +326,7 @@ class KindBlocks:
     for all instances; `sends` the kinds of the places that send. With `summed` events of a step may
     come as the sum of their weights. `ions` are those of the network, `vectors` blocks with a
     function for `ArenaSpec.width` instances at once, and its name; with `rows` a node has one
-    instance at most.
+    instance at most. Blocks read the last instance's states of the names in `last`.
     """
 
     number: int
@@ -348,6 +348,7 @@ class KindBlocks:
     ions: tuple[str, ...]
     vectors: tuple[tuple[str, str], ...] = ()
     rows: bool = False
+    last: tuple[str, ...] = ()
 
     def leading(self, block: str) -> tuple[str, ...]:
         """Arguments of its function before those of a block."""
@@ -439,6 +440,8 @@ class KindBlocks:
             where = f"&{self._place(a)}" if known else ""
             if a.role == "parameter" and (a.name, True) in self.parameters:
                 value = self.parameter(a.name)
+            elif a.direction == "in" and a.name in self.last:
+                value = self.value(a, values)
             elif known:
                 value = f"some({where}, n)"
             elif a.role == "ion":
@@ -478,7 +481,9 @@ class KindBlocks:
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
-            return self.kept("state", a.name)
+            own, last = self.kept("state", a.name), f" + count_{self.number} - 1]"
+            is_last = a.direction == "in" and a.name in self.last
+            return own.removesuffix(" + j]") + last if is_last else own
         if a.role == "ion":
             return f"mem[ion_{a.name} + a]"
         if a.role == "t":

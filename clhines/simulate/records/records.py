@@ -474,6 +474,8 @@ def find_record(
         names = (*names, *(q.name for q in (*program.states, *program.outputs)), *played)
         public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
         what = public.get(str(what), what)
+    if what in model.of_last(kind):
+        raise InputError(f"{what} of {at.mechanism.name} is one for all; expected another name")
     if what not in names:
         current = (CURRENT,) if kind >= 0 and has_bare_current(at.mechanism) else ()
         expected = ", ".join(dict.fromkeys(("v", *current, *names))) + meant(what, names)

@@ -1,6 +1,10 @@
-: a source whose intervals are random only where noise is above 0, drawn from NEURON's one generator
-NEURON { ARTIFICIAL_CELL nmnoise  RANGE interval, begin, noise, sent }
-PARAMETER { interval = 2 (ms)  begin = 0.5 (ms)  noise = 0 }
+: a source whose intervals are random only where noise is above 0, drawn from NEURON's one
+: generator, and which writes a file only where told is above 0
+VERBATIM
+#include <stdio.h>
+ENDVERBATIM
+NEURON { ARTIFICIAL_CELL nmnoise  RANGE interval, begin, noise, sent, told }
+PARAMETER { interval = 2 (ms)  begin = 0.5 (ms)  noise = 0  told = 0 }
 ASSIGNED { event (ms)  sent }
 INITIAL {
     if (noise < 0) { noise = 0 }
@@ -19,6 +23,14 @@ FUNCTION next(mean (ms)) (ms) {
 NET_RECEIVE (w) {
     if (flag == 1) {
         sent = sent + 1
+        VERBATIM
+        if (told > 0) {
+            FILE* file;
+            file = fopen("sent.txt", "a");
+            fprintf(file, "%g%%\n", t);
+            fclose(file);
+        }
+        ENDVERBATIM
         net_event(t)
         event = event + next(interval)
         net_send(event - t, 1)

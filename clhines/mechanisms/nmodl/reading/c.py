@@ -3,7 +3,7 @@
 Read are assignments, ``if``, ``switch``, ``for``, ``while``, ``return``, locals of type double and
 int, calls of functions, ``printf`` (dropped), and random numbers of a POINTER:
 ``nrn_random_pick(_p_rng)`` and functions of ``nrnran123.h``. Blocks of one function may share
-braces. All else stays as it is, and is refused where it is executed.
+braces. All else is refused where it is executed: where parameters say so, at the start of a run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from clhines.mechanisms.nmodl.meaning.verbatim import is_empty, without_comments
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
     |(?P<name>[A-Za-z_]\w*)|(?P<text>"(?:[^"\\\n]|\\.)*")
-    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||::|[-+*/<>=!(){}\[\];:,&]))""",
+    |(?P<sign>\+\+|--|[-+*/]=|[<>=!]=|&&|\|\||::|[-+*/<>=!(){}\[\];:,&])
+    |(?P<other>[^\s\w'\\#]))""",
     re.X,
 )
 _CONDITION = re.compile(r"^[ \t]*#[ \t]*(\w+)[ \t]*(.*?)[ \t]*$", re.M)
@@ -49,6 +50,10 @@ _BLOCKS = {  # of NMODL
     "BREAKPOINT", "NET_RECEIVE", "BEFORE", "AFTER", "CONSTRUCTOR", "DESTRUCTOR",
 }  # fmt: skip
 _RETURN = "VERBATIM\nreturn;\nENDVERBATIM"
+UNREAD = (
+    "verbatim_unread"  # what NMODL says of C that is not read, to be refused where it is executed
+)
+_POINTED = {"void", "double", "int", "char", "float", "FILE", "Object", "Symbol", "IvocVect"}
 _OTHERS = {"abs", "break", "continue", "goto", "switch", "do", "sizeof", "float", "NULL"}
 
 
@@ -164,7 +169,7 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
         said = reader.all()
     except _Not:
         return None
-    return said, reader.depth, reader.lowest
+    return None if said == f"{UNREAD}()" else (said, reader.depth, reader.lowest)
 
 
 def preprocessed(text: str) -> str:
@@ -253,6 +258,26 @@ class _Reader:
         self.lowest = min(self.lowest, self.depth)
 
     def _statement(self) -> str:
+        """Return a statement; of what is not read, and what follows it in its braces, `UNREAD`."""
+        before = self._at, self.depth, self.lowest
+        try:
+            return self._read()
+        except _Not:
+            self._at, self.depth, self.lowest = before
+        depth = 0
+        while depth or self._next != "}":
+            sort, text = self._tokens[self._at]
+            if sort == "end":
+                if depth or self.depth:
+                    raise _Not
+                break
+            if text in ("goto", "case", "default"):
+                raise _Not
+            depth += {"{": 1, "}": -1}.get(text, 0) if sort == "sign" else 0
+            self._at += 1
+        return f"{UNREAD}()"
+
+    def _read(self) -> str:
         if self._take(";"):
             return ""
         if self._next == "{":
@@ -269,6 +294,8 @@ class _Reader:
             return self._return()
         if self._take("extern"):
             return self._skipped()
+        if self._next in _POINTED and self._tokens[self._at + 1] == ("sign", "*"):
+            return self._pointers()
         if self._next in ("double", "int", "long", "const", "static"):
             return self._declaration()
         for printing in (("printf", "("), ("fprintf", "(", "stderr"), ("fprintf", "(", "stdout")):
@@ -426,6 +453,17 @@ class _Reader:
                 return "\n".join(found)
             self._need(",")
 
+    def _pointers(self) -> str:
+        """Drop a declaration of pointers; C that uses them is not read."""
+        self._at += 1
+        while not self._take(";"):
+            while self._take("*"):
+                pass
+            self._around.types[self._name()] = "pointer"
+            if self._next != ";":
+                self._need(",")
+        return ""
+
     def _dropped(self) -> str:
         """Drop the arguments of a printf, which says nothing to a simulation."""
         depth = 1
@@ -551,6 +589,8 @@ class _Reader:
                 raise _Not
             kind = "int" if name in self._around.whole else "double"
         elif name in self._around.types:
+            if self._around.types[name] == "pointer":
+                raise _Not
             return name, self._around.types[name]
         elif name.startswith("_") or name in self._around.nmodl | self._around.macros | _OTHERS:
             raise _Not  # a LOCAL of that name is another variable

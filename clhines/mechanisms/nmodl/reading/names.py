@@ -21,8 +21,9 @@ class Names:
         self.public: dict[str, str] = {}
         self.elements: dict[str, str] = {}  # name in functions -> name in the file
         taken: set[str] = set()
-        if "celsius" not in file.variables:  # NEURON's, whether the file declares it or not
-            file.variables["celsius"] = Variable("celsius", "assigned", 0, unit="degC")
+        for name, unit in zip(BUILT_IN, ("degC", "um", "um2"), strict=True):
+            # NEURON's, whether the file declares them or not
+            file.variables.setdefault(name, Variable(name, "assigned", 0, unit=unit))
         for name in file.variables:
             printed = plain(name)
             while printed in taken:

@@ -1,0 +1,89 @@
+"""GLOBALs that each instance sets in turn, so that all have the last one's, beside NEURON."""
+
+import numpy as np
+import pytest
+
+import clhines
+from clhines.errors import InputError
+from tests.support import mod_files
+
+h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+pytestmark = pytest.mark.neuron
+
+ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+
+
+def cells(count):
+    """`count` cells, each a soma with a dendrite; the mechanism is in all of their segments."""
+    mod_files.loaded()
+    sections = []
+    for k in range(count):
+        soma, dend = (h.Section(name=f"{name}{k}") for name in ("soma", "dend"))
+        soma.L = soma.diam = 20
+        dend.L, dend.diam, dend.nseg = 100 + 40 * k, 2, 3
+        dend.connect(soma(1))
+        sections += [soma, dend]
+    for k, section in enumerate(sections):
+        section.insert("nmlast")
+        section.half_nmlast = -50 - 2 * k
+    clamp = h.IClamp(sections[0](0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 0.2
+    return sections, clamp
+
+
+def pieces(run, sections, clamp):
+    """Voltages and states of two runs, with values that a user changes before and within them."""
+    found, half = [], sections[-1].half_nmlast
+    h.minf_nmlast = h.rise_nmlast[0] = h.rise_nmlast[1] = 0
+    v = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
+    for turn in range(2):
+        h.finitialize(-62 - turn)
+        clamp.amp = 0.2 + 0.1 * turn
+        run(3)
+        found += [np.array(v), [h.minf_nmlast, *h.rise_nmlast]]
+        sections[-1].half_nmlast = -44 - turn
+        h.minf_nmlast = 0.3
+        run(6)
+        found += [np.array(v), [s(0.8).m_nmlast for s in sections], [*h.rise_nmlast]]
+    sections[-1].half_nmlast = half
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_instance_has_its_own(engine):
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("nmlast")
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur = 0.5, 4
+    expected = pieces(h.continuerun, [soma], clamp)
+    _compare(expected, pieces_of(engine, [soma], clamp))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("engine", ENGINES[:2])
+def test_several_instances_have_the_last_ones(engine, count):
+    sections, clamp = cells(count)
+    expected = pieces(h.continuerun, sections, clamp)
+    _compare(expected, pieces_of(engine, sections, clamp))
+
+
+def pieces_of(engine, *model):
+    return pieces(lambda t: clhines.neuron.run(t, engine=engine), *model)
+
+
+def _compare(expected, found):
+    assert np.ptp(expected[0]) > 1
+    for a, b in zip(expected, found, strict=True):
+        # both sides do the same operations in another order, 1e-16 each of 65 mV, over 240 steps
+        assert np.abs(np.array(a) - np.array(b)).max() < 1e-9
+
+
+@pytest.mark.parametrize("engine", ENGINES[2:])
+def test_epochs_refuse_several(engine):
+    _, clamp = cells(1)
+    assert clamp.amp
+    h.finitialize(-65)
+    with pytest.raises(InputError, match="GLOBAL variables that each instance"):
+        clhines.neuron.run(1, engine=engine)
