@@ -74,14 +74,14 @@ def _tokens(
     known = {} if of_c else translations([p for p in parts if p.lastgroup not in _SKIPPED])
     for found in parts:
         line, sort, part = fixed or row, str(found.lastgroup), found.group()
-        statements = known.get(found.start(), said(part)) if sort == "verbatim" else None
+        statements = said(part) if sort == "verbatim" else None
+        if sort == "verbatim" and statements is None:
+            statements = known.get(found.start())
         if include and sort == "text":
             if depth >= MAX_INCLUDES:
                 raise Refused(f"INCLUDE within {MAX_INCLUDES} others", line)
             result[-1:] = _tokens(includes.text(part[1:-1], line), includes, depth + 1, line)
-        elif (
-            sort == "verbatim" and (statements := known.get(found.start(), said(part))) is not None
-        ):
+        elif statements is not None:
             result += _tokens(statements, includes, depth, line, of_c=True)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
             result.append(Token(sort, part, line, *found.span()))
