@@ -44,8 +44,8 @@ def sizes() -> Iterator[Quote]:
              for bound in (min, max)]  # fmt: skip
     words = "takes {} to {} s to the end of its first step"
     yield prose(SIZE, "", words, *(text(FILES["two cores"], w) for w in first))
-    for model in ("ring", "cell"):
-        for piece in (1, 10, 100):
+    for model in ("ring", "cell", "cell 1", "cell 50", "cell 500"):
+        for piece in (1, 10, 100) if model in ("ring", "cell") else (100, 1000):
             where = {"model": model, "piece": float(piece)}
             cells = [Figure(PIECES, field(name, "{:.3f}", 1e3), where)
                      for name in ("ours_seconds", "neuron_seconds")]  # fmt: skip
