@@ -77,8 +77,9 @@ class Kernel(cl.Kernel):
     def __init__(self, built: cl.Program, name: str, types: Sequence[type | None]) -> None:
         super().__init__(built, name)
         self.set_scalar_arg_dtypes(types)
-        device = self.context.devices[0]
-        self.fresh = "Portable Computing" in device.platform.name
+        self._launched: set[str] = built.__dict__.setdefault("launched", set())  # of its kernels
+        platform = self.context.devices[0].platform.name
+        self.fresh = "Portable Computing" in platform and name not in self._launched
         self._what = f"{built.what}, kernel {name}," if hasattr(built, "what") else f"kernel {name}"
 
     def set_number(self, index: int, number: Any) -> bool:
@@ -91,6 +92,7 @@ class Kernel(cl.Kernel):
     def launched(self, event: cl.Event) -> None:
         """Watch the event of the first launch; to be called while `fresh`."""
         self.fresh = False
+        self._launched.add(self.function_name)
         device = devices.label(self.context.devices[0])
         first_launch(f"the compilation of {self._what} for {device}", event)
 

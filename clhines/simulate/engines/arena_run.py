@@ -362,8 +362,7 @@ class ArenaRun(DeviceRun):
         kernels, width = self.kernels, self.limits.vector_bytes if self.kernels.in_vectors else 0
         real, groups = real_name(self.dtype), kernels.layout.groups
         kernels.compile(*spec_of(variables, tables, real, width, groups))
-        kernels.bind()
-        self._waiting = None
+        self._bound, self._waiting = False, None
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
@@ -372,6 +371,9 @@ class ArenaRun(DeviceRun):
             self.first_step = first
         if self.grid is not None:
             self.grid.add_events(first, count)
+        if not self._bound:
+            self.kernels.bind()
+            self._bound = True
         self.kernels.advance(first, count, row)
 
     @property
@@ -423,7 +425,7 @@ class ArenaRun(DeviceRun):
         owner = [owner_of(source, self.variables, layout) for source in others]
         owners = np.concatenate([np.zeros(0, np.int64), *owner])
         views, self.recorded_at = _recorded(self, rows, self._locations(sources), owners)
-        self.kernels.bind()
+        self._bound = False
         return views
 
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
