@@ -89,7 +89,7 @@ def _compiled(
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
     kinds, instances = kinds_of(groups, inside(network).places.area_at, network.celsius, stored)
     check_temperature(kinds, network.celsius)
-    check_alone(kinds, inside(network).copied is not None)
+    check_alone(kinds, inside(network).of_copies)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     own, at_times = wiring, Wiring(network)

@@ -85,6 +85,7 @@ def fill(
     threshold = network.threshold
     copies.threshold = np.tile(threshold, count) if np.ndim(threshold) else threshold
     of_all = [np.arange(len(group)) for group in groups] if instances is None else instances
+    inside(copies).of_copies = count > 1
     filling = _Filling(copies, network, groups, of_all, count, streams)
     filling.groups_and_sources()
     filling.additions()
@@ -268,7 +269,7 @@ def copies_of(once: Network, count: int) -> Network:
     )
     groups = [_group(network, copied, group) for group in once.groups]
     made = inside(network)
-    made.copied, made.groups = copied, groups
+    made.copied, made.groups, made.of_copies = copied, groups, True
     made.added = _additions(network, copied, groups)
     made.wiring = _wires(network, copied, wiring)
     return network

@@ -17,6 +17,7 @@ class Inside:
     added: Any  # an `Added`; these modules know this one
     wiring: Any  # a `Wiring`
     copied: Any = None  # a `Copied` or None
+    of_copies = False  # whether its cells are those of another network, several times
 
     def __init__(self, structure: Structure) -> None:
         self.structure, self.places = structure, Places(structure)

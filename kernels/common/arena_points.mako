@@ -21,7 +21,13 @@ ${current}\
             mem[slot_g_${k} + ${spec.loop.slot(k)}j] = g_g;
 % endif
 </%def>\
+% if spec.parts > 1:
+        if (num_mem) {   // nodes have written their rows, in which are values of instances of other work-groups
+${part("common/epoch_meeting", 12)}\
+        }
+% else:
         ${"if (num_mem) " if spec.ptx else ""}MEET_ALL();   // nodes have written their rows, and read the slots
+% endif
 % for kind in spec.loop.apart:
 <%
     k = kind.number

@@ -155,8 +155,16 @@ def test_every_template_is_covered():
         "simulate/tiled",
     }
     taken_in = {
-        "common/epoch": ("functions", "lane", "local", "macros", "records", "title"),
-        "common/arena": ("functions", "lists", "points", "points_end", "states", "vectors"),
+        "common/epoch": ("functions", "lane", "local", "macros", "meeting", "records", "title"),
+        "common/arena": (
+            "functions",
+            "lists",
+            "points",
+            "points_end",
+            "slots",
+            "states",
+            "vectors",
+        ),
         "common/instances": ("begin", "end", "step"),
         "common/node": ("lists", "states"),
         "common/segment": ("back", "lane", "places", "registers", "root", "rounds", "sweep"),

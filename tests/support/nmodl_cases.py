@@ -91,7 +91,7 @@ CASES = [
         "events": [[0, 0.0], [1, 1.31], [0, 3.0125], [1, 5.0], [0, 8.43]],
         "records": [[0, "g"], [0, "seen"]],
     },
-    _driven("nmlast", ["m", "h", "i"]),
+    _driven("nmlast", ["m", "h"]),
     _driven("nmscaled", ["m", "alpha"], {"q10": 1.8}, celsius=29.0),
     _driven("nmlate", ["peak", "count", "twice", "late", "gate", "at"]),
     _driven("hh", ["m", "h", "n"], ions=["na", "k"]),

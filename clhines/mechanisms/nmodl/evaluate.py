@@ -256,6 +256,8 @@ def _unknown(name: str, line: int) -> Refused:
         return Refused(what, line, f"declare a RANDOM variable{other}, or use a NetStim")
     if name in OF_NEURON:
         return Refused(f"the function {name}, which NEURON has built in", line, "write it in NMODL")
+    if name == "hoc_execerror":
+        return Refused("an error that the file raises, hoc_execerror", line, "look there")
     return Refused(f"the function {name}, which the file does not define", line)
 
 

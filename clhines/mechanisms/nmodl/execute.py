@@ -180,7 +180,7 @@ class Run(Evaluation):
         names = ions_again(text)
         known = {name for ion in self.shared.file.ions for name in (*ion.reads, *ion.writes)}
         if not is_empty(text) and not (names and known.issuperset(names)):
-            self.refuse_verbatim("VERBATIM", line)
+            self.shared.verbatim.append(Refused("VERBATIM", line, "write it in NMODL"))
             return
         for name in names:
             key = self.names.element(name, None, line)  # C's cai is no argument of that name

@@ -269,9 +269,8 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 def _put_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
     """Write the variables that are one for all of a mechanism and that its instances set."""
     for values, quantity, _ in _states(sim, imported.groups[name], arrays):
-        program = imported.groups[name].mechanism.program
-        if quantity.name in program.last or (quantity.public or quantity.name) in program.alone:
-            base, element = split_name(quantity)
+        base, element = split_name(quantity)
+        if quantity.is_global and hasattr(imported.model.h, f"{base}_{name}"):  # no LOCAL
             value = float(values[-1])
             if element is None:
                 setattr(imported.model.h, f"{base}_{name}", value)

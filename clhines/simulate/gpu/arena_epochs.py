@@ -476,5 +476,6 @@ def _launch_in_turn(
         elsewhere = before != queue and before.context == queue.context
         if elsewhere:
             before.flush()
-        done = kernel.launch(queue, items, group, [event] if elsewhere and event else None)
+        waits = elsewhere and event and event.command_execution_status > 0  # it has not ended
+        done = kernel.launch(queue, items, group, [event] if waits else None)
         _LAST[queue.device] = queue, done

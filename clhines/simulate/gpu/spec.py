@@ -112,49 +112,54 @@ def with_once(
     >>> source = "void f(const node_series_ series__, const real q, real *x)"
     >>> source += "\n{\n    const real y = pow(q, 2);\n    *x = y;\n}\n"
     >>> _, statements, places = with_once(source, {"f": {"q": "numbers.n0"}}, 3, 8)
-    >>> statements, places
-    (['const real q = numbers.n0; const real y = pow(q, 2); once__[3] = y;'], {'f': (3,)})
+    >>> statements[0].replace("__once", "'"), places
+    ("const real q' = numbers.n0; const real y' = pow(q', 2); once__[3] = y';", {'f': (3,)})
     """
     functions, statements = re.split(r"(?<=\n}\n)\n", source), list[str]()
     of_function = dict[str, tuple[int, ...]]()
     for number, function in enumerate(functions):
         name = found[1] if (found := _HEAD.search(function)) else ""
-        text, values = _once_of(function, given.get(name, {}))
+        text, values = _once_of(function, given[name]) if name in given else ("", {})
         if not values or first + len(values) > most:
             continue
         more = "".join(f", const real {value}" for value in values)
         functions[number] = _HEAD.sub(rf"\g<0>{more}", text, count=1)
         of_function[name] = tuple(range(first, first + len(values)))
-        ends = (f"once__[{k}] = {value};" for k, value in enumerate(values, first))
+        ends = (f"once__[{k}] = {value}__once;" for k, value in enumerate(values, first))
         statements.append(" ".join((*next(iter(values.values())), *ends)))
         first += len(values)
     return "\n".join(functions), statements, of_function
 
 
+def _renamed(statement: str, names: set[str]) -> str:
+    """Return a statement with other names, none of which is a macro of the kernel."""
+    return _NAME.sub(lambda m: f"{m[0]}__once" if m[0] in names else m[0], statement)
+
+
 def _once_of(function: str, given: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
     """Return a function less what is worked out once, and by name the statements of all that."""
-    known = {n: f"const real {n} = {x};" if n != x else "" for n, x in given.items()}
+    known = {n: f"const real {n}__once = {x};" for n, x in given.items()}
     costly = set[str]()
     for found in _LINE.finditer(function):
         calls = set(_CALL.findall(found[2]))
         names = set(_NAME.findall(found[2])) - calls - {"series__"}
         if names <= known.keys() and calls <= _PURE:
-            known[found[1]] = found[0].strip()
+            known[found[1]] = _renamed(found[0].strip(), {*known, found[1]})
             if calls or "/" in found[2] or names & costly:
                 costly.add(found[1])
     rest = _LINE.sub(lambda found: "" if found[1] in costly else found[0], function)
     for found in dict.fromkeys(re.findall(r"node_inverse_\((\w+)\)", rest)):
         if found in known:
             inverse = f"{found}__inverse"
-            known[inverse] = f"const real {inverse} = node_inverse_({found});"
+            known[inverse] = f"const real {inverse}__once = node_inverse_({found}__once);"
             costly.add(inverse)
             rest = rest.replace(f"node_inverse_({found})", inverse)
     read = [name for name in known if name in costly and name in _NAME.findall(rest)]
     needed = set(read)
     for name in reversed(known):
         if name in needed:
-            needed |= set(_NAME.findall(known[name])) & known.keys()
-    statements = [text for name, text in known.items() if name in needed and text]
+            needed |= {n.removesuffix("__once") for n in _NAME.findall(known[name])} & known.keys()
+    statements = [text for name, text in known.items() if name in needed]
     return rest, dict.fromkeys(read, statements)
 
 

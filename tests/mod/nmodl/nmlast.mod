@@ -6,6 +6,7 @@ STATE { m h }
 INITIAL {
     minf = 1/(1 + exp(-(v - half)/9))
     m = minf
+    FROM k = 0 TO 1 { rise[k] = k/7 }
     h = rise[1]
 }
 BREAKPOINT {

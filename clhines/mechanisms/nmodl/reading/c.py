@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from clhines.mechanisms.nmodl.meaning.verbatim import is_empty, without_comments
+from clhines.mechanisms.nmodl.meaning.verbatim import ions_again, is_empty, without_comments
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
@@ -61,6 +61,10 @@ class _Not(Exception):  # noqa: N818  (it is no error: the block stays as it is)
     """Some C is not read."""
 
 
+class _Open(Exception):  # noqa: N818
+    """A statement of C goes on in what follows the block."""
+
+
 @dataclass
 class Around:
     """What is around a VERBATIM block: its function and names of the file."""
@@ -83,7 +87,7 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
     known = (
         frozenset(_locals(words)), frozenset().union(*streams), frozenset(functions), whole,
-        frozenset(_macros(parts, words)),
+        frozenset(_macros(parts, words)).union({"diam", "area"}.difference(words)),
     )  # fmt: skip
     found, depth = dict[int, str](), 0
     around, blocks = Around("", *known), list[tuple[int, tuple[str, int, int] | None]]()
@@ -167,9 +171,10 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
     try:
         reader = _Reader(_tokens(preprocessed(without_comments(inner))), around)
         said = reader.all()
-    except _Not:
+    except (_Not, _Open):
         return None
-    return None if said == f"{UNREAD}()" else (said, reader.depth, reader.lowest)
+    is_known = said == f"{UNREAD}()" and ions_again(text)
+    return None if is_known else (said, reader.depth, reader.lowest)
 
 
 def preprocessed(text: str) -> str:
@@ -259,11 +264,11 @@ class _Reader:
 
     def _statement(self) -> str:
         """Return a statement; of what is not read, and what follows it in its braces, `UNREAD`."""
-        before = self._at, self.depth, self.lowest
+        before, types = (self._at, self.depth, self.lowest), dict(self._around.types)
         try:
             return self._read()
         except _Not:
-            self._at, self.depth, self.lowest = before
+            (self._at, self.depth, self.lowest), self._around.types = before, types
         depth = 0
         while depth or self._next != "}":
             sort, text = self._tokens[self._at]
@@ -309,8 +314,10 @@ class _Reader:
 
     def _body(self) -> str:
         """Return a block in braces, which may go on after the end, or one statement in braces."""
-        if not self._take("{"):
-            return f"{{ {self._closed(self._statement)} }}"
+        if self._next == "" and self._tokens[self._at][0] == "end":
+            raise _Open
+        if not self._take("{"):  # what is not read there is no statement of the block around it
+            return f"{{ {self._closed(self._read)} }}"
         self._move(1)
         found, outside = ["{"], dict(self._around.types)
         while self._tokens[self._at][0] != "end":
