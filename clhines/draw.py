@@ -211,13 +211,21 @@ def plot_traces(
         places, the first ten are drawn, and the title says so.
     names : sequence of str, optional
         One for each line; default: those of `Result.columns`.
-    title, ax, path
-        As in `plot_raster`.
+    title : str
+    ax : matplotlib.axes.Axes, optional
+        Drawn into; default: those of a new figure.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Raises
     ------
     InputError
-        There is no such record with rows, or `names` are not as many as lines.
+        matplotlib is missing, `path` has another ending, there is no such record with rows, or
+        `names` are not as many as lines.
     """
     with _drawing(ax, path, (9, 4)) as (figure, axes):
         left_out = _traces(axes, result, record, names, is_beside=ax is None)
@@ -342,13 +350,19 @@ def plot_morphology(
         One for each panel.
     limits : (float, float), optional
         Values of the ends of the colour bar; default: the smallest and the largest.
-    ax, path
-        As in `plot_raster`; `ax` where there is one row of values.
+    ax : matplotlib.axes.Axes, optional
+        Drawn into, where there is one row of values; default: those of a new figure.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
 
     Raises
     ------
     InputError
-        The shapes do not fit.
+        matplotlib is missing, `path` has another ending, or the shapes do not fit.
     """
     check_format(path)
     if not hasattr(cable, "first_node"):

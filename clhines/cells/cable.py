@@ -228,8 +228,19 @@ class Cable:
             A value for each node; default: the distance from the soma.
         label : str
             Of the values and their unit.
-        ax, path
-            As in `clhines.draw.plot_raster`.
+        ax : matplotlib.axes.Axes, optional
+            Drawn into; default: those of a new figure.
+        path : str or path, optional
+            Ends in .png, .svg or .pdf; written where it is given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            matplotlib is missing, or the arguments do not fit.
         """
         from clhines import draw
 
@@ -337,6 +348,10 @@ class Cable:
             Conductance of the membrane; not negative.
         e_pas : float or (n,) float64, mV
             Reversal potential.
+
+        Returns
+        -------
+        System
         """
         dt = as_positive("dt", dt, "ms")
         g, e = as_real("g_pas", g_pas, "S/cm2"), as_real("e_pas", e_pas, "mV")
@@ -428,6 +443,10 @@ def discretise(
         Specific membrane capacitance.
     nseg : int or (num_sections,) integer, optional
         Segments of all sections or of each one, instead of both rules; an odd number in a soma.
+
+    Returns
+    -------
+    Cable
 
     Raises
     ------

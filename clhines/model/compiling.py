@@ -64,6 +64,10 @@ def compile(
     changes : Changes, optional
         What a simulation was told by `set`.
 
+    Returns
+    -------
+    Model
+
     Raises
     ------
     InputError

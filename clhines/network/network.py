@@ -139,6 +139,10 @@ class Network:
         **options
             Of `clhines.discretise`: `max_length`, `d_lambda`, `nseg`, `Ra`, `cm`.
 
+        Returns
+        -------
+        Network
+
         Raises
         ------
         MorphologyError, CableError, InputError
@@ -179,6 +183,10 @@ class Network:
         soma : (num_cells,) integer, optional
             Node of each cell where its spikes are detected; the tree is rooted there, which does
             not change the network. Default: the roots.
+
+        Returns
+        -------
+        Network
         """
         return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
 
@@ -304,6 +312,10 @@ class Network:
             the network. A callable is given the distance of each node from its soma along the
             path, (count,) float64, µm. Those not given have the mechanism's defaults. One whose
             name is ``at`` or ``mechanism`` is set afterwards: ``group.parameters["at"] = 1``.
+
+        Returns
+        -------
+        Group
         """
         self._inside.check_not_frozen("insert()")
         found = find_mechanism(mechanism)
@@ -326,6 +338,10 @@ class Network:
             As in `insert`, but one node may come several times, and junctions are accepted.
         **parameters : float, array, callable or `per_cell`
             As in `insert`.
+
+        Returns
+        -------
+        Group
         """
         self._inside.check_not_frozen("add()")
         found = find_mechanism(mechanism)
@@ -405,6 +421,10 @@ class Network:
             Two spikes of a detector are at least so far apart, to whole steps: in this time after a
             spike, v may cross the threshold without another one. Where v is still above the
             threshold at its end, it has to fall below first.
+
+        Returns
+        -------
+        Sources
         """
         return self._inside.added.add_detector(node, threshold, refractory)
 
@@ -415,6 +435,10 @@ class Network:
         ----------
         times : sequence of (k,) float, ms
             One a source, in any order.
+
+        Returns
+        -------
+        Sources
         """
         return self._inside.added.spike_source(times)
 

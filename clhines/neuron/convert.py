@@ -15,7 +15,19 @@ from clhines.neuron.read.catalogue import Entry
 
 @dataclass(frozen=True)
 class Rejected:
-    """Something of a model that cannot be simulated; empty, or line 0, where not known."""
+    """Something of a model that cannot be simulated.
+
+    Attributes
+    ----------
+    mechanism : str
+        Empty where it is none.
+    construct : str
+    file : str
+    line : int
+        0 where there is none.
+    way_out : str
+        Empty where none is known.
+    """
 
     mechanism: str
     construct: str

@@ -82,6 +82,10 @@ def make_plan(
     **options
         See ``METHODS[method].options``.
 
+    Returns
+    -------
+    Plan
+
     Raises
     ------
     InputError

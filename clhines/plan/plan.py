@@ -280,13 +280,17 @@ class Plan:
 
         Parameters
         ----------
-        path
-            As in `clhines.draw.plot_raster`, and so is the figure returned.
+        path : str or path, optional
+            Ends in .png, .svg or .pdf; written where it is given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
 
         Raises
         ------
         InputError
-            The method is not drawn.
+            matplotlib is missing, `path` has another ending, or the method is not drawn.
         """
         from clhines import draw
 

@@ -249,6 +249,14 @@ class Factors:
             Gradient of the loss with respect to `x`.
         check : bool
             As in `solve`, of `g` and of the gradient with respect to `b`.
+
+        Returns
+        -------
+        Gradients
+
+        Raises
+        ------
+        InputError, DeviceMemoryError
         """
         forest, dtype = self._arguments.forest, self._arguments.dtype
         rows_x, rows_g = host_rows(x, g, forest.num_nodes, dtype)

@@ -162,6 +162,10 @@ class Tridiagonal(Holder):
         -------
         TridiagonalFactors
             They save what `Solver.factor` says, and the changes of the diagonals.
+
+        Raises
+        ------
+        InputError, PivotError, DeviceMemoryError
         """
         with self._by_row():
             matrix = self._matrix(dl, d, du, on_device(dl, d, du))
@@ -315,6 +319,10 @@ class TridiagonalFactors:
         Returns
         -------
         x : as of `Tridiagonal.solve`
+
+        Raises
+        ------
+        InputError, DeviceMemoryError
         """
         columns, transpose = as_switch("columns", columns), as_switch("transpose", transpose)
 
