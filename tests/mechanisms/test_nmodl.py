@@ -128,6 +128,22 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "VERBATIM",
         "VERBATIM",
     ),
+    "a body without braces": (  # what follows it may not go with it
+        _with('VERBATIM\n if (x > 0) puts("x"); x = 2;\nENDVERBATIM'),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "a body behind the block": (
+        _with("VERBATIM\n if (x > 0)\nENDVERBATIM\nx = 2"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "braces of NMODL": (
+        _with("if (x > 0) {\nVERBATIM\n f(); } else { f();\nENDVERBATIM\nx = 2 }"),
+        "VERBATIM",
+        "VERBATIM",
+    ),
+    "diam of C": (_with("VERBATIM\n x = diam;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
     "pointer in C": (
         _with("VERBATIM\n if (_p_q) x = 2;\nENDVERBATIM", "POINTER q", "ASSIGNED { q }"),
         "VERBATIM",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from networks import CABLES, DT
 
-from clhines import InputError, Network, Population, Simulation
+from clhines import InputError, Mechanism, Network, Population, Simulation
 from clhines.analysis import extract
 from clhines.device import devices, program
 
@@ -178,6 +178,31 @@ def exact_model(gca=None, tau=None):
     net.connect(spikes, fire, [0, 1], 1.2, 0.3)
     net.connect(fire, nmda, [1, 0], [[0.01, 1.0]], 0.2)
     return net
+
+
+TURNS = """
+NEURON { SUFFIX turns NONSPECIFIC_CURRENT i RANGE gbar GLOBAL q }
+PARAMETER { gbar = 1e-3 (S/cm2) }
+ASSIGNED { v (mV) i (mA/cm2) q }
+STATE { m }
+INITIAL { q = 1 m = 0.1 }
+BREAKPOINT { SOLVE s METHOD cnexp i = gbar*m*(v - 50) q = 1 + v/100 }
+DERIVATIVE s { m' = (0.5 - m)*q/2 }
+"""
+
+
+def test_what_is_one_for_all_is_refused_in_sets_and_copies():
+    """Each set would read what the last one sets."""
+    net = Network(CABLES[0])
+    net.insert(Mechanism.from_nmodl(TURNS), net.soma)
+    fits = Population(
+        net, {"g": ("turns", "gbar")}, {"a": {"stop": 1.0}}, record=0, engine="reference", batch=2
+    )
+    with pytest.raises(InputError, match="sets q, which is one for all"):
+        fits.evaluate([[1e-3], [9e-3]])
+    sim = Simulation(net, DT, engine="reference")
+    with pytest.raises(InputError, match="sets q, which is one for all"):
+        sim.replicate(2)
 
 
 def test_models_with_exact_times(fast_queue, caplog):
