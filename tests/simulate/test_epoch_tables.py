@@ -127,6 +127,20 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
         np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)
 
 
+def test_a_table_of_which_one_variable_is_looked_up(fast_queue, needs):
+    """Its place has no name in what the functions are made of."""
+    needs(fast_queue, "float64")
+    file, found = Path(__file__).parents[1] / "mod" / "na.mod", []
+    for engine in ("reference", ENGINE):
+        net, _ = cells(())
+        net.insert(Mechanism.from_nmodl(file, use_tables=True))
+        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        number = sim.record("v", np.arange(8))
+        found.append(sim.run(4.0)[number])
+    assert np.ptp(found[0]) > 1
+    np.testing.assert_allclose(found[1], found[0], 0, 1e-10 * np.abs(found[0]).max())
+
+
 WARM = """
 NEURON { SUFFIX warm NONSPECIFIC_CURRENT i RANGE gbar, tau, inf GLOBAL q10, slope }
 PARAMETER { gbar = 1e-4 (S/cm2) q10 = 3 slope = 9 (mV) celsius (degC) v (mV) }

@@ -27,6 +27,7 @@ from clhines.simulate.gpu.spec import (
     WARP,
     EpochSpec,
     coefficients,
+    end_of_operand,
     side_by_side,
     with_once,
 )
@@ -359,7 +360,7 @@ def with_rows(source: str, prefix: str) -> str:
 
 def _with_rows(function: str, prefix: str) -> str:
     """Return a function in which places are rows, and all loads come right after them."""
-    own = re.escape(prefix)
+    own, function = re.escape(prefix), _with_places(function, prefix)
     lookup = re.compile(rf"{own}_lookup_\(series__,\s+(\w+),\s+(\w+),\s+(\d+),\s+(\d+),\s+\d+\)")
     used = {(m[1], m[2], int(m[3]), int(m[4])) for m in lookup.finditer(function)}
 
@@ -387,6 +388,22 @@ def _with_rows(function: str, prefix: str) -> str:
 
     place = rf"(?m)^    const real (\w+) = {own}_place_\(series__,\s+([^;]+),\s+(\d+)\);"
     return lookup.sub(column, re.sub(place, loads, function))
+
+
+def _with_places(function: str, prefix: str) -> str:
+    """Return a function in which a place that is looked up once has a name, too."""
+    nested = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+({re.escape(prefix)}_place_\()")
+    count = 0
+    while found := nested.search(function):
+        end = end_of_operand(function, found.start(1))
+        before = max(function.rfind(text, 0, found.start()) for text in (";\n", "{\n")) + 2
+        name = f"once_{count}__place"
+        function = (
+            f"{function[:before]}    const real {name} = {function[found.start(1) : end]};\n"
+            f"{function[before : found.start(1)]}{name}{function[end:]}"
+        )
+        count += 1
+    return function
 
 
 def _names(place: str, table: str) -> tuple[str, str, str]:

@@ -88,7 +88,7 @@ def with_inverses(source: str) -> str:
     for found in _QUOTIENT.finditer(code):
         if found.start() < at:  # inside an operand that is done
             continue
-        end = _end_of_operand(code, found.end())
+        end = end_of_operand(code, found.end())
         if end < 0:
             continue
         operand = with_inverses(code[found.end() : end])
@@ -163,7 +163,7 @@ def _once_of(function: str, given: Mapping[str, str]) -> tuple[str, dict[str, li
     return rest, dict.fromkeys(read, statements)
 
 
-def _end_of_operand(code: str, begin: int) -> int:
+def end_of_operand(code: str, begin: int) -> int:
     """Return where a number, name, call or bracket ends; -1 for something else."""
     found = _OPERAND.match(code, begin)
     end = found.end() if found else begin
