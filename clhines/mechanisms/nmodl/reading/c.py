@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from clhines.mechanisms.nmodl.meaning.verbatim import ions_again, is_empty, without_comments
+from clhines.mechanisms.nmodl.meaning.verbatim import is_empty, without_comments
 
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.]))
@@ -173,8 +173,7 @@ def translated(text: str, around: Around) -> tuple[str, int, int] | None:
         said = reader.all()
     except (_Not, _Open):
         return None
-    is_known = said == f"{UNREAD}()" and ions_again(text)
-    return None if is_known else (said, reader.depth, reader.lowest)
+    return None if said == f"{UNREAD}()" else (said, reader.depth, reader.lowest)
 
 
 def preprocessed(text: str) -> str:
