@@ -15,9 +15,10 @@
 ${text}\
             }
 % endfor
-            MEET_ALL();
 % if spec.parts > 1:
 ${part("common/epoch_meeting", 12)}\
+% else:
+            MEET_ALL();
 % endif
         }
 % endif

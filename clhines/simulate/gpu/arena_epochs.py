@@ -338,7 +338,6 @@ class ArenaEpochs(ArenaKernels):
         spec = replace(spec, calls=devices.is_cpu(self.queue.device))
         if self.artificial is not None:
             self.artificial.compile(spec, at)
-        self._where = dict(zip(spec.regions, at.tolist(), strict=True))
         for launch in self._tables:
             plan = launch.plan.spec
             assert isinstance(plan, ArenaEpochSpec)
@@ -348,10 +347,12 @@ class ArenaEpochs(ArenaKernels):
                 launch.spec, joins=self._others.groups, ends_later=self._others.later,
                 layers=self._num_layers,
             )  # fmt: skip
-            num_cells = max(1, len(launch.plan.cells.numbers))
-            launch.given["arrived"] = cla.zeros(self.queue, num_cells, np.uint64)
-            rows = 4 * plan.most_lists * WARP * num_cells
-            launch.given["shared"] = cla.zeros(self.queue, max(1, rows), self.dtype)
+            num_cells = len(launch.plan.cells.numbers)
+            if launch.spec.meets:
+                launch.given["arrived"] = cla.zeros(self.queue, num_cells, np.uint64)
+            if launch.spec.spreads:
+                rows = 4 * plan.most_lists * WARP * num_cells
+                launch.given["shared"] = cla.empty(self.queue, rows, self.dtype)
             if plan.far:
                 held = 3 * plan.capacity * max(1, launch.plan.groups)
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)

@@ -23,6 +23,7 @@ from clhines.plan.kernel_spec import Parameter
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.gpu.lists import NodeLists
 from clhines.simulate.gpu.spec import (
+    LINE,
     LIST_HEAD,
     WARP,
     EpochSpec,
@@ -346,7 +347,6 @@ def is_quick(kind: KindBlocks) -> bool:
     return kind.kind == "density" and not kind.has_net and bool(kind.functions)
 
 
-_LINE = r"(?m)^    const real (\w+) = ([^;]+);\n"
 _TURN = re.compile(r"node_grown_\(series__, (\w+) \* dt\)")
 _INVERSE = re.compile(r"1\.0f? (?:\* node_inverse_\((\w+)\)|/ (\w+))")
 
@@ -397,7 +397,7 @@ def _with_places(function: str, prefix: str) -> str:
     while found := nested.search(function):
         end = end_of_operand(function, found.start(1))
         before = max(function.rfind(text, 0, found.start()) for text in (";\n", "{\n")) + 2
-        name = f"once_{count}__place"
+        name = f"nested_{count}__place"
         function = (
             f"{function[:before]}    const real {name} = {function[found.start(1) : end]};\n"
             f"{function[before : found.start(1)]}{name}{function[end:]}"
@@ -423,7 +423,7 @@ def with_few_terms(
     lookup = re.compile(rf"{re.escape(prefix)}_lookup_\(series__,\s+\w+,\s+(\w+)__table,\s+(\d+),")
 
     def of_function(function: str) -> str:
-        known = dict(re.findall(_LINE, function))
+        known = dict(LINE.findall(function))
 
         def turn(found: re.Match[str]) -> str:
             inverse = _INVERSE.fullmatch(known.get(known.get(found[1], "").removeprefix("-"), ""))
@@ -552,13 +552,7 @@ def with_blocks(
                 apart=k in apart, unread=lists.lanes.kinds[k].unread,
             )
         )  # fmt: skip
-    texts, once = list[KindBlocks](), list[str]()
-    for k, text in enumerate(functions.kinds):
-        text, known = _quick(text, variables, spec), _same_in_all(blocks[k])
-        source, more, places = with_once(text.functions, known, spec.num_once(once), spec.most_once)
-        texts.append(replace(text, functions=source))
-        blocks[k] = replace(blocks[k], once=tuple(places.items()))
-        once += more
+    texts, once, blocks = _with_functions(spec, functions.kinds, blocks, variables)
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
@@ -573,6 +567,23 @@ def with_blocks(
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
     )
     return spec, numbers
+
+
+def _with_functions(
+    spec: ArenaEpochSpec,
+    kinds: Sequence[KindBlocks],
+    blocks: Sequence[EpochBlocks],
+    variables: Variables,
+) -> tuple[list[KindBlocks], list[str], list[EpochBlocks]]:
+    """Return kinds with functions for lists, what is worked out once, and blocks that read it."""
+    texts, once, reading = list[KindBlocks](), list[str](), list[EpochBlocks]()
+    for block, kind in zip(blocks, kinds, strict=True):
+        text, known = _quick(kind, variables, spec), _same_in_all(block)
+        source, more, places = with_once(text.functions, known, spec.num_once(once), spec.most_once)
+        texts.append(replace(text, functions=source))
+        reading.append(replace(block, once=tuple(places.items())))
+        once += more
+    return texts, once, reading
 
 
 def _same_in_all(kind: EpochBlocks) -> dict[str, dict[str, str]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ _RELAXES = re.compile(
 )
 _QUOTIENT = re.compile(r"/(\s+)(?=[\w(])")
 _HEAD = re.compile(r"(\w+)\(const node_series_ series__")
-_LINE = re.compile(r"(?m)^    const real (\w+) = ([^;]+);\n")
+LINE = re.compile(r"(?m)^    const real (\w+) = ([^;]+);\n")
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\(")
 _PURE = frozenset(
@@ -119,7 +120,7 @@ def with_once(
     of_function = dict[str, tuple[int, ...]]()
     for number, function in enumerate(functions):
         name = found[1] if (found := _HEAD.search(function)) else ""
-        text, values = _once_of(function, given[name]) if name in given else ("", {})
+        text, values = _once_of(function, tuple(given[name].items())) if name in given else ("", {})
         if not values or first + len(values) > most:
             continue
         more = "".join(f", const real {value}" for value in values)
@@ -131,35 +132,35 @@ def with_once(
     return "\n".join(functions), statements, of_function
 
 
-def _renamed(statement: str, names: set[str]) -> str:
-    """Return a statement with other names, none of which is a macro of the kernel."""
-    return _NAME.sub(lambda m: f"{m[0]}__once" if m[0] in names else m[0], statement)
-
-
-def _once_of(function: str, given: Mapping[str, str]) -> tuple[str, dict[str, list[str]]]:
+@lru_cache(512)  # each start of a model asks again
+def _once_of(function: str, given: tuple[tuple[str, str], ...]) -> tuple[str, dict[str, list[str]]]:
     """Return a function less what is worked out once, and by name the statements of all that."""
-    known = {n: f"const real {n}__once = {x};" for n, x in given.items()}
-    costly = set[str]()
-    for found in _LINE.finditer(function):
+    known, costly = dict.fromkeys(dict(given), ""), set[str]()  # by name, what they are from
+    for found in LINE.finditer(function):
         calls = set(_CALL.findall(found[2]))
         names = set(_NAME.findall(found[2])) - calls - {"series__"}
         if names <= known.keys() and calls <= _PURE:
-            known[found[1]] = _renamed(found[0].strip(), {*known, found[1]})
+            known[found[1]] = found[2]
             if calls or "/" in found[2] or names & costly:
                 costly.add(found[1])
-    rest = _LINE.sub(lambda found: "" if found[1] in costly else found[0], function)
+    rest = LINE.sub(lambda found: "" if found[1] in costly else found[0], function)
     for found in dict.fromkeys(re.findall(r"node_inverse_\((\w+)\)", rest)):
         if found in known:
             inverse = f"{found}__inverse"
-            known[inverse] = f"const real {inverse}__once = node_inverse_({found}__once);"
+            known[inverse] = f"node_inverse_({found})"
             costly.add(inverse)
-            rest = rest.replace(f"node_inverse_({found})", inverse)
+            rest = rest.replace(known[inverse], inverse)
     read = [name for name in known if name in costly and name in _NAME.findall(rest)]
     needed = set(read)
     for name in reversed(known):
         if name in needed:
-            needed |= {n.removesuffix("__once") for n in _NAME.findall(known[name])} & known.keys()
-    statements = [text for name, text in known.items() if name in needed]
+            needed |= set(_NAME.findall(known[name])) & known.keys()
+
+    def renamed(found: re.Match[str]) -> str:  # no macro of the kernel is called so
+        return f"{found[0]}__once" if found[0] in known else found[0]
+
+    values = {name: _NAME.sub(renamed, text) for name, text in known.items()} | dict(given)
+    statements = [f"const real {n}__once = {x};" for n, x in values.items() if n in needed]
     return rest, dict.fromkeys(read, statements)
 
 
