@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable, NmodlError, Refused, Rejection
 from clhines.neuron.read.catalogue import Entry
@@ -95,6 +97,12 @@ def function_tables_of(text: str) -> dict[str, int]:
     except Refused:
         return {}  # said where the text is converted
     return {b.name: len(b.arguments) for b in blocks.values() if b.sort == "FUNCTION_TABLE"}
+
+
+def lengths_of(entry: Entry) -> dict[str, int]:
+    """Return the lengths of a file's arrays by name, and 0 for each other variable."""
+    read = parse(built(entry.text), entry.file, Includes(Path(entry.file).parent))
+    return {name: variable.length for name, variable in read.variables.items()}
 
 
 def built(text: str) -> str:

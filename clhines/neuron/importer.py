@@ -151,7 +151,7 @@ def _parameter(
         value = getattr(model.h, f"{base}_{entry.name}")
         return float(value if place is None else value[place])
     hidden = model.hidden_of(name)  # what VERBATIM alone sets
-    if place is None and base in hidden.columns and len(instances):
+    if base in hidden.columns and len(instances):
         return _single(hidden.values(base, place))
     return None
 

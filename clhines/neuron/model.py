@@ -11,7 +11,13 @@ from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
-from clhines.neuron.convert import Rejected, RejectedError, converted, function_tables_of
+from clhines.neuron.convert import (
+    Rejected,
+    RejectedError,
+    converted,
+    function_tables_of,
+    lengths_of,
+)
 from clhines.neuron.memory.fields import Fields, find_fields
 from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
@@ -80,7 +86,8 @@ class Model:
 
     def hidden_of(self, name: str) -> Hidden:
         if name not in self.hidden:
-            self.hidden[name] = Hidden(self.memory, self.every[name])
+            instances = self.every[name]
+            self.hidden[name] = Hidden(self.memory, instances, lambda: lengths_of(instances.entry))
         return self.hidden[name]
 
     def streams(self, name: str, variable: str) -> Streams:

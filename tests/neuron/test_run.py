@@ -42,6 +42,7 @@ CASES = [
         "late",
         "half",
         "lone",
+        "hidden",
     )
 ]
 
@@ -50,7 +51,7 @@ STEPS = [
     *CASES,
     *(
         (case, "steps")
-        for case in ("recorders", "events", "played", "streams", "watched", "common", "clamped")
+        for case in ("recorders", "events", "played", "streams", "watched", "common", "clamped", "hidden")
     ),
     *((case, "epochs-gpu") for case in ("recorders", "crossing", "played")),  # of whole cells
 ]
@@ -76,3 +77,44 @@ def test_bins_of_events_are_those_of_neuron(engine, dt):
     assert found["plain"] is None or found["plain"] > 0.01  # bins matter here
     assert found["whole"] is not None and found["whole"] <= TOLERANCE, found
     assert found["turns"] is not None and found["turns"] <= TOLERANCE, found
+
+
+LOST = """
+import json
+import sys
+
+sys.path.insert(0, {tests!r})
+import clhines
+import clhines.neuron
+from clhines.neuron.memory.memory import Memory
+from support import neuron_program
+
+vectors = neuron_program.hidden()
+h = neuron_program.h
+columns = Memory.columns
+h.finitialize(-65)
+h.continuerun(5)
+Memory.columns = lambda *ask: {{k: v for k, v in columns(*ask).items() if k != {name!r}}}
+try:
+    clhines.neuron.run(10, engine="reference")
+    said = ""
+except clhines.neuron.RejectedError as error:
+    said = str(error)
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("name", ["kept", "count"])
+def test_a_state_that_is_not_found_in_memory_is_refused(name):
+    said = forked.result_of(LOST.format(tests=str(SUPPORT.parent), name=name))
+    assert f"ext_array: {name}, which is not found in NEURON's memory" in said
+
+
+def test_a_column_may_begin_with_the_last_word_of_a_range():
+    from clhines.neuron.memory.raw import Readable
+
+    readable = Readable(8)
+    if not readable._ranges:
+        pytest.skip("the system does not tell")
+    begin, end = readable._ranges[0]
+    assert begin in readable and end - 8 in readable and end not in readable

@@ -257,6 +257,21 @@ def lone():
     return found
 
 
+def hidden():
+    """Arrays and numbers that hoc does not see, of several instances."""
+    from support.mod_files import loaded
+
+    loaded()
+    soma = section("soma", 1, 20, 20)
+    synapses, stim = [h.ext_array(soma(0.5)) for _ in range(2)], h.NetStim()
+    stim.start, stim.interval, stim.number = 1, 2, 100
+    for k, synapse in enumerate(synapses):
+        netcon = h.NetCon(stim, synapse, 0, 0.5 + k, 0.01 * (k + 1))
+        KEPT.append(netcon)
+    KEPT.extend([stim, *synapses])
+    return recorded(soma(0.5)._ref_v, *(s._ref_g for s in synapses))
+
+
 def second(order=1):
     """Secondorder: methods that take half a step, and ion currents, which only 2 changes."""
     from support.mod_files import loaded

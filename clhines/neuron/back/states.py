@@ -10,6 +10,7 @@ from clhines.arrays import shifted, starts
 from clhines.errors import InputError
 from clhines.mechanisms.ir.program import UNLESS, Quantity
 from clhines.network.groups import Group
+from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.memory.raw import put_numbers
 from clhines.neuron.memory.session import Hoc
@@ -60,10 +61,12 @@ def _variables(
         base, element = split_name(quantity)
         if base in instances.entry.ranges:
             yield values, base, element, place, instances
-        elif element is None:
+        elif not quantity.is_global:
             hidden = imported.model.hidden_of(name)
-            if base in hidden.columns:
-                yield values, base, element, place, hidden
+            if base not in hidden.columns:
+                what = f"{base}, which is not found in NEURON's memory"
+                raise RejectedError([Rejected(name, what)])
+            yield values, base, element, place, hidden
 
 
 def _states(

@@ -76,7 +76,7 @@ class Memory(Objects):
         owner = _NAMED.match(repr(reference))
         if owner is None:
             return {}
-        readable = Readable()
+        readable = Readable(8)  # a column may begin anywhere: what is missed would not be set
         shape.value = (
             1  # not an array's: NEURON ends the process where a column's size is no multiple
         )

@@ -150,7 +150,7 @@ def vector_at(address: int) -> list[int]:
 class Readable:
     """Addresses with room for so many bytes to read, as Linux tells them; none elsewhere."""
 
-    def __init__(self, room: int = 4096) -> None:
+    def __init__(self, room: int) -> None:
         self._room = room
         self._ranges: list[tuple[int, int]] = []
         self._files: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -199,7 +199,6 @@ class Slots:
         count = ctypes.c_int.from_address(memory.address("n_memb_func")).value
         self._sizes = words_at(memory.address("nrn_prop_dparam_size_"), 1)[0]
         self._table, self._stride = begin, (end - begin) // count
-        self._readable = Readable()
         self._at: int | None = None
         self._places: dict[tuple[int, str], int] = {}
 
@@ -238,9 +237,9 @@ class Slots:
             return found.index(number) if number in found else -1
         size = ctypes.c_int.from_address(self._sizes + 4 * kind).value
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
-        wanted = [self._number[n] for n in _BEGIN]
+        wanted, readable = [self._number[n] for n in _BEGIN], Readable(4 * size + 8)
         for word in entry:
-            if word % 4 == 0 and word // 8 * 8 in self._readable:
+            if word % 4 == 0 and word // 8 * 8 in readable:
                 found = list((ctypes.c_int * size).from_address(word))
                 if found[:2] == wanted:
                     self._at = entry.index(word)
@@ -298,10 +297,16 @@ class Slots:
 
 
 class Hidden:
-    """Reads and writes ASSIGNED variables without RANGE, found between columns that hoc sees."""
+    """Reads and writes ASSIGNED variables without RANGE, found between columns that hoc sees.
 
-    def __init__(self, memory: Memory, instances: Instances) -> None:
+    `lengths` reads those of the file's arrays.
+    """
+
+    def __init__(
+        self, memory: Memory, instances: Instances, lengths: Callable[[], Mapping[str, int]]
+    ) -> None:
         self._rows: Columns | None = None
+        self._lengths = lengths
         self.columns: dict[str, int] = {}
         for name, size in instances.entry.ranges.items():
             try:
@@ -315,11 +320,13 @@ class Hidden:
 
     def _at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
         assert self._rows is not None
-        number = self._rows.numbers() + (place or 0)
+        number = self._rows.numbers()
+        if place is not None:
+            number = number * self._lengths()[name] + place
         return column_at(self.columns[name], number), number
 
     def values(self, name: str, place: int | None) -> np.ndarray:
-        """(count,) float64: a variable of all instances; `place` is None: arrays are not read."""
+        """(count,) float64: a variable of all instances, `place` in one that is an array."""
         column, number = self._at(name, place)
         return column[number]
 

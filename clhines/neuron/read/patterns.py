@@ -42,7 +42,7 @@ def read_patterns(
     memory: Memory, contents: Contents, waits: set[tuple[str, int]], name: str
 ) -> list[Pattern | str]:
     """Return what each instance has not sent, or why not; `waits` have a self event coming."""
-    found, readable = list[Pattern | str](), Readable()
+    found, readable = list[Pattern | str](), Readable(_INDEX + 8)
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.slots_of(memory.inside(thing))
         words = words_at(begin, width // 8 * size)
