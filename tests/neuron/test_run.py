@@ -51,9 +51,18 @@ STEPS = [
     *CASES,
     *(
         (case, "steps")
-        for case in ("recorders", "events", "played", "streams", "watched", "common", "clamped", "hidden")
+        for case in (
+            "recorders",
+            "events",
+            "played",
+            "streams",
+            "watched",
+            "common",
+            "clamped",
+            "hidden",
+        )
     ),
-    *((case, "epochs-gpu") for case in ("recorders", "crossing", "played")),  # of whole cells
+    *((case, "epochs-gpu") for case in ("recorders", "crossing", "played", "hidden")),
 ]
 
 

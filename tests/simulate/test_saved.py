@@ -5,11 +5,15 @@ import zipfile
 import numpy as np
 import pytest
 import test_branching
+from exact_cells import network as exact_network
 
 from clhines import InputError, Mechanism, Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 from clhines.network.plasticity import STDP
+from clhines.simulate.cpu.blocks import CellBlocks
+from clhines.simulate.gpu.arena_epochs import ArenaEpochs
+from clhines.simulate.simulation import take_state
 from clhines.simulate.state.saved import members
 
 DT = 0.025
@@ -313,3 +317,42 @@ def test_events_of_long_ago_and_indices_out_of_range_are_refused(fast_queue, eng
     rest = sim.run(3.0)[0][-1]
     sim.restore(tmp_path / "state.npz")
     assert sim.run(3.0)[0][-1].tolist() == rest.tolist() == [5.0, 205.0]
+
+
+@pytest.mark.parametrize("engine", ["epochs-cpu", "epochs-gpu"])
+def test_a_state_takes_the_place_of_the_last_one(engine, monkeypatch):
+    """Kernels of lists are made again where a number that they are given, an ion's, is another."""
+    compiled = []
+    for owner in (CellBlocks, ArenaEpochs):
+
+        def compile_(self, *given, done=owner.compile):
+            compiled.append(engine)
+            return done(self, *given)
+
+        monkeypatch.setattr(owner, "compile", compile_)
+    net, groups = exact_network()
+    sim = Simulation(net, DT, engine=engine)
+    sim.run(3.0)
+    known = sim.arrays()
+    other = {**known, "v": known["v"] + 3.0, "weight": 1.5 * known["weight"]}
+    of_ion = int(engine == "epochs-gpu")
+    elsewhere = {**other, "ion_ek": known["ion_ek"] + 5.0}
+    for state, counts in ((other, 0), (elsewhere, of_ion), (known, of_ion)):
+        compiled.clear()
+        take_state(sim, 120, {name: a.copy() for name, a in state.items()}, 1.0)
+        assert len(compiled) == counts
+        sim.run(4.0)
+        fresh = Simulation(net, DT, engine=engine)
+        take_state(fresh, 120, {name: a.copy() for name, a in state.items()}, 1.0)
+        fresh.run(4.0)
+        found, expected = sim.arrays(), fresh.arrays()
+        assert np.ptp(found["v"] - known["v"]) > 1
+        for name, values in expected.items():
+            np.testing.assert_array_equal(found[name], values, err_msg=name)
+    host = Simulation(net, DT, engine="reference")
+    for one in (sim, host):  # a parameter that was set stays
+        one.set(groups["hh"], gnabar=0.2)
+        arrays = {name: a.copy() for name, a in known.items()}
+        take_state(one, 120, {**arrays, "ion_ek": known["ion_ek"] + 5.0}, 1.0)
+        one.run(4.0)
+    np.testing.assert_allclose(sim.voltages(), host.voltages(), rtol=0, atol=1e-9)

@@ -508,6 +508,10 @@ class CellBlocks(ArenaKernels):
         self._add_tables(variables, arenas)
         return arenas
 
+    def suit(self, variables: Variables) -> bool:
+        """See `ArenaKernels`."""
+        return True
+
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Build the kernels."""
         level = tuple(level_ions(self.run.variables, self.network))

@@ -212,6 +212,10 @@ class ArenaKernels(ABC):
         """Where a parameter is, with what is `found` in the arenas; empty if it cannot change."""
         return found
 
+    def suit(self, variables: Variables) -> bool:
+        """Whether kernels stay as they are, and arrays that `fill` sets where they are."""
+        return False
+
     def take(self, k: int, name: str, values: np.ndarray) -> None:  # noqa: B027 - most need not
         """Take new values of a parameter that are put into its `storage`."""
 
@@ -250,6 +254,10 @@ class ArenaRun(DeviceRun):
     the decisions for a network of which this is a part. Times are `instant`: float64, but in
     networks with events in whole steps where the device has none. Else see `DeviceRun`.
     """
+
+    mem: cla.Array
+    clock: cla.Array
+    ints: cla.Array
 
     def __init__(
         self,
@@ -298,6 +306,7 @@ class ArenaRun(DeviceRun):
         """Go to the start of a model; `host` is there, with one of its copies."""
         self.model, self.host = model, host
         self.taken = False
+        self._shape: tuple[object, ...] | None = None  # what kernels are compiled for
         self._changed = dict[tuple[int, str], np.ndarray]()  # parameters, since the start
         self.grid = None
         if model.has_sums:  # delivered after as many steps as come at once
@@ -354,15 +363,22 @@ class ArenaRun(DeviceRun):
         self.failed.set(np.tile(variables.failed, copies).astype(np.int32), self.queue)
         if self.grid is not None:
             self.grid.load(variables.save())
-        self.arenas = tables = self.kernels.fill(variables)
+        kernels, self._waiting = self.kernels, None
+        self.arenas = tables = kernels.fill(variables)
+        regions = {name: table.offset for name, table in tables.items()}
+        before, self._shape = self._shape, (variables, regions)
+        same = before == self._shape and kernels.suit(variables)
         self.mem, self.clock, self.ints = (
-            tables[name].put(self.queue) for name in ("mem", "clock", "ints")
+            tables[name].put(self.queue, getattr(self, name) if same else None)
+            for name in ("mem", "clock", "ints")
         )
         self._error = tables["ints"].view("error")
-        kernels, width = self.kernels, self.limits.vector_bytes if self.kernels.in_vectors else 0
+        if same:
+            return
         real, groups = real_name(self.dtype), kernels.layout.groups
+        width = self.limits.vector_bytes if kernels.in_vectors else 0
         kernels.compile(*spec_of(variables, tables, real, width, groups))
-        self._bound, self._waiting = False, None
+        self._bound = False
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
@@ -406,7 +422,7 @@ class ArenaRun(DeviceRun):
             waiting, saved = self._waiting, None
             if self.taken:
                 saved = self.save() if waiting is None else waiting.save()
-            self.wanted = wanted
+            self.wanted, self._shape = wanted, None
             self.host.want(sources)
             for (k, name), values in self._changed.items():
                 self.host.variables.parameters[k][name] = values

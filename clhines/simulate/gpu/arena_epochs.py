@@ -33,6 +33,7 @@ from clhines.simulate.gpu.arena_spec import (
     HAS_SPECIAL,
     SPECIAL,
     ArenaEpochSpec,
+    constant_ions,
     first_active,
     node_words,
     takes_apart,
@@ -172,7 +173,7 @@ class _Others:
     `later` says whether a launch leaves the end of its step to the next one.
     """
 
-    v: cla.Array
+    v: cla.Array | None = None
     groups, later = 0, False
 
 
@@ -292,9 +293,11 @@ class ArenaEpochs(ArenaKernels):
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
-        self._others.v = to_device(
-            self.queue, np.tile(packed, 3 if self.model.pointers else 0), self.dtype
-        )
+        seen = np.tile(packed, 3 if self.model.pointers else 0)
+        if self.model.pointers and self._others.v is not None:
+            self._others.v.set(seen, self.queue)
+        else:
+            self._others.v = to_device(self.queue, seen, self.dtype)
         base_d = self.model.capacitance_over_dt + self.model.constant_d
         arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
@@ -329,8 +332,14 @@ class ArenaEpochs(ArenaKernels):
         counts = np.bincount(number, minlength=model.forest.num_cells * len(used))
         return offsets(counts), known[np.argsort(number, kind="stable")]
 
+    def suit(self, variables: Variables) -> bool:
+        """See `ArenaKernels`."""
+        return constant_ions(self._kinds, variables) == self._constants
+
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
+        self._kinds = spec.kinds
+        self._constants = constant_ions(spec.kinds, self.run.variables)
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
             regions[name] = value

@@ -520,8 +520,7 @@ def with_blocks(
     epoch: int,
 ) -> tuple[ArenaEpochSpec, list[float]]:
     """Return a plan's spec with its kinds, and numbers, also of ions, that are arguments."""
-    model, numbers = variables.model, list[float]()
-    ions = _constant_ions(functions.kinds, variables, numbers)
+    model, (ions, numbers) = variables.model, constant_ions(functions.kinds, variables)
     held, apart = held_kinds(functions.kinds, network), takes_apart(network)
     blocks, scalar = [], 0
     for k, (kind, text) in enumerate(zip(model.kinds, functions.kinds, strict=True)):
@@ -532,7 +531,7 @@ def with_blocks(
         for name, value in kind.parameters.items():
             if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
                 found = f"numbers.n{len(numbers)}"
-                numbers.append(float(value))
+                numbers.append(float(np.append(variables.parameters[k].get(name, []), value)[0]))
             elif np.ndim(value) == 0:
                 continue
             elif k in apart:
@@ -641,11 +640,12 @@ def _written(kinds: Sequence[KindBlocks], ions: Sequence[str]) -> set[str]:
     return {name for block, name in found if block != "current" or name not in currents}
 
 
-def _constant_ions(
-    kinds: Sequence[KindBlocks], variables: Variables, numbers: list[float]
-) -> list[tuple[str, str, str]]:
-    """Variables of ions that are one number for good, which is added to `numbers`."""
+def constant_ions(
+    kinds: Sequence[KindBlocks], variables: Variables
+) -> tuple[list[tuple[str, str, str]], list[float]]:
+    """Variables of ions that are one number for good, and these numbers."""
     written, found = _written(kinds, [i.name for i in variables.model.ions]), []
+    numbers = list[float]()
     for ion in variables.model.ions:
         advances = ((ion.style & ADVANCE_REVERSAL) > 0).any()
         for name in ion.variables[:3]:
@@ -655,7 +655,7 @@ def _constant_ions(
                 continue
             found.append(("ion", name, f"numbers.n{len(numbers)}"))
             numbers.append(float(values[0]))
-    return found
+    return found, numbers
 
 
 def held_kinds(kinds: Sequence[KindBlocks], network: Model) -> set[int]:

@@ -169,14 +169,14 @@ class Arena:
         for at, values in ((begin, before), (begin + len(before) + size, after)):
             self._parts.append((at, np.asarray(values, self.dtype)))
 
-    def put(self, queue: cl.CommandQueue) -> cla.Array:
-        """Put all regions on the device; nothing is added any more."""
+    def put(self, queue: cl.CommandQueue, onto: cla.Array | None = None) -> cla.Array:
+        """Put all regions on the device, or `onto` an array; nothing is added any more."""
         if self._size >= 2**31:
             raise DeviceMemoryError(
                 f"the variables and events take {self._size} numbers; expected less than 2**31"
             )
         self._queue = queue
-        self.array = within_reach(queue, (self._size + 1,), self.dtype)
+        self.array = within_reach(queue, (self._size + 1,), self.dtype) if onto is None else onto
         if self._tiler is None:
             set_soon(self.array, 0, self._joined(), queue)
         else:
