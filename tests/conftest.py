@@ -123,11 +123,18 @@ def pytest_configure(config):
         config.add_cleanup(made.cleanup)
 
 
+PLAIN = (str, bytes, bool, int, float, complex, type, type(None), np.generic, np.dtype)
+
+
 def _text(value):
-    """What tells values of a parameter apart; integers of thousands of digits cannot be printed."""
+    """What tells values of a parameter apart; objects, often long to print, are told by identity."""
+    if isinstance(value, (tuple, list)):
+        return "".join(map(_text, value))
+    if not isinstance(value, PLAIN):
+        return f"at {id(value)}"
     try:
-        return repr(value)
-    except ValueError:
+        return f"{value!r} "
+    except ValueError:  # integers of thousands of digits cannot be printed
         return f"at {id(value)}"
 
 
