@@ -127,7 +127,7 @@ PLAIN = (str, bytes, bool, int, float, complex, type, type(None), np.generic, np
 
 
 def _text(value):
-    """What tells values of a parameter apart; objects, often long to print, are told by identity."""
+    """What tells values of a parameter apart; objects are told by identity, some are long."""
     if isinstance(value, (tuple, list)):
         return "".join(map(_text, value))
     if not isinstance(value, PLAIN):
