@@ -118,7 +118,8 @@ def pytest_itemcollected(item):
 
 
 def pytest_configure(config):
-    """Let all processes of a run share what nrnivmodl compiles."""
+    """Let all processes of a run share what nrnivmodl compiles, and MPI ranks that wait yield."""
+    os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # of MPICH: ranks outnumber cores
     if not hasattr(config, "workerinput") and "CLHINES_TEST_BUILDS" not in os.environ:
         made = tempfile.TemporaryDirectory()
         os.environ["CLHINES_TEST_BUILDS"] = made.name
