@@ -45,11 +45,10 @@ def _own_store(tmp_path_factory, monkeypatch):
     """Keep every test away from the user's store of tuned winners and of known answers.
 
     In such an empty folder, every test and every process of a test would check its device first:
-    CLHINES_TRUST leaves that out, except in the tests of known answers, which delete it.
+    CLHINES_TRUST, set below, leaves that out, except in tests of known answers, which delete it.
     """
     folder = tmp_path_factory.getbasetemp() / f"store-{next(_stores)}"  # not made for each test
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(folder))
-    monkeypatch.setenv("CLHINES_TRUST", "1")
 
 
 QUICK = {
@@ -59,22 +58,25 @@ QUICK = {
 _flags = [""]  # with which PoCL has compiled the programs that are kept
 
 
-@pytest.fixture(autouse=True)
-def _compilation(request, monkeypatch):
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
     """Let PoCL compile without optimisation, in half the time, where the compiler is no subject.
 
     That is in `QUICK`, but for tests that are marked `optimised`: every method and every
     engine, and bits of kernels that differ. Runs of slow tests optimise everything. PoCL's cache
-    tells the two apart.
+    tells the two apart. A hook comes before fixtures of modules, a fixture of each test after.
     """
-    folder = request.path.relative_to(Path(__file__).parent).parts[0]
-    quick = folder in QUICK and request.config.option.markexpr == "not slow"
-    flags = "-cl-opt-disable" if quick and not request.node.get_closest_marker("optimised") else ""
-    if flags:
-        monkeypatch.setenv("POCL_EXTRA_BUILD_FLAGS", flags)
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    quick = folder in QUICK and item.config.option.markexpr == "not slow"
+    flags = "-cl-opt-disable" if quick and not item.get_closest_marker("optimised") else ""
     if flags != _flags[0] and "clhines.device.program" in sys.modules:
         sys.modules["clhines.device.program"].forget()
     _flags[0] = flags
+    with pytest.MonkeyPatch.context() as patch:
+        if flags:
+            patch.setenv("POCL_EXTRA_BUILD_FLAGS", flags)
+        patch.setenv("CLHINES_TRUST", "1")
+        yield
 
 
 def _parameter(pair):
@@ -116,18 +118,26 @@ def pytest_itemcollected(item):
 
 
 def pytest_configure(config):
-    """Let all processes of a run share what nrnivmodl compiles."""
+    """Let all processes of a run share what nrnivmodl compiles, and MPI ranks that wait yield."""
+    os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "1")  # of MPICH: ranks outnumber cores
     if not hasattr(config, "workerinput") and "CLHINES_TEST_BUILDS" not in os.environ:
         made = tempfile.TemporaryDirectory()
         os.environ["CLHINES_TEST_BUILDS"] = made.name
         config.add_cleanup(made.cleanup)
 
 
+PLAIN = (str, bytes, bool, int, float, complex, type, type(None), np.generic, np.dtype)
+
+
 def _text(value):
-    """What tells values of a parameter apart; integers of thousands of digits cannot be printed."""
+    """What tells values of a parameter apart; objects are told by identity, some are long."""
+    if isinstance(value, (tuple, list)):
+        return "".join(map(_text, value))
+    if not isinstance(value, PLAIN):
+        return f"at {id(value)}"
     try:
-        return repr(value)
-    except ValueError:
+        return f"{value!r} "
+    except ValueError:  # integers of thousands of digits cannot be printed
         return f"at {id(value)}"
 
 

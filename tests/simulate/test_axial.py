@@ -1,6 +1,6 @@
 """Short sections that are joined, whose axial conductance is thousands of times C/dt."""
 
-from functools import partial
+from functools import cache, partial
 
 import mod_files
 import numpy as np
@@ -92,6 +92,17 @@ def chain(at):
     return net
 
 
+def along_chain(at, **given):
+    sim = Simulation(chain(at), DT, **given)
+    number = sim.record("v", np.arange(CHAIN))
+    return sim, sim.run(LONG)[number]
+
+
+@cache
+def by_the_reference(at):
+    return along_chain(at, engine="reference")[1]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("engine", "at", "template", "roundings"),
@@ -116,20 +127,16 @@ def test_short_compartments_lose_nothing(fast_queue, needs, engine, at, template
     needs(fast_queue, dtype)
     if engine == "epochs-cpu" and not devices.is_cpu(fast_queue.device):
         pytest.skip("epochs-cpu are for CPUs")
-    nodes, found = np.arange(CHAIN), []
-    for given in ({"engine": "reference"}, {"engine": engine, "dtype": dtype}):
-        sim = Simulation(chain(at), DT, queue=fast_queue, **given)
-        number = sim.record("v", nodes)
-        found.append(sim.run(LONG)[number])
+    sim, found = along_chain(at, queue=fast_queue, engine=engine, dtype=dtype)
     if template:
         assert sim.runner.cells.launches[0].spec.template.endswith(template)
     assert not sim.model.has_times
     ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
-    expected, eps = found[0], np.finfo(dtype).eps
+    expected, eps = by_the_reference(at), np.finfo(dtype).eps
     change, highest = np.ptp(expected), np.abs(expected).max()
     most = eps * (roundings / 2 * TAU / DT * highest + ratio * change)
     assert ratio > 4000 and change > 40 * most
-    np.testing.assert_allclose(found[1], expected, 0, most)
+    np.testing.assert_allclose(found, expected, 0, most)
 
 
 def test_neighbours_and_currents():

@@ -5,6 +5,8 @@ place of its terms; the models below do not amplify that by more than the steps:
 2**-52 times 100 is below the tolerance.
 """
 
+import functools
+
 import mod_files
 import numpy as np
 import pyopencl as cl
@@ -100,6 +102,7 @@ class InNeuron:
                 netcon.weight[k] = weight
             self.netcons.append(netcon)
 
+    @functools.lru_cache(maxsize=1)  # noqa: B019  one model for all tests
     def run(self, dt, secondorder):
         """Values by name, and times of events of five sources."""
         h = self.h

@@ -1,5 +1,7 @@
 """Sources of events: detectors and trains, in whole steps and at exact times."""
 
+import functools
+
 import mod_files
 import numpy as np
 import pytest
@@ -85,13 +87,18 @@ def ran(beside, **options):
     return second[v], spikes, sim.weights(), sim.engine
 
 
+@functools.cache
+def by_the_reference(beside):
+    return ran(beside, engine="reference")
+
+
 @pytest.mark.parametrize("engine", ["auto", "steps", "epochs-gpu"])
 @pytest.mark.parametrize("beside", BESIDE)
 def test_plastic_connections_beside_anything(fast_queue, needs, beside, engine):
     needs(fast_queue, np.float64)
     if engine == "epochs-gpu" and beside == "artificial":
         pytest.skip("that engine takes no artificial cells")
-    v, spikes, weights, _ = ran(beside, engine="reference")
+    v, spikes, weights, _ = by_the_reference(beside)
     assert len(spikes) >= 8
     found, same, changed, _ = ran(beside, queue=fast_queue, engine=engine)
     np.testing.assert_allclose(same, spikes, rtol=0, atol=1e-9)

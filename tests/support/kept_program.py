@@ -192,7 +192,7 @@ CHANGES |= OF_COUPLED
 BASES = "nothing", "nothing coupled"
 
 
-def in_pieces(net, way, change, step=1.0, stop=16.0):
+def in_pieces(net, way, change, step=2.0, stop=16.0):
     """Advance by pieces; half way, change the model."""
     h.celsius, h.secondorder, h.usetable_hh, h.dt, h.steps_per_ms = 6.3, 0, 1, DT, 40
     net.spikes.resize(0)

@@ -16,7 +16,7 @@ from clhines import ClhinesError
 from clhines.neuron import disable, enable
 
 CELLS, STIM = 6, 50  # of gid STIM: a NetStim
-STOPS = (15.0, 16.0, 30.0) if "--gaps" in sys.argv else (25.0, 26.0, 60.0)
+STOPS = 15.0, 16.0, 30.0  # ms
 comm = MPI.COMM_WORLD
 if comm.size > 1:
     h.nrnmpi_init()

@@ -92,7 +92,7 @@ def test_chains_one_a_warp(fast_queue, needs, dtype, sizes):
             factors = solver.factor(system.d, system.u, l=system.l)
             system.assert_solved(factors.solve(system.b))
         system = make_system(forest, dtype)
-        for node in range(0, forest.num_nodes, 61):
+        for node in range(0, forest.num_nodes, 149):
             cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
             for value in (-1, np.nan):
                 d = system.d.copy()
