@@ -23,9 +23,8 @@ from typing import Any
 
 from bench import MissingError, record, table
 from clhines.errors import InputError
-from clhines.mechanisms import Mechanism
 from clhines.mechanisms.nmodl import NmodlError
-from clhines.neuron.convert import built, function_tables_of
+from clhines.neuron.convert import constructed, function_tables_of
 from clhines.neuron.read.patterns import is_pattern
 from clhines.neuron.read.trains import is_train
 
@@ -64,9 +63,7 @@ def measured(path: Path) -> dict[str, Any]:
         text = path.read_text("utf-8", "replace")
         if not (is_train(text) or is_pattern(text)):
             tables = {name: _TABLES[count] for name, count in function_tables_of(text).items()}
-            mechanism = Mechanism.from_nmodl(
-                built(text) + "\n", path=str(path), function_tables=tables
-            )
+            mechanism = constructed(text + "\n", str(path), function_tables=tables)
             mechanism.functions("double")
             on_terms = bool(mechanism.program.unless)
     except NmodlError as error:

@@ -91,9 +91,11 @@ def _compiled(
     constant_d, constant_b = constant_sums(groups, structure)
     features = of_network(added, groups, wiring.given)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
-    kinds, instances = kinds_of(groups, inside(network).places.area_at, network.celsius, stored)
+    is_copied, area_at = inside(network).of_copies, inside(network).places.area_at
+    last = None if is_copied else added.last
+    kinds, instances = kinds_of(groups, area_at, network.celsius, stored, last)
     check_temperature(kinds, network.celsius)
-    check_alone(kinds, inside(network).of_copies)
+    check_alone(kinds, is_copied)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     own, at_times = wiring, Wiring(network)

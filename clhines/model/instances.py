@@ -58,8 +58,12 @@ def kinds_of(
     area_at: Callable[[np.ndarray], np.ndarray],
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
+    last: Mapping[int, int] | None = None,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`."""
+    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`.
+
+    `last` are instances by number of the group, see `Kind.last`; None where all must agree.
+    """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
     for group in given:
@@ -79,7 +83,10 @@ def kinds_of(
             values["celsius"] = celsius
         factor = factor_of(mechanism, area_at(node))
         target = targets if mechanism.takes_events else -1
-        kinds.append(Kind(mechanism, node, values, factor, target, first))
+        end = None if last is None else len(node) - 1
+        if last and groups[-1].number in last:
+            end = int(ranks[-1][last[groups[-1].number]])
+        kinds.append(Kind(mechanism, node, values, factor, target, first, end))
         first += len(node)
         targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)

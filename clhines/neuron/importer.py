@@ -111,12 +111,11 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
     nodes = instances.nodes
     states = [q for q in mechanism.program.states if q.is_given]
     given = values_of(model, name, (*mechanism.program.parameters, *states))
-    if mechanism.program.last and len(nodes):
-        order = np.argsort(nodes, kind="stable")
-        if order[-1] != np.argmax(instances.columns.numbers()):
-            what = f"the GLOBAL {mechanism.program.last[0]} of an instance that is not the last"
-            raise RejectedError([Rejected(name, what, "", 0, "declare it in RANGE")])
-    return put_group(network, mechanism, nodes, given)
+    group = put_group(network, mechanism, nodes, given)
+    if len(nodes) and (mechanism.program.last or mechanism.program.begun):
+        last = int(np.argmax(instances.columns.numbers()))
+        inside(network).added.last[group.number] = last
+    return group
 
 
 def values_of(

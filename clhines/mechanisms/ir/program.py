@@ -168,6 +168,7 @@ class Program:
     unless: tuple[str, ...] = ()  # what is not simulated, where parameters say that it is needed
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
+    begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell
