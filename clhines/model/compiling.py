@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import Deferred, Made, each, joined, offsets, once, shifted, starts
 from clhines.checks import as_number, as_seed, shown, spread
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import IonUse
+from clhines.mechanisms.ir.program import GENERATOR, IonUse
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
 from clhines.model.instances import (
@@ -296,6 +296,7 @@ def are_alike(network: Network, model: Model) -> bool:
             for a in given
         )
         and not any(kind.mechanism.has_noisy_rates for kind in model.kinds)
+        and not any(GENERATOR in kind.mechanism.program.random for kind in model.kinds)
         and streams == {*model.random_ids}
         and not inside(network).wiring.outside
     )

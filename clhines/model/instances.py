@@ -14,7 +14,7 @@ import numpy as np
 from clhines.arrays import ascending, repeat_moved, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.mechanisms.ir.program import CAPACITANCE
+from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import DENSITY, Kind
 from clhines.network.changes import Changes, Value
@@ -33,6 +33,13 @@ def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
     """Raise InputError for several instances of a mechanism of which there may be one."""
+    drawing = {k.mechanism.name: k.count for k in kinds if GENERATOR in k.mechanism.program.random}
+    if sum(drawing.values()) > 1:
+        which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
+        raise InputError(
+            f"{which}: instances that take numbers of NEURON's one generator in turn; expected one "
+            "in the model, or RANDOM variables in their files"
+        )
     for kind in kinds:
         program = kind.mechanism.program
         names = (*program.alone, *(program.last if is_copied else ()))

@@ -123,6 +123,9 @@ def values_of(
 ) -> dict[str, float | np.ndarray]:
     program, nodes = model.mechanisms[name].program, model.every[name].nodes
     given: dict[str, float | np.ndarray] = {}
+    for table in program.tables:
+        if table.held:
+            _restore(model, name, table.name)
     own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate(PICKED)}
     for quantity in quantities:
         if quantity.name in own:
@@ -133,6 +136,21 @@ def values_of(
         if value is not None:
             given[quantity.name] = value
     return given
+
+
+def _restore(model: Model, name: str, table: str) -> None:
+    """Let parameters have what a TABLE holds: NEURON's next look-up would do so, whatever they are.
+
+    All others keep their values.
+    """
+    instances = model.every[name]
+    entry, thing = instances.entry, instances.things[0]
+    held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
+    others = [f"{n}_{name}" for n, size in entry.globals_.items() if n not in held and size == 1]
+    before = {other: getattr(model.h, other) for other in others}
+    getattr(thing if entry.kind == "point" else getattr(thing, name), table)(0.0)
+    for other, value in before.items():
+        setattr(model.h, other, value)
 
 
 def _parameter(

@@ -102,7 +102,7 @@ def test_epochs_refuse_several(engine):
 @pytest.mark.parametrize("branched", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_initial_sets_is_the_last_ones(engine, branched):
-    sections, clamp = cells(2, "nmbegun", branched)
+    sections, _clamp = cells(2, "nmbegun", branched)
 
     def begun(run):
         v = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
@@ -143,3 +143,31 @@ def test_what_events_set_is_there_in_the_next_initial(engine):
         return found
 
     _compare(seen(h.continuerun), seen(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_table_holds_comes_back(engine):
+    """A parameter among the columns has the value with which NEURON filled the table."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("nmheld")
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 0.1
+    v = h.Vector().record(soma(0.5)._ref_v)
+
+    def turns(run):
+        found = []
+        for turn, dt in enumerate((0.0125, 0.0125, 0.025)):  # filled in the first and the last
+            h.dt, h.steps_per_ms, h.tau_nmheld = dt, 1 / dt, 4 + turn
+            h.finitialize(-65)
+            h.tau_nmheld = 9
+            run(2)
+            h.tau_nmheld = 11
+            run(5)
+            found += [np.array(v), [h.tau_nmheld, h.minf_nmheld, soma(0.5).m_nmheld]]
+        return found
+
+    expected = turns(h.continuerun)
+    assert [expected[k][0] for k in (1, 3, 5)] == [4, 4, 6] and np.ptp(expected[0]) > 1
+    _compare(expected, turns(lambda t: clhines.neuron.run(t, engine=engine)))

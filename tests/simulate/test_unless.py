@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Mechanism, Network, Simulation
-from clhines.mechanisms.nmodl import NmodlError
 from clhines.simulate.engines.table import NAMES
 
 ALWAYS = """
@@ -54,9 +53,21 @@ def test_draws_are_refused_by_name():
         Simulation(net, dt=0.05, engine="reference").run(1)
 
 
-def test_draws_that_no_parameter_rules_out_are_refused_with_the_file():
-    with pytest.raises(NmodlError, match="normrand"):
-        Mechanism.from_nmodl(ALWAYS)
+def test_draws_that_no_parameter_rules_out_are_of_one_instance():
+    mechanism = Mechanism.from_nmodl(ALWAYS)
+    for count in (1, 2):
+        net = Network.from_arrays([-1, 0], [0, 2], [300.0] * 2, [0.0, 0.1], [0.005] * 2)
+        net.add(mechanism, at=[1] * count)
+        runs = [Simulation(net, dt=0.05, engine=engine) for engine in NAMES if count == 1]
+        traces = []
+        for sim in runs:
+            sim.record("v")
+            traces.append(sim.run(3)[0])
+        for trace in traces:
+            assert np.ptp(trace) > 0.1
+            np.testing.assert_allclose(trace, traces[0], rtol=1e-12)
+    with pytest.raises(InputError, match="2 of always: instances that take numbers of NEURON's"):
+        Simulation(net, dt=0.05, engine="reference")
 
 
 def test_not_even_a_value_of_a_draw():

@@ -17,8 +17,18 @@ from clhines.errors import InputError, shown
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node, postorder
 from clhines.mechanisms.ir.forms import adds_multiples
-from clhines.mechanisms.ir.program import UNLESS, IonUse, Net, Program, Quantity, Send, Table
+from clhines.mechanisms.ir.program import (
+    GENERATOR,
+    UNLESS,
+    IonUse,
+    Net,
+    Program,
+    Quantity,
+    Send,
+    Table,
+)
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
+from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
@@ -38,19 +48,30 @@ def build(
     given: Mapping[str, FunctionTable] | None = None,
     constructed: bool = False,
 ) -> Compiled:
-    """Read an NMODL text; an NmodlError has everything that cannot be simulated."""
+    """Read an NMODL text; an NmodlError has everything that cannot be simulated.
+
+    NEURON's one generator is that of the only instance in a model where nothing rules out its use.
+    """
     shown = path or "NMODL text"
-    try:
-        file = parse(text, shown, includes)
-        if constructed:
-            file.main.pop("CONSTRUCTOR", None)
-        bodies = executed(file, use_tables, secondorder, given)
-        refused = [*file.refused, *bodies.refused]
-        model = None if refused else _Builder(bodies).model(path)
-    except Refused as one:
-        refused, model = [one], None
-    except RecursionError:
-        refused, model = [Refused("expressions or blocks too deep within each other")], None
+
+    def built(draws: bool) -> tuple[Compiled | None, list[Refused]]:
+        try:
+            file = parse(text, shown, includes)
+            if constructed:
+                file.main.pop("CONSTRUCTOR", None)
+            if draws:
+                file.random[GENERATOR] = 0
+            bodies = executed(file, use_tables, secondorder, given, draws)
+            refused = [*file.refused, *bodies.refused]
+            return (None, refused) if refused else (_Builder(bodies).model(path), [])
+        except Refused as one:
+            return None, [one]
+        except RecursionError:
+            return None, [Refused("expressions or blocks too deep within each other")]
+
+    model, refused = built(False)
+    if any(r.construct.endswith(ONE_GENERATOR) for r in refused):
+        model, _ = built(True)
     if model is None:
         unique = {(r.construct, r.line): r for r in refused}.values()
         raise NmodlError([Rejection(r.construct, shown, r.line, r.way_out) for r in unique])
@@ -404,7 +425,7 @@ class _Builder:
                 construct = f"TABLE of {name} depends on dt, which secondorder halves"
                 raise Refused(construct, use.block.line, "set secondorder = 0")
             depends = tuple(k for k in self.parameters if k in free)
-            found.append(Table(name, tuple(use.columns), use.n, depends))
+            found.append(Table(name, tuple(use.columns), use.n, depends, use.held))
         return tuple(found)
 
     def _net(self) -> Net | None:
