@@ -113,8 +113,8 @@ def text(result: dict[str, Any]) -> str:
         f"{result['run']} run ({share:.1%})",
         f"{result['on_terms']} of these only where parameters rule out draws of NEURON's one "
         "generator, or C that is not read",
-        f"{result['alone']} of these only where one instance in a model sets its GLOBAL variables, or "
-        "draws of that generator",
+        f"{result['alone']} of these only where one instance in a model sets its GLOBAL variables, "
+        "or draws of that generator",
         f"to read one: {result['median_seconds']:.3f} s in the median, "
         f"{result['most_seconds']:.3f} s at most",
         "",

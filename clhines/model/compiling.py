@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -82,6 +82,17 @@ def compile(
     return _compiled(network, changes, (dt, v_init, secondorder, seed))
 
 
+def _kinds(
+    network: Network, groups: Sequence[Group], stored: Collection[tuple[str, str]]
+) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
+    within = inside(network)
+    last = None if within.of_copies else within.added.last
+    found = kinds_of(groups, within.places.area_at, network.celsius, stored, last)
+    check_temperature(found[0], network.celsius)
+    check_alone(found[0], within.of_copies)
+    return found
+
+
 def _compiled(
     network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
 ) -> Model:
@@ -91,11 +102,7 @@ def _compiled(
     constant_d, constant_b = constant_sums(groups, structure)
     features = of_network(added, groups, wiring.given)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
-    is_copied, area_at = inside(network).of_copies, inside(network).places.area_at
-    last = None if is_copied else added.last
-    kinds, instances = kinds_of(groups, area_at, network.celsius, stored, last)
-    check_temperature(kinds, network.celsius)
-    check_alone(kinds, is_copied)
+    kinds, instances = _kinds(network, groups, stored)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     own, at_times = wiring, Wiring(network)

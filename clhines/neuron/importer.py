@@ -144,11 +144,11 @@ def _restore(model: Model, name: str, table: str) -> None:
     All others keep their values.
     """
     instances = model.every[name]
-    entry, thing = instances.entry, instances.things[0]
+    entry = instances.entry
     held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
     others = [f"{n}_{name}" for n, size in entry.globals_.items() if n not in held and size == 1]
     before = {other: getattr(model.h, other) for other in others}
-    getattr(thing if entry.kind == "point" else getattr(thing, name), table)(0.0)
+    getattr(instances.things[0], table)(0.0)
     for other, value in before.items():
         setattr(model.h, other, value)
 

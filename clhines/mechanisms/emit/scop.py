@@ -32,10 +32,10 @@ def count(drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
 
 def number(kind: str, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
     """Return what a function gives: between 0 and 1, normal, or exponential of mean 1."""
-    if kind == NAMES["uniform"]:
-        return _states(drawn, keep, np.asarray(at) + 1) / MOST
-    if kind == NAMES["negexp"]:
-        return -np.log(_states(drawn, keep, np.asarray(at) + 1) / MOST)
+    at = np.asarray(at, np.float64)
+    if kind in (NAMES["uniform"], NAMES["negexp"]):
+        found = _states(drawn, keep, at + 1) / MOST
+        return found if kind == NAMES["uniform"] else -np.log(found)
     x, square, used = (np.zeros(np.shape(at)) for _ in range(3))
     missing = np.ones(np.shape(at), bool)
     while missing.any():

@@ -303,8 +303,7 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
         raise Refused(f"{function}", line, "set it by NEURON's set_ids or by Network.random")
     if len(values) not in _TAKES[function]:
         raise Refused(f"{function} is called with {len(values) + 1} arguments", line)
-    is_once = "once" in run.rules if name == GENERATOR else not run.rules
-    is_once |= not run.rules
+    is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
     in_loop = run.inside_loop and not run.draws_inside
     if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
         raise Refused(f"{function} in {run.where}", line, "draw it in a PROCEDURE or in INITIAL")
@@ -318,7 +317,8 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
             run.values[keep], run.values[at] = -graph.one - begin, graph.zero
         return graph.zero
     place = run.values.get(keep, graph.one), run.values.get(at, graph.zero)
-    given = graph.symbol(f"{plain_name}__stream"), graph.symbol(f"{plain_name}__drawn"), *place
+    drawn_before = graph.symbol(f"{plain_name}__drawn")
+    given: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
     kind = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}.get(function, function)
     used_by = "random_used"
     if name == GENERATOR:
