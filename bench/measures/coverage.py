@@ -8,6 +8,7 @@ and PatternStim run, as the importer knows them; a FUNCTION_TABLE has the table 
 give it, and what a CONSTRUCTOR does is in memory. Times are of reading a file and printing its
 functions in double precision, on one core. A file that calls ``exprand``, or has C that is not
 read, only where a parameter as ``noise`` says so runs where it does not say so.
+One that calls it in any case runs where one instance in a model does so.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from typing import Any
 
 from bench import MissingError, record, table
 from clhines.errors import InputError
-from clhines.mechanisms import Mechanism
+from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.nmodl import NmodlError
-from clhines.neuron.convert import built, function_tables_of
+from clhines.neuron.convert import constructed, function_tables_of
 from clhines.neuron.read.patterns import is_pattern
 from clhines.neuron.read.trains import is_train
 
@@ -59,22 +60,22 @@ def measured(path: Path) -> dict[str, Any]:
     """Return what is refused of a file, and the time it took in seconds."""
     begin = time.perf_counter()
     refused: list[str] = []
-    on_terms = False
+    on_terms = alone = False
     try:
         text = path.read_text("utf-8", "replace")
         if not (is_train(text) or is_pattern(text)):
             tables = {name: _TABLES[count] for name, count in function_tables_of(text).items()}
-            mechanism = Mechanism.from_nmodl(
-                built(text) + "\n", path=str(path), function_tables=tables
-            )
+            mechanism = constructed(text + "\n", str(path), function_tables=tables)
             mechanism.functions("double")
-            on_terms = bool(mechanism.program.unless)
+            program = mechanism.program
+            on_terms = bool(program.unless)
+            alone = bool(program.alone) or GENERATOR in program.random
     except NmodlError as error:
         refused = [one.construct for one in error.rejections]
     except InputError as error:
         refused = [str(error)]
     seconds = time.perf_counter() - begin
-    return {"refused": refused, "on_terms": on_terms, "seconds": seconds}
+    return {"refused": refused, "on_terms": on_terms, "alone": alone, "seconds": seconds}
 
 
 def measure(folder: Path) -> dict[str, Any]:
@@ -95,6 +96,7 @@ def measure(folder: Path) -> dict[str, Any]:
         "files": len(rows),
         "run": sum(run.values()),
         "on_terms": sum(row["on_terms"] for row in rows),
+        "alone": sum(row["alone"] for row in rows),
         "median_seconds": times[len(times) // 2],
         "most_seconds": times[-1],
         "repositories": {name: [count, run[name]] for name, count in sorted(files.items())},
@@ -111,6 +113,8 @@ def text(result: dict[str, Any]) -> str:
         f"{result['run']} run ({share:.1%})",
         f"{result['on_terms']} of these only where parameters rule out draws of NEURON's one "
         "generator, or C that is not read",
+        f"{result['alone']} of these only where one instance in a model sets its GLOBAL variables, "
+        "or draws of that generator",
         f"to read one: {result['median_seconds']:.3f} s in the median, "
         f"{result['most_seconds']:.3f} s at most",
         "",

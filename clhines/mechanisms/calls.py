@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.errors import InputError
-from clhines.mechanisms.emit import random123
+from clhines.mechanisms.emit import random123, scop
 from clhines.mechanisms.emit.functions import Functions
 from clhines.mechanisms.ir.compiled import Compiled
 from clhines.mechanisms.ir.program import Argument, Program
@@ -34,7 +34,7 @@ def twin(compiled: Compiled, block: str, outputs: tuple[str, ...] = ()) -> Calla
         compiled.calls(block)
         name = compiled.program.name
         source = Functions(compiled, "numpy", outputs=outputs).text([block])
-        space: dict[str, Any] = {"np": np, "random123": random123}
+        space: dict[str, Any] = {"np": np, "random123": random123, "scop": scop}
         exec(compile(source, f"<mechanism {name}>", "exec"), space)
         return space[f"{name}_{compiled.bodies[block].suffix or block}"]
 

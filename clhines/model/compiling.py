@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from clhines.arrays import Deferred, Made, each, joined, offsets, once, shifted, starts
 from clhines.checks import as_number, as_seed, shown, spread
 from clhines.errors import InputError
-from clhines.mechanisms.ir.program import IonUse
+from clhines.mechanisms.ir.program import GENERATOR, IonUse
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.connections import Connections
 from clhines.model.instances import (
@@ -82,6 +82,17 @@ def compile(
     return _compiled(network, changes, (dt, v_init, secondorder, seed))
 
 
+def _kinds(
+    network: Network, groups: Sequence[Group], stored: Collection[tuple[str, str]]
+) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
+    within = inside(network)
+    last = None if within.of_copies else within.added.last
+    found = kinds_of(groups, within.places.area_at, network.celsius, stored, last)
+    check_temperature(found[0], network.celsius)
+    check_alone(found[0], within.of_copies)
+    return found
+
+
 def _compiled(
     network: Network, changes: Changes, times: tuple[float, ArrayLike, bool | int, int]
 ) -> Model:
@@ -91,9 +102,7 @@ def _compiled(
     constant_d, constant_b = constant_sums(groups, structure)
     features = of_network(added, groups, wiring.given)
     exact = bool(features - GRID) or (bool(features) and has_short(wiring, added, dt))
-    kinds, instances = kinds_of(groups, inside(network).places.area_at, network.celsius, stored)
-    check_temperature(kinds, network.celsius)
-    check_alone(kinds, inside(network).of_copies)
+    kinds, instances = _kinds(network, groups, stored)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     own, at_times = wiring, Wiring(network)
@@ -294,6 +303,7 @@ def are_alike(network: Network, model: Model) -> bool:
             for a in given
         )
         and not any(kind.mechanism.has_noisy_rates for kind in model.kinds)
+        and not any(GENERATOR in kind.mechanism.program.random for kind in model.kinds)
         and streams == {*model.random_ids}
         and not inside(network).wiring.outside
     )

@@ -14,7 +14,7 @@ import numpy as np
 from clhines.arrays import ascending, repeat_moved, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.mechanisms.ir.program import CAPACITANCE
+from clhines.mechanisms.ir.program import CAPACITANCE, GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.model.model import DENSITY, Kind
 from clhines.network.changes import Changes, Value
@@ -33,6 +33,13 @@ def check_temperature(kinds: Sequence[Kind], celsius: float) -> None:
 
 def check_alone(kinds: Sequence[Kind], is_copied: bool) -> None:
     """Raise InputError for several instances of a mechanism of which there may be one."""
+    drawing = {k.mechanism.name: k.count for k in kinds if GENERATOR in k.mechanism.program.random}
+    if sum(drawing.values()) > 1:
+        which = ", ".join(f"{count} of {name}" for name, count in drawing.items())
+        raise InputError(
+            f"{which}: instances that take numbers of NEURON's one generator in turn; expected one "
+            "in the model, or RANDOM variables in their files"
+        )
     for kind in kinds:
         program = kind.mechanism.program
         names = (*program.alone, *(program.last if is_copied else ()))
@@ -58,8 +65,12 @@ def kinds_of(
     area_at: Callable[[np.ndarray], np.ndarray],
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
+    last: Mapping[int, int] | None = None,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`."""
+    """Merge the groups of each mechanism into kinds, but constant ones, and `Model.instances`.
+
+    `last` are instances by number of the group, see `Kind.last`; None where all must agree.
+    """
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
     for group in given:
@@ -79,7 +90,10 @@ def kinds_of(
             values["celsius"] = celsius
         factor = factor_of(mechanism, area_at(node))
         target = targets if mechanism.takes_events else -1
-        kinds.append(Kind(mechanism, node, values, factor, target, first))
+        end = None if last is None else len(node) - 1
+        if last and groups[-1].number in last:
+            end = int(ranks[-1][last[groups[-1].number]])
+        kinds.append(Kind(mechanism, node, values, factor, target, first, end))
         first += len(node)
         targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)

@@ -33,6 +33,7 @@ class Kind:
     factor: np.ndarray
     first_target: int  # number of instance 0 among all targets, -1 for one that takes no events
     first_instance: int  # number of instance 0 among all instances; what noise is drawn by
+    last: int | None = None  # instance whose GLOBALs all have; None where they must agree
 
     @property
     def count(self) -> int:

@@ -84,6 +84,7 @@ class Added:
     random_index: int = 0
     bins: bool = False  # in bins of a step, as NEURON with ``CVode.queue_mode(1, 0)``
     exact: bool = False  # all events act at exact times, as those of imported models
+    last: dict[int, int] = field(default_factory=dict)  # see `Kind.last`, by number of the group
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def add_detector(self, node: ArrayLike, threshold: ArrayLike, refractory: ArrayLike) -> Sources:

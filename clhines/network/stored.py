@@ -66,6 +66,7 @@ def _described(net: Any, put: Callable[[object], object]) -> dict[str, object]:
         "settings": net.settings,
         "bins": added.bins,
         "exact": added.exact,
+        "last": [*added.last.items()],
         "mechanisms": [
             {"text": m.text, "nmodl": asdict(m.language) if isinstance(m.language, Nmodl) else None}
             for m in mechanisms
@@ -142,6 +143,7 @@ def _made(
     net.settings.update({str(k): kinds.get(k, float)(v) for k, v in saved["settings"].items()})
     inside(net).added.bins = bool(saved["bins"])
     inside(net).added.exact = bool(saved["exact"])
+    inside(net).added.last = dict(saved.get("last", ()))
     mechanisms = [_mechanism(each) for each in saved["mechanisms"]]
     _add_groups(net, saved, mechanisms, value)
     for name, nodes, valence, given in saved["ions"]:
@@ -186,7 +188,8 @@ def _mechanism(saved: dict[str, Any]) -> Mechanism:
         for name, table in about.get("function_tables", ())
     }
     how = bool(about["use_tables"]), bool(about["secondorder"]), tables_of(tables)
-    return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how))
+    constructed = bool(about.get("constructed"))
+    return Mechanism(saved["text"], Nmodl(str(about["path"]), includes, *how, constructed))
 
 
 def _add_groups(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.build import FunctionTables, read
 from clhines.mechanisms.nmodl.reading.lexer import Includes
 from clhines.mechanisms.nmodl.reading.parse import parse
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable, NmodlError, Refused, Rejection
@@ -66,17 +67,11 @@ def converted(
     function_tables: Mapping[str, FunctionTable] | None = None,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated."""
-    text = built(with_currents(entry.text))
+    text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
-        return Mechanism.from_nmodl(
-            text,
-            path=entry.file,
-            use_tables=use_tables,
-            secondorder=secondorder,
-            function_tables=function_tables,
-        )
+        return constructed(text, entry.file, use_tables, secondorder, function_tables)
     except NmodlError as error:
         return [
             Rejected(entry.name, r.construct, r.file, r.line, _way_out(r)) for r in error.rejections
@@ -101,13 +96,20 @@ def function_tables_of(text: str) -> dict[str, int]:
 
 def lengths_of(entry: Entry) -> dict[str, int]:
     """Return the lengths of a file's arrays by name, and 0 for each other variable."""
-    read = parse(built(entry.text), entry.file, Includes(Path(entry.file).parent))
-    return {name: variable.length for name, variable in read.variables.items()}
+    found = parse(entry.text, entry.file, Includes(Path(entry.file).parent))
+    return {name: variable.length for name, variable in found.variables.items()}
 
 
-def built(text: str) -> str:
-    """Return an NMODL text without CONSTRUCTOR: what that has set is in NEURON's memory."""
-    return re.sub(r"\bCONSTRUCTOR\b", "PROCEDURE constructor_of_neuron()", text)
+def constructed(
+    text: str,
+    path: str,
+    use_tables: bool = True,
+    secondorder: bool = False,
+    function_tables: FunctionTables | None = None,
+) -> Mechanism:
+    """Return the mechanism of a text without CONSTRUCTOR, whose values are in NEURON's memory."""
+    text, language = read(text, path, use_tables, secondorder, function_tables)
+    return Mechanism(text, replace(language, constructed=True))
 
 
 def with_currents(text: str) -> str:

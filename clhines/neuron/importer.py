@@ -111,12 +111,11 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
     nodes = instances.nodes
     states = [q for q in mechanism.program.states if q.is_given]
     given = values_of(model, name, (*mechanism.program.parameters, *states))
-    if mechanism.program.last and len(nodes):
-        order = np.argsort(nodes, kind="stable")
-        if order[-1] != np.argmax(instances.columns.numbers()):
-            what = f"the GLOBAL {mechanism.program.last[0]} of an instance that is not the last"
-            raise RejectedError([Rejected(name, what, "", 0, "declare it in RANGE")])
-    return put_group(network, mechanism, nodes, given)
+    group = put_group(network, mechanism, nodes, given)
+    if len(nodes) and (mechanism.program.last or mechanism.program.begun):
+        last = int(np.argmax(instances.columns.numbers()))
+        inside(network).added.last[group.number] = last
+    return group
 
 
 def values_of(
@@ -124,6 +123,9 @@ def values_of(
 ) -> dict[str, float | np.ndarray]:
     program, nodes = model.mechanisms[name].program, model.every[name].nodes
     given: dict[str, float | np.ndarray] = {}
+    for table in program.tables:
+        if table.held:
+            _restore(model, name, table.name)
     own = {f"{v}_{end}": (v, k) for v in program.picked for k, end in enumerate(PICKED)}
     for quantity in quantities:
         if quantity.name in own:
@@ -134,6 +136,21 @@ def values_of(
         if value is not None:
             given[quantity.name] = value
     return given
+
+
+def _restore(model: Model, name: str, table: str) -> None:
+    """Let parameters have what a TABLE holds: NEURON's next look-up would do so, whatever they are.
+
+    All others keep their values.
+    """
+    instances = model.every[name]
+    entry = instances.entry
+    held = {split_name(q)[0] for q in model.mechanisms[name].program.parameters}
+    others = [f"{n}_{name}" for n, size in entry.globals_.items() if n not in held and size == 1]
+    before = {other: getattr(model.h, other) for other in others}
+    getattr(instances.things[0], table)(0.0)
+    for other, value in before.items():
+        setattr(model.h, other, value)
 
 
 def _parameter(

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.mechanisms.ir.program import GENERATOR
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.reading.tree import FunctionTable
 from clhines.neuron.back.queue import Bins, EventQueue, Pending, check_bins, read_pending
@@ -23,7 +24,7 @@ from clhines.neuron.memory.memory import Memory
 from clhines.neuron.memory.places import Places
 from clhines.neuron.memory.session import Hoc
 from clhines.neuron.memory.sources import EventSources
-from clhines.neuron.memory.streams import Named, Pointed, Streams, rejected
+from clhines.neuron.memory.streams import Generator, Named, Pointed, Streams, rejected
 from clhines.neuron.memory.tables import read_table
 from clhines.neuron.read.catalogue import Catalogue
 from clhines.neuron.read.contents import Contents, Hidden, Instances, Slots, read_contents
@@ -92,6 +93,8 @@ class Model:
 
     def streams(self, name: str, variable: str) -> Streams:
         index, instances = self._random_index, self.every[name]
+        if variable == GENERATOR:
+            return Generator(self.memory, self.h, name, len(instances.things))
         if variable not in self.mechanisms[name].program.picked:
             return Named(name, instances.things, variable, index)
         try:

@@ -169,11 +169,16 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "m' =",
     ),
     "setids": (_with("random_setids(r, 1, 2, 3)", "RANDOM r"), "random_setids", "setids"),
-    "exprand": (_with("x = exprand(1)"), "exprand, which takes the one generator", "exprand"),
-    "normrand": (
-        _with("x = normrand(0, 1)"),
+    "poisrand": (_with("x = poisrand(1)"), "poisrand, which takes the one generator", "poisrand"),
+    "normrand while solving": (
+        _with("").replace("m' = -m", "m' = normrand(0, 1) - m").replace("cnexp", "derivimplicit"),
         "normrand, which takes the one generator",
-        "normrand",
+        "m' =",
+    ),
+    "factor of a state": (
+        _with("").replace("m' = -m", "m' = -m*scop_random()"),
+        "scop_random, which takes the one generator",
+        "m' =",
     ),
     "of no file": (_with("x = nowhere(v)"), "the function nowhere, which the file", "nowhere"),
     "singular": (

@@ -11,10 +11,14 @@ h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
 
 ENGINES = ["reference", "steps", "epochs-cpu", "epochs-gpu"]
+OWN = {"nmlast": "half_nmlast", "nmbegun": "size_nmbegun"}
 
 
-def cells(count):
-    """`count` cells, each a soma with a dendrite; the mechanism is in all of their segments."""
+def cells(count, mechanism="nmlast", branched=False):
+    """`count` cells, each a soma with a dendrite; the mechanism is in all of their segments.
+
+    NEURON's last segment of a branched cell is not the last one by node.
+    """
     mod_files.loaded()
     sections = []
     for k in range(count):
@@ -23,11 +27,17 @@ def cells(count):
         dend.L, dend.diam, dend.nseg = 100 + 40 * k, 2, 3
         dend.connect(soma(1))
         sections += [soma, dend]
+        if branched:
+            inner, other = (h.Section(name=f"{name}{k}") for name in ("inner", "other"))
+            inner.nseg = other.nseg = 3
+            inner.connect(dend(1))
+            other.connect(soma(0.5))
+            sections[-1:-1] = [inner, other]
     for k, section in enumerate(sections):
-        section.insert("nmlast")
-        section.half_nmlast = -50 - 2 * k
+        section.insert(mechanism)
+        setattr(section, OWN[mechanism], -50 - 2 * k if mechanism == "nmlast" else 1 + k / 3)
     clamp = h.IClamp(sections[0](0.5))
-    clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 0.2
+    clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 0.6
     return sections, clamp
 
 
@@ -38,7 +48,7 @@ def pieces(run, sections, clamp):
     v = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
     for turn in range(2):
         h.finitialize(-62 - turn)
-        clamp.amp = 0.2 + 0.1 * turn
+        clamp.amp = 0.6 + 0.1 * turn
         run(3)
         found += [np.array(v), [h.minf_nmlast, *h.rise_nmlast]]
         sections[-1].half_nmlast = -44 - turn
@@ -61,10 +71,10 @@ def test_one_instance_has_its_own(engine):
     _compare(expected, pieces_of(engine, [soma], clamp))
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count, branched", [(1, False), (2, False), (2, True)])
 @pytest.mark.parametrize("engine", ENGINES[:2])
-def test_several_instances_have_the_last_ones(engine, count):
-    sections, clamp = cells(count)
+def test_several_instances_have_the_last_ones(engine, count, branched):
+    sections, clamp = cells(count, branched=branched)
     expected = pieces(h.continuerun, sections, clamp)
     _compare(expected, pieces_of(engine, sections, clamp))
 
@@ -87,3 +97,77 @@ def test_epochs_refuse_several(engine):
     h.finitialize(-65)
     with pytest.raises(InputError, match="GLOBAL variables that each instance"):
         clhines.neuron.run(1, engine=engine)
+
+
+@pytest.mark.parametrize("branched", [False, True])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_initial_sets_is_the_last_ones(engine, branched):
+    sections, _clamp = cells(2, "nmbegun", branched)
+
+    def begun(run):
+        v = [h.Vector().record(s(x)._ref_v) for s in sections for x in (0.2, 0.8)]
+        found = []
+        for turn in range(2):
+            for k, section in enumerate(sections):
+                section.size_nmbegun = 1 + k / 3 + turn
+            h.finitialize(-62 - turn)
+            run(2)
+            run(5)
+            found += [np.array(v), [s(0.8).m_nmbegun for s in sections], [h.shift_nmbegun]]
+        return found
+
+    expected = begun(h.continuerun)
+    _compare(expected, begun(lambda t: clhines.neuron.run(t, engine=engine)))
+    with pytest.raises(InputError, match="expected one value"):
+        clhines.from_neuron(engine="reference", copies=2)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_events_set_is_there_in_the_next_initial(engine):
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.insert("pas")
+    one, wire = h.nmseen(soma(0.5)), None
+    wire = h.NetCon(None, one)
+    wire.weight[0] = 0.3
+
+    def seen(run):
+        v, found, h.seen_nmseen = h.Vector().record(soma(0.5)._ref_v), [], 0.02
+        for turn in range(3):
+            wire.weight[0] = 0.3 + turn
+            h.finitialize(-65)
+            wire.event(1.1)
+            run(2)
+            run(4)
+            found += [np.array(v), [one.m, h.seen_nmseen]]
+        return found
+
+    _compare(seen(h.continuerun), seen(lambda t: clhines.neuron.run(t, engine=engine)))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_a_table_holds_comes_back(engine):
+    """A parameter among the columns has the value with which NEURON filled the table."""
+    mod_files.loaded()
+    soma = h.Section(name="soma")
+    soma.L = soma.diam = 20
+    soma.insert("nmheld")
+    clamp = h.IClamp(soma(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0.5, 4, 0.1
+    v = h.Vector().record(soma(0.5)._ref_v)
+
+    def turns(run):
+        found = []
+        for turn, dt in enumerate((0.0125, 0.0125, 0.025)):  # filled in the first and the last
+            h.dt, h.steps_per_ms, h.tau_nmheld = dt, 1 / dt, 4 + turn
+            h.finitialize(-65)
+            h.tau_nmheld = 9
+            run(2)
+            h.tau_nmheld = 11
+            run(5)
+            found += [np.array(v), [h.tau_nmheld, h.minf_nmheld, soma(0.5).m_nmheld]]
+        return found
+
+    expected = turns(h.continuerun)
+    assert [expected[k][0] for k in (1, 3, 5)] == [4, 4, 6] and np.ptp(expected[0]) > 1
+    _compare(expected, turns(lambda t: clhines.neuron.run(t, engine=engine)))

@@ -1,9 +1,15 @@
 """Random numbers that VERBATIM draws, by hoc's Random or a Random123 stream, beside NEURON's."""
 
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from tests.support import mod_files
+from tests.support import forked, mod_files
 
 h = pytest.importorskip("neuron", reason="NEURON is not installed").h
 pytestmark = pytest.mark.neuron
@@ -154,3 +160,65 @@ def test_another_global_index_is_refused():
     finally:
         h.Random().Random123_globalindex(index)
     assert "words of another index" in one.construct and len(model[1]) == 3
+
+
+# a model of synapses of a file, beside NEURON with each engine: spread of g and v, largest errors
+OTHERS = """
+import json, sys
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+h.nrn_load_dll(sys.argv[1])
+name, engines = sys.argv[2], sys.argv[3:]
+soma = h.Section(name="soma")
+soma.insert("pas")
+kept, records = [], [h.Vector().record(soma(0.5)._ref_v)]
+for k in range(3):
+    synapse, stim, random = getattr(h, name)(soma(0.5)), h.NetStim(), h.Random()
+    random.Random123(4, k, 9)
+    random.uniform(0, 1)
+    synapse.setRNG(random)
+    synapse.Use, synapse.Dep, synapse.Fac = 0.5, 20 + 30 * k, 10 * k
+    stim.interval, stim.number, stim.start = 1.7 + 0.3 * k, 1000, 0.5
+    wire = h.NetCon(stim, synapse)
+    wire.delay, wire.weight[0] = 0.5 + 0.3 * k, 1 + k
+    records.append(h.Vector().record(synapse._ref_g))
+    kept += [(synapse, stim, random, wire)]
+
+def traces(run):
+    for _, _, random, _ in kept:
+        random.seq(0)
+    h.finitialize(-65)
+    run(7.3)
+    run(25)
+    return np.array(records), [random.seq() for _, _, random, _ in kept]
+
+expected, places = traces(h.continuerun)
+errors = {}
+for engine in engines:
+    found, own = traces(lambda t: clhines.neuron.run(t, engine=engine))
+    errors[engine] = [float(np.abs(found - expected).max()), own == places]
+print(json.dumps([np.ptp(expected, axis=1).tolist(), errors]))
+"""
+
+
+def _of_others(name):
+    """Text of the last file of a name below CLHINES_MODELS, with types that NEURON 9 asks for."""
+    files = sorted(Path(os.environ["CLHINES_MODELS"]).rglob(f"{name}.mod"))
+    text = files[-1].read_text("utf-8", "replace")
+    text = re.sub(r"^(double nrn_random_pick|void\* nrn_random_arg)\(.*$", "", text, flags=re.M)
+    return text.replace("nrn_random_pick(_p_rng)", "nrn_random_pick((Rand*)_p_rng)")
+
+
+@pytest.mark.skipif("CLHINES_MODELS" not in os.environ, reason="CLHINES_MODELS names no folder")
+@pytest.mark.parametrize("name", ["ProbAMPANMDA_EMS", "ProbGABAAB_EMS"])
+def test_files_of_others(tmp_path, name):
+    (tmp_path / f"{name}.mod").write_text(_of_others(name))
+    command = str(Path(sys.executable).with_name("nrnivmodl"))
+    subprocess.run([command], cwd=tmp_path, check=True, capture_output=True)
+    library = next(tmp_path.rglob("libnrnmech.so"))
+    moved, errors = forked.result_of(OTHERS, library, name, *ENGINES)
+    assert min(moved) > 1e-5
+    for error, same in errors.values():  # both do the same in another order, 1e-16 each of 65 mV
+        assert error < 1e-9 and same

@@ -5,15 +5,18 @@ import numpy as np
 import pytest
 
 from clhines import InputError, Mechanism, Network, Simulation
-from clhines.mechanisms.nmodl import NmodlError
 from clhines.simulate.engines.table import NAMES
 
 ALWAYS = """
 NEURON { POINT_PROCESS always  NONSPECIFIC_CURRENT i }
 PARAMETER { tau = 2 }
-ASSIGNED { v i }
+ASSIGNED { v i x }
 BREAKPOINT {
-    if (tau == 0) { i = normrand(0, 1) } else { i = draw() }
+    SOLVE often
+    i = -0.01*x
+}
+PROCEDURE often() {
+    if (tau == 0) { x = normrand(0, 1) } else { x = draw() }
 }
 FUNCTION draw() { if (tau != 0) { draw = exprand(1) } }
 """
@@ -54,9 +57,22 @@ def test_draws_are_refused_by_name():
         Simulation(net, dt=0.05, engine="reference").run(1)
 
 
-def test_draws_that_no_parameter_rules_out_are_refused_with_the_file():
-    with pytest.raises(NmodlError, match="normrand"):
-        Mechanism.from_nmodl(ALWAYS)
+def test_draws_that_no_parameter_rules_out_are_of_one_instance():
+    mechanism = Mechanism.from_nmodl(ALWAYS)
+    nets = [Network.from_arrays([-1], [0, 1], [300.0], [0.0], [0.005]) for _ in range(2)]
+    for count, net in enumerate(nets, 1):
+        net.add(mechanism, at=[0] * count)
+    state, expected = 1, [-65.0]
+    for _ in range(60):
+        state = (state * 2147437301 + 453816981) % 2**32
+        expected.append(expected[-1] - 0.05 / 0.005 * 0.01 * np.log(state / (2**32 - 1)))
+    for engine in NAMES:
+        sim = Simulation(nets[0], dt=0.05, engine=engine)
+        k = sim.record("v", [0])
+        found = sim.run(3)[k][:, 0]
+        np.testing.assert_allclose(found[1:], expected[:-1], rtol=1e-9)
+    with pytest.raises(InputError, match="2 of always: instances that take numbers of NEURON's"):
+        Simulation(nets[1], dt=0.05, engine="reference")
 
 
 def test_not_even_a_value_of_a_draw():

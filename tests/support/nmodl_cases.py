@@ -47,6 +47,7 @@ CASES = [
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
+    _driven("nmleft", ["m", "minf", "flow"], {"p": 2e-6}, celsius=11.0),
     _driven(
         "nmverbatim",
         ["a", "b", "c", "d", "x", "peak", "turns", "m", "n", *(f"table[{k}]" for k in range(3))],

@@ -2,5 +2,5 @@
 
 `functions`: the functions of a mechanism, whatever language it was written in, and tables of their
 values; `printer` writes expressions, `helpers` and `exponentials` what they call. `noise`: normal
-numbers; `random123`: NEURON's streams of random numbers.
+numbers; `random123`: NEURON's streams of random numbers, `scop` its one generator of old.
 """

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cached_property
 
 from clhines.errors import InputError
-from clhines.mechanisms.emit import random123
+from clhines.mechanisms.emit import random123, scop
 from clhines.mechanisms.emit.helpers import helpers
 from clhines.mechanisms.emit.printer import Printer, folded, safe, vector, wrapped
 from clhines.mechanisms.ir.blocks import make_block
 from clhines.mechanisms.ir.compiled import BOUNDS, NEVER, Body, Compiled, Loop
 from clhines.mechanisms.ir.expressions import Graph, Node, postorder
-from clhines.mechanisms.ir.program import Argument
+from clhines.mechanisms.ir.program import GENERATOR, Argument
 from clhines.mechanisms.ir.simplify import Constants, constant_symbols
 
 _HELPERS = {
@@ -300,7 +300,8 @@ class Functions:
         for a, _ in results:
             value = next(values)
             if a.role == "drawn":  # how many words a stream of random numbers has given
-                value = f"{self.prefix}_random_count_({name_of(a)}, {value}, {next(values)})"
+                of = "scop" if a.name == GENERATOR else "random"
+                value = f"{self.prefix}_{of}_count_({name_of(a)}, {value}, {next(values)})"
             shown[a] = value
         name = f"{self.prefix}_{body.suffix or block}"
         if self.real == "numpy":
@@ -342,8 +343,10 @@ class Functions:
 
     def with_helpers(self, body: str) -> str:
         """Return functions with those that they call before them."""
-        streams = random123.python_source if self.real == "numpy" else random123.opencl_source
-        own = table_helpers(body, self.prefix, self.real, self.width) + streams(body, self.prefix)
+        own = table_helpers(body, self.prefix, self.real, self.width)
+        for random in (random123, scop):
+            source = random.python_source if self.real == "numpy" else random.opencl_source
+            own += source(body, self.prefix)
         return own + helpers(body, self.prefix, self.real, self.width) + body
 
 

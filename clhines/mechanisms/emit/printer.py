@@ -256,7 +256,9 @@ class Printer:
             return f"{self.prefix}_{e.op}_({', '.join([place, *shown, *numbers])})"
         if self.python and e.op in _NUMPY:
             return self.call(_NUMPY[e.op], *arguments)
-        if e.op in ("bernoulli", "bernoulli_slope", "weight") or e.op.startswith("random_"):
+        if e.op in ("bernoulli", "bernoulli_slope", "weight") or e.op.startswith(
+            ("random_", "scop_")
+        ):
             return f"{self.prefix}_{e.op}_({', '.join(arguments)})"
         return self.call("fabs" if e.op == "abs" else e.op, *arguments)
 

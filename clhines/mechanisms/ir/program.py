@@ -52,6 +52,7 @@ from dataclasses import dataclass, field
 HIDDEN = "v__before"  # state that holds the voltage of the last currents; no text can name it
 HELD = "since__spike"  # state that counts the steps in which a spike holds the voltage; as `HIDDEN`
 NOISE = "noise"  # RANDOM variable of a text whose rates have noise
+GENERATOR = "scop_random"  # NEURON's one generator, as a RANDOM variable: of one instance alone
 UNLESS = "unless_initial", "unless"  # blocks that say where something would not be simulated
 CAPACITANCE = "capacitance"  # parameter: nF of the node, of density mechanisms per 0.01 µm²
 
@@ -101,6 +102,7 @@ class Table:
     columns: tuple[str, ...]
     n: int
     depends: tuple[str, ...] = ()  # parameters that it is filled from, alike in all instances
+    held: tuple[str, ...] = ()  # GLOBAL parameters, NEURON's, that it sets to what they were
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ class Program:
     unless: tuple[str, ...] = ()  # what is not simulated, where parameters say that it is needed
     alone: tuple[str, ...] = ()  # one for all and set by each: right where there is one instance
     last: tuple[str, ...] = ()  # states that are one for all: each block reads the last one's
+    begun: tuple[str, ...] = ()  # states that are one for all: that of the last one's INITIAL
     spike: Spike | None = None  # its node is a cell's soma, of which the threshold is that one
     electrode: bool = False  # its current is one of an electrode; `i` is outward all the same
     electrode_currents: tuple[str, ...] = ()  # variables of currents into the cell

@@ -63,9 +63,10 @@ def executed(
     use_tables: bool,
     secondorder: bool = False,
     given: Mapping[str, FunctionTable] | None = None,
+    draws: bool = False,
 ) -> Bodies:
     """Execute all blocks of a file, with the tables that are given of FUNCTION_TABLE."""
-    shared = Shared(file, Names(file), Graph(), use_tables, secondorder, given or {})
+    shared = Shared(file, Names(file), Graph(), use_tables, secondorder, given or {}, draws=draws)
     bodies = Bodies(shared)
     work = _Work(bodies)
     for part in (work.initial, work.current, work.advance, work.events, work.others, work.tables):

@@ -17,8 +17,18 @@ from clhines.errors import InputError, shown
 from clhines.mechanisms.ir.compiled import Body, Compiled, arguments_of
 from clhines.mechanisms.ir.expressions import ExpressionError, Graph, Node, postorder
 from clhines.mechanisms.ir.forms import adds_multiples
-from clhines.mechanisms.ir.program import UNLESS, IonUse, Net, Program, Quantity, Send, Table
+from clhines.mechanisms.ir.program import (
+    GENERATOR,
+    UNLESS,
+    IonUse,
+    Net,
+    Program,
+    Quantity,
+    Send,
+    Table,
+)
 from clhines.mechanisms.nmodl.bodies import Bodies, executed
+from clhines.mechanisms.nmodl.evaluate import ONE_GENERATOR
 from clhines.mechanisms.nmodl.reading.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.reading.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.reading.parse import parse
@@ -36,18 +46,32 @@ def build(
     use_tables: bool = True,
     secondorder: bool = False,
     given: Mapping[str, FunctionTable] | None = None,
+    constructed: bool = False,
 ) -> Compiled:
-    """Read an NMODL text; an NmodlError has everything that cannot be simulated."""
+    """Read an NMODL text; an NmodlError has everything that cannot be simulated.
+
+    NEURON's one generator is that of the only instance in a model where nothing rules out its use.
+    """
     shown = path or "NMODL text"
-    try:
-        file = parse(text, shown, includes)
-        bodies = executed(file, use_tables, secondorder, given)
-        refused = [*file.refused, *bodies.refused]
-        model = None if refused else _Builder(bodies).model(path)
-    except Refused as one:
-        refused, model = [one], None
-    except RecursionError:
-        refused, model = [Refused("expressions or blocks too deep within each other")], None
+
+    def built(draws: bool) -> tuple[Compiled | None, list[Refused]]:
+        try:
+            file = parse(text, shown, includes)
+            if constructed:
+                file.main.pop("CONSTRUCTOR", None)
+            if draws:
+                file.random[GENERATOR] = 0
+            bodies = executed(file, use_tables, secondorder, given, draws)
+            refused = [*file.refused, *bodies.refused]
+            return (None, refused) if refused else (_Builder(bodies).model(path), [])
+        except Refused as one:
+            return None, [one]
+        except RecursionError:
+            return None, [Refused("expressions or blocks too deep within each other")]
+
+    model, refused = built(False)
+    if any(r.construct.endswith(ONE_GENERATOR) for r in refused):
+        model, _ = built(True)
     if model is None:
         unique = {(r.construct, r.line): r for r in refused}.values()
         raise NmodlError([Rejection(r.construct, shown, r.line, r.way_out) for r in unique])
@@ -146,7 +170,7 @@ class _Builder:
         for name, body in self.blocks.items():
             if name != "initial":
                 elsewhere |= body.free(self.needed)
-            if name in ("before_initial", "after_initial"):
+            if name in ("before_initial", "after_initial", "receive", "net_initial"):
                 elsewhere |= body.writes.keys()
         symbols = {
             self.graph.symbol(key): self.graph.number(Fraction(self.names.default(key)))
@@ -167,7 +191,7 @@ class _Builder:
         outputs = [k for k in kept if k not in live]
         parameters = self._ordered(live - self.written - not_kept)
         self.states, self.outputs, self.parameters = states, outputs, parameters
-        tables, suspects = self._tables(), self._suspects()
+        tables, (suspects, begun) = self._tables(), self._suspects()
         last = [key for key in suspects if self._is_of_last(key)]
         unless = self._unless()
         pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
@@ -188,6 +212,7 @@ class _Builder:
             unless=unless,
             alone=tuple(self.names.public.get(k, k) for k in suspects if k not in last),
             last=tuple(last),
+            begun=tuple(begun),
             electrode=bool(self.file.electrode),
             electrode_currents=tuple(plain(name) for name in self.file.electrode),
         )
@@ -227,12 +252,12 @@ class _Builder:
             key in self.written and self.file.variables[name].sort in ("parameter", "assigned"),
         )
 
-    def _suspects(self) -> list[str]:
+    def _suspects(self) -> tuple[list[str], list[str]]:
         """Variables that are one for all instances, are kept, and may differ between instances.
 
         NEURON executes a block for one instance after the other: where it reads what it sets, each
-        instance sees what the one before has set. What INITIAL alone sets from the instance's own
-        values is none of them: it is found at the start whether the instances agree.
+        instance sees what the one before has set. The second are those that INITIAL alone sets
+        from the instance's own values: then all have the last one's.
         """
         uniform = {k for k in self.states if self.names.is_global(k)}
         shared = {k for k in self.parameters if self.names.is_global(k)} | {"t", "dt"}
@@ -250,18 +275,19 @@ class _Builder:
                         if key in turned or not free <= (uniform - suspects) | shared:
                             suspects.add(key)
                             wrong = True
-        found = list[str]()
+        found, begun = list[str](), list[str]()
         for key in self._ordered(suspects):
             variable = self.file.variables[self.names.elements[key]]
             setters = {block for block, body in self.blocks.items() if key in body.writes}
-            if variable.sort == "local":  # NEURON does not show its value
+            by_initial = setters == {"initial"} and key not in turned
+            again = by_initial and self.blocks["initial"].writes[key].free <= {*self.parameters}
+            if variable.sort == "local" and not again:  # NEURON does not show its value
                 what = (
                     f"'{variable.name}' is one for all instances and keeps what each of them sets"
                 )
                 raise Refused(what, variable.line, "declare it in RANGE")
-            if setters != {"initial"} or key in turned:
-                found.append(key)
-        return found
+            (begun if by_initial else found).append(key)
+        return found, begun
 
     def _is_of_last(self, key: str) -> bool:
         """Whether each block either reads a variable or sets it for all: it is the last one's."""
@@ -399,7 +425,7 @@ class _Builder:
                 construct = f"TABLE of {name} depends on dt, which secondorder halves"
                 raise Refused(construct, use.block.line, "set secondorder = 0")
             depends = tuple(k for k in self.parameters if k in free)
-            found.append(Table(name, tuple(use.columns), use.n, depends))
+            found.append(Table(name, tuple(use.columns), use.n, depends, use.held))
         return tuple(found)
 
     def _net(self) -> Net | None:
@@ -470,6 +496,7 @@ class Nmodl:
     use_tables: bool = True  # value of usetable: whether TABLE statements count
     secondorder: bool = False  # whether NEURON's secondorder is not 0
     function_tables: tuple[tuple[str, FunctionTable], ...] = ()  # of FUNCTION_TABLE, by name
+    constructed: bool = False  # whether NEURON's memory has what CONSTRUCTOR sets
 
     def cleaned(self, text: str) -> str:
         """Return a text as it is kept: as it is."""
@@ -478,8 +505,8 @@ class Nmodl:
     def compiled(self, text: str) -> Compiled:
         """Return the mechanism of a text; an NmodlError has everything that cannot be simulated."""
         includes = Includes(None, dict(self.includes))
-        given = dict(self.function_tables)
-        return build(text, self.path, includes, self.use_tables, self.secondorder, given)
+        given = dict(self.function_tables), self.constructed
+        return build(text, self.path, includes, self.use_tables, self.secondorder, *given)
 
 
 FunctionTables = Mapping[str, FunctionTable | Sequence[ArrayLike] | float]

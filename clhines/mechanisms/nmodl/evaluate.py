@@ -12,9 +12,12 @@ from fractions import Fraction
 
 from clhines.mechanisms.ir.compiled import NEVER
 from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.ir.program import GENERATOR
+from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.meaning import function_table
 from clhines.mechanisms.nmodl.reading.c import UNREAD
 from clhines.mechanisms.nmodl.reading.names import plain
+from clhines.mechanisms.nmodl.reading.parse import NUMBERS
 from clhines.mechanisms.nmodl.reading.tree import (
     CALLED,
     PICKED,
@@ -34,10 +37,11 @@ DRAWS = {  # of NEURON's one generator, and the functions of RANDOM variables in
     "scop_random": "random_uniform", "exprand": "random_negexp", "normrand": "random_normal",
     "poisrand": "", "set_seed": "", "setseed": "",
 }  # fmt: skip
+ONE_GENERATOR = ", which takes the one generator of all mechanisms in the order of calls"
 # the other functions that NEURON gives to every file
 OF_NEURON = frozenset(
     "b_flux boundary deflate derivs erf error expfit f_flux factorial first_time force gauss "
-    "harmonic hyperbol invert legendre nrn_ghk nrn_random_play perpulse perstep poisson prterr "
+    "harmonic hyperbol invert legendre nrn_random_play perpulse perstep poisson prterr "
     "pulse ramp revhyperbol revsawtooth revsigmoid romberg sawtooth schedule sigmoid spline "
     "squarewave step stepforce threshold".split()
 )
@@ -216,6 +220,8 @@ class Evaluation(Values):
             return self.graph.zero
         if name == "printf":  # says nothing to a simulation
             return self.graph.zero
+        if name == "nrn_ghk" and len(arguments) == 4:
+            return self._goldman(*(self.expression(a) for a in arguments))
         if name == "at_time":  # of the fixed step
             return self._at_time(self.expression(arguments[-1]))
         if name == "nrn_random_pick" and arguments and arguments[0][0] == "name":
@@ -226,6 +232,8 @@ class Evaluation(Values):
         if name == UNREAD:
             self.refuse_verbatim("VERBATIM", line)
             return self.graph.zero
+        if self.shared.draws and (DRAWS.get(name) or name == "set_seed"):
+            return self._of_generator(name, [self.expression(a) for a in arguments], line)
         if (DRAWS.get(name) or name == "hoc_execerror") and self.guard is not self.graph.one:
             self.shared.unless.append((self.where, self.guard, _unknown(name, line)))
             return self.graph.call("log", -self.graph.symbol(NEVER))  # no number
@@ -242,6 +250,29 @@ class Evaluation(Values):
         low, width, mean = (self.read(f"{name}_{end}", None, line) for end in PICKED)
         return low + width * number - mean * self.graph.call("log", number)
 
+    def _goldman(self, v: Node, inside: Node, outside: Node, z: Node) -> Node:
+        """Return NEURON's nrn_ghk: current of a permeability, of a voltage and concentrations."""
+        graph, (faraday, gas) = self.graph, (NUMBERS[name][0] for name in ("faraday", "R"))
+        kelvin = self.value(self.names.element("celsius", None)) + graph.number(Fraction("273.15"))
+        x = graph.local("_ghk", z * v * graph.number(faraday / (1000 * gas)) / kelvin)
+
+        def ratio(x: Node) -> Node:
+            small = graph.less(graph.call("abs", x), graph.number(Fraction(1, 10**4)))
+            first = graph.one - x / 2
+            full = x / (graph.call("exp", x) - graph.one)
+            return without_trap(small, first, full) or graph.where(small, first, full)
+
+        flow = inside * ratio(-x) - outside * ratio(x)
+        return graph.number(faraday / 1000) * z * flow
+
+    def _of_generator(self, name: str, values: Sequence[Node], line: int) -> Node:
+        """Return a number of NEURON's one generator, or give it a seed."""
+        if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
+            raise Refused(f"{name} is called with {len(values)} arguments", line)
+        if name == "set_seed":
+            return drawn(self, "random_setseq", GENERATOR, values, line)
+        return drawn(self, DRAWS[name], GENERATOR, values, line)
+
     def _at_time(self, time: Node) -> Node:
         graph = self.graph
         t, dt = self.read("t"), self.read("dt")
@@ -251,7 +282,7 @@ class Evaluation(Values):
 
 def _unknown(name: str, line: int) -> Refused:
     if name in DRAWS:
-        what = f"{name}, which takes the one generator of all mechanisms in the order of calls"
+        what = f"{name}{ONE_GENERATOR}"
         other = f" and call {DRAWS[name]}" * bool(DRAWS[name])
         return Refused(what, line, f"declare a RANDOM variable{other}, or use a NetStim")
     if name in OF_NEURON:
@@ -272,7 +303,9 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
         raise Refused(f"{function}", line, "set it by NEURON's set_ids or by Network.random")
     if len(values) not in _TAKES[function]:
         raise Refused(f"{function} is called with {len(values) + 1} arguments", line)
-    if run.where not in _WHERE or run.rules or (run.inside_loop and not run.draws_inside):
+    is_once = not run.rules or (name == GENERATOR and "once" in run.rules)
+    in_loop = run.inside_loop and not run.draws_inside
+    if run.where not in _WHERE or run.is_repeated or not is_once or in_loop:
         raise Refused(f"{function} in {run.where}", line, "draw it in a PROCEDURE or in INITIAL")
     run.drew[name] = None
     graph, plain_name = run.graph, plain(name)
@@ -280,11 +313,17 @@ def drawn(run: Values, function: str, name: str, values: Sequence[Node], line: i
     if function == "random_setseq":
         begin = graph.local("_begin", graph.call("floor", values[0]))
         run.values[keep], run.values[at] = graph.zero, begin
+        if name == GENERATOR:
+            run.values[keep], run.values[at] = -graph.one - begin, graph.zero
         return graph.zero
     place = run.values.get(keep, graph.one), run.values.get(at, graph.zero)
-    given = graph.symbol(f"{plain_name}__stream"), graph.symbol(f"{plain_name}__drawn"), *place
-    used = graph.call("random_used", *given) if function == "random_normal" else graph.one
+    drawn_before = graph.symbol(f"{plain_name}__drawn")
+    given: tuple[Node, ...] = graph.symbol(f"{plain_name}__stream"), drawn_before, *place
     kind = {"random_ipick": "random_pick", "random_dpick": "random_uniform"}.get(function, function)
+    used_by = "random_used"
+    if name == GENERATOR:
+        given, kind, used_by = given[1:], kind.replace("random", "scop"), "scop_used"
+    used = graph.call(used_by, *given) if function == "random_normal" else graph.one
     value = graph.local(f"_{plain_name}_drawn", graph.call(kind, *given))
     run.values[keep] = place[0]
     run.values[at] = graph.local(f"_{plain_name}_place", place[1] + used)
@@ -307,5 +346,6 @@ def counts(run: Values) -> list[tuple[str, str, Node]]:
     for name in run.drew:
         symbol = run.graph.symbol(f"{plain(name)}__drawn")
         place = [run.values[key] for key in stream_keys(name)]
-        found.append(("drawn", plain(name), run.graph.call("random_count", symbol, *place)))
+        call = "scop_count" if name == GENERATOR else "random_count"
+        found.append(("drawn", plain(name), run.graph.call(call, symbol, *place)))
     return found

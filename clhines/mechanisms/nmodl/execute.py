@@ -15,7 +15,14 @@ from clhines.mechanisms.ir.singular import without_trap
 from clhines.mechanisms.nmodl.evaluate import Evaluation
 from clhines.mechanisms.nmodl.meaning.netcons import where_true
 from clhines.mechanisms.nmodl.meaning.verbatim import ions_again, is_break, is_empty, is_return
-from clhines.mechanisms.nmodl.reading.tree import Block, Expression, Refused, Statement
+from clhines.mechanisms.nmodl.reading.tree import (
+    Block,
+    Expression,
+    Refused,
+    Statement,
+    all_of,
+    uses,
+)
 from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
 
 
@@ -352,7 +359,8 @@ class Run(Evaluation):
         if block.sort == "FUNCTION":
             return looked[0]
         for key, value in zip(use.columns, looked, strict=True):
-            self.set(key, value)
+            if key not in use.held:
+                self.set(key, value)
         return graph.zero
 
     def _table(self, block: Block, s: Statement) -> TableUse:
@@ -371,7 +379,18 @@ class Run(Evaluation):
                 keys += self.names.all_elements(name)
         if not 1 <= int(n) <= 1_000_000:  # type: ignore[call-overload]
             raise Refused(f"TABLE WITH {n}", s.line)
-        return TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
+        use = TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
+        if all(key in self.names.elements and self.names.is_global(key) for key in keys):
+            use.held = tuple(key for key in keys if self._is_held(block, key))
+        return use
+
+    def _is_held(self, block: Block, key: str) -> bool:
+        """Whether a column is a parameter that no statement of the block sets."""
+        if any(uses(block.body, name) for name in self.file.blocks):
+            return False
+        name = self.names.elements[key]
+        is_set = any(s.names[0] == name for s in all_of(block.body, "assign"))
+        return self.file.variables[name].sort == "parameter" and not is_set
 
     def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
         """Execute a block with these arguments where it is called."""

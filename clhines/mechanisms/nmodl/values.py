@@ -58,6 +58,7 @@ class TableUse:
     n: int
     rows: tuple[float, ...] = ()  # values of the n + 1 rows, where they are given
     known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
+    held: tuple[str, ...] = ()  # parameters among its columns, which the block leaves as they are
 
 
 @dataclass
@@ -75,6 +76,7 @@ class Shared:
     is_stale: bool = False  # whether functions that NET_RECEIVE calls have an old v in NEURON
     loops: int = 0
     verbatim: list[Refused] = field(default_factory=list)
+    draws: bool = False  # whether NEURON's one generator is that of the one instance of the model
 
 
 class Values:
@@ -108,6 +110,7 @@ class Values:
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = self.draws_inside = False  # a loop; one that may draw random numbers
+        self.is_repeated = False  # in a block that a method of SOLVE may execute several times
 
     def _find(self, name: str) -> str | list[str] | None:
         for scope in reversed(self.scopes):

@@ -271,10 +271,11 @@ def put_values(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 
 def _put_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
     """Write the variables that are one for all of a mechanism and that its instances set."""
+    last = sim.model.kinds[sim.model.instances[imported.groups[name].number][0]].last
     for values, quantity, _ in _states(sim, imported.groups[name], arrays):
         base, element = split_name(quantity)
         if quantity.is_global and hasattr(imported.model.h, f"{base}_{name}"):  # no LOCAL
-            value = float(values[-1])
+            value = float(values[-1 if last is None else last])
             if element is None:
                 setattr(imported.model.h, f"{base}_{name}", value)
             else:

@@ -6,12 +6,13 @@ a stream, or of a hoc Random: the counter, the four words of its turn, and which
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.mechanisms.emit import random123
+from clhines.mechanisms.emit import random123, scop
 from clhines.mechanisms.emit.noise import philox
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.memory.memory import Memory
@@ -161,7 +162,37 @@ class Pointed:
         return [words[0], *(words.index(bit) for bit in bits)]
 
 
-Streams = Named | Pointed
+class Generator:
+    """NEURON's one generator, of scop_random and others, of the one instance that draws."""
+
+    def __init__(self, memory: Memory, h: Hoc, owner: str, count: int) -> None:
+        self._owner, self._h, self._count = owner, h, count
+        self._next = memory.function("_Z11scop_randomv", ctypes.c_double)
+        self._set = memory.function("_Z8set_seedd", None, ctypes.c_double)
+
+    def ids(self) -> np.ndarray:
+        return np.zeros((self._count, 3), np.uint32)
+
+    def distribution(self) -> np.ndarray:
+        return np.zeros((self._count, 3))
+
+    def drawn(self) -> np.ndarray:
+        """(1,) int64: its state less 1, as it is after a number less; see `scop`."""
+        state = round(self._next() * scop.MOST)
+        before = (state - scop.TERM) * pow(scop.FACTOR, -1, scop.MOST + 1) & scop.MOST
+        self._set(before)
+        return np.array([(before - 1) & scop.MOST])
+
+    def check(self) -> None:
+        if self._h.use_mcell_ran4():
+            what = "random numbers of mcell_ran4"
+            raise rejected(self._owner, what, "call use_mcell_ran4(0)")
+
+    def put(self, drawn: np.ndarray) -> None:
+        self._set(float((int(drawn[0]) + 1) & scop.MOST))
+
+
+Streams = Named | Pointed | Generator
 
 
 def _halves(words: np.ndarray) -> np.ndarray:

@@ -97,17 +97,19 @@ def _initial(events: HostEvents, k: int) -> None:
         if k in variables.queues:
             events.obey(k, some, zero, np.full(len(some), -1), call)
         variables.wrote_concentrations(k, "initial", some)
-    if not artificial:
-        _check_globals(variables, k)
+    _check_globals(variables, k)
 
 
 def _check_globals(variables: Variables, k: int) -> None:
-    """Refuse several values of a variable of all instances; NEURON takes those of the last."""
-    mechanism, states = variables.model.kinds[k].mechanism, variables.states[k]
+    """Let all instances have the last one's of a variable of all, or refuse several values."""
+    kind, states = variables.model.kinds[k], variables.states[k]
+    mechanism = kind.mechanism
     for quantity in mechanism.program.states:
+        values = states[quantity.name]
+        if quantity.name in mechanism.program.begun and kind.last is not None:
+            values[:] = values[kind.last]
         if quantity.name in mechanism.program.last:
             continue
-        values = states[quantity.name]
         if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
             raise InputError(
                 f"{quantity.public or quantity.name} of {mechanism.name} is {values.min():g} to "

@@ -234,7 +234,7 @@ class Variables:
         if role == "state":
             values = self.states[k][name]
             if a.direction == "in" and name in self.model.of_last(k):
-                return np.broadcast_to(values[-1], some.shape)
+                return np.broadcast_to(values[self.model.kinds[k].last], some.shape)
             return values[some]
         if role == "ion":
             return self.ions[name][self.model.kinds[k].node[some]]

@@ -419,6 +419,7 @@ def spec_of(
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):
         regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
+        regions |= {f"last_{k}": kind.last or 0} if model.of_last(k) else {}
         if k in variables.wires.first_target:
             regions[f"target_{k}"] = variables.wires.first_target[k]
         if model.on_grid and kind.first_target >= 0:

@@ -481,7 +481,7 @@ class KindBlocks:
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
-            own, last = self.kept("state", a.name), f" + count_{self.number} - 1]"
+            own, last = self.kept("state", a.name), f" + last_{self.number}]"
             is_last = a.direction == "in" and a.name in self.last
             return own.removesuffix(" + j]") + last if is_last else own
         if a.role == "ion":

@@ -294,6 +294,7 @@ class Share:
             node=kind.node[some] - (0 if is_artificial(kind) else self.low),
             parameters=kind.parameters | {n: v[some] for n, v in given.items()},
             factor=kind.factor[some],
+            last=None,
             first_target=first if kind.first_target >= 0 else -1,
             first_instance=kind.first_instance + some.start,
         )

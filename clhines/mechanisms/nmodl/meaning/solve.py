@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.ir.elimination import Entries, exponential_euler, solved
-from clhines.mechanisms.ir.expressions import Graph, Node
+from clhines.mechanisms.ir.expressions import Graph, Node, postorder
 from clhines.mechanisms.ir.forms import linear_form, without_quotients
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.meaning import kinetic
@@ -33,7 +33,7 @@ STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
 STEADY = Fraction(1, 10**9)  # NEURON's dt of derivimplicit with STEADYSTATE
 MAX_NEWTON = 24  # states of one iteration with differences
 _METHODS = {
-    "DERIVATIVE": ("cnexp", "derivimplicit", "euler", "runge"),
+    "DERIVATIVE": ("", "cnexp", "derivimplicit", "euler", "runge"),
     "KINETIC": ("sparse",),
     "LINEAR": ("", "simeq"),
     "NONLINEAR": ("", "newton"),
@@ -56,11 +56,12 @@ def solve(run: Run, s: Statement) -> None:
     if known is None:
         raise Refused(f"SOLVE of {block.sort} {name}", s.line)
     if method not in known and not (block.sort == "DERIVATIVE" and method == "sparse"):
-        shown = f"METHOD {method}" if method else "no METHOD, where NEURON leaves states alone"
-        raise Refused(f"SOLVE {name} with {shown}", s.line, _INSTEAD)
+        raise Refused(f"SOLVE {name} with METHOD {method}", s.line, _INSTEAD)
     if block.sort in ("PROCEDURE", "FUNCTION"):
         run.inlined(block, [], s.line)
-    elif block.sort == "KINETIC":
+        return
+    before, run.is_repeated = run.is_repeated, not _is_once(run, block, method)
+    if block.sort == "KINETIC":
         kinetic.sparse(run, block, steady)
     elif block.sort in ("LINEAR", "NONLINEAR"):
         _equations(run, block)
@@ -68,6 +69,13 @@ def solve(run: Run, s: Statement) -> None:
         raise Refused(f"STEADYSTATE {method} of DERIVATIVE {name}", s.line, "use KINETIC")
     else:
         _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
+    run.is_repeated = before
+
+
+def _is_once(run: Run, block: Block, method: str) -> bool:
+    """Whether NEURON executes a block once in a step, rate by rate."""
+    rates = all_of(block.body, "prime")
+    return method == "cnexp" and all(_order(run, rate) in (0, 1) for rate in rates)
 
 
 def _call(run: Run, block: Block, line: int) -> None:
@@ -104,6 +112,8 @@ def _derivative(run: Run, block: Block, method: str, steady: bool) -> None:
         _cnexp(run, block)
     elif method == "euler":
         _euler(run, block)
+    elif not method:  # NEURON executes the block and leaves the states alone
+        _extrapolated(run, {k: run.read("dt") * x for k, x in _evaluated(run, block).items()})
     elif method == "runge":
         _runge(run, block)
     else:
@@ -178,6 +188,8 @@ def _cnexp(run: Run, block: Block) -> None:
             raise Refused(f"{name}' is not linear", s.line)
         a, b = form.constant, form.coefficients.get(own, graph.zero)
         a, b = without_quotients(a), without_quotients(b)
+        if any(e.op.startswith(("scop_", "random_")) for e in postorder([b])):
+            raise Refused(f"a random number that is a factor of {name} in {name}'", s.line)
         run.set(key, exponential_euler(x, a, b, h, graph.local, f"{key}_rate"))
 
     _in_block(run, block, prime)
@@ -189,7 +201,7 @@ def _in_block(run: Run, block: Block, prime: Callable[[Statement, str], None]) -
     def rule(s: Statement) -> None:
         prime(s, run.key(str(s.names[0]), run.index(s.names[1], s.line), s.line))
 
-    with run.scope({"prime": rule}):
+    with run.scope({"prime": rule, "once": rule} if not run.is_repeated else {"prime": rule}):
         run.body(block.body)
 
 

@@ -70,7 +70,7 @@ class Around:
     """What is around a VERBATIM block: its function and names of the file."""
 
     function: str  # the FUNCTION that it is in, else empty
-    nmodl: frozenset[str]  # LOCALs and arguments anywhere in the file
+    nmodl: frozenset[str]  # LOCALs and arguments of its block, and LOCALs of the file
     streams: frozenset[str]  # POINTERs from which some VERBATIM draws random numbers
     functions: frozenset[str]  # FUNCTIONs and PROCEDUREs
     whole: frozenset[str]  # variables of FROM, which are C's int
@@ -86,18 +86,22 @@ def translations(parts: Sequence[re.Match[str]]) -> dict[int, str]:
     streams = [_drawn_from(part.group()) for part in parts if part.lastgroup == "verbatim"]
     whole = frozenset(b for a, b in pairwise(words) if a == "FROM")
     known = (
-        frozenset(_locals(words)), frozenset().union(*streams), frozenset(functions), whole,
+        frozenset().union(*streams), frozenset(functions), whole,
         frozenset(_macros(parts, words)).union({"diam", "area"}.difference(words)),
     )  # fmt: skip
+    of_file = {name for k in _outside(words, "LOCAL") for name in _listed(words, k + 1)}
     found, depth = dict[int, str](), 0
-    around, blocks = Around("", *known), list[tuple[int, tuple[str, int, int] | None]]()
+    around, blocks = (
+        Around("", frozenset(), *known),
+        list[tuple[int, tuple[str, int, int] | None]](),
+    )
     for k, part in enumerate(parts):
         if part.lastgroup == "verbatim" and depth and not _stays(part.group(), around.function):
             blocks.append((part.start(), translated(part.group(), around)))
-        elif words[k] == "FUNCTION":
-            around = Around(words[k + 1], *known)
         elif not depth and words[k] in _BLOCKS:
-            around = Around("", *known, words[k] != "NET_RECEIVE")
+            function = words[k + 1] if words[k] == "FUNCTION" else ""
+            own = frozenset(_locals(_block(words, k))) | of_file
+            around = Around(function, own, *known, words[k] != "NET_RECEIVE")
         depth += {"{": 1, "}": -1}.get(words[k], 0)
         if not depth and blocks:
             found |= _balanced(blocks)
@@ -133,6 +137,25 @@ def _locals(words: Sequence[str]) -> Iterator[str]:
                 if name == "{":
                     break
                 yield name
+
+
+def _outside(words: Sequence[str], wanted: str) -> Iterator[int]:
+    """Yield where a word is outside of blocks."""
+    depth = 0
+    for k, word in enumerate(words):
+        depth += {"{": 1, "}": -1}.get(word, 0)
+        if not depth and word == wanted:
+            yield k
+
+
+def _block(words: Sequence[str], begin: int) -> Sequence[str]:
+    """Return the words of a block from its name to its last brace."""
+    depth = 0
+    for k in range(begin, len(words)):
+        depth += {"{": 1, "}": -1}.get(words[k], 0)
+        if words[k] == "}" and not depth:
+            return words[begin : k + 1]
+    return words[begin:]
 
 
 def _listed(words: Sequence[str], at: int) -> Iterator[str]:
@@ -617,7 +640,8 @@ class _Reader:
             stream = self._stream()
             self._need(")")
             return f"{_PICKS[name]}({stream})", "unsigned" if "ipick" in name else "double"
-        if name not in _MATHS | self._around.functions or name in self._around.macros:
+        known = {*_MATHS, "nrn_ghk"} | self._around.functions
+        if name not in known or name in self._around.macros:
             raise _Not
         values = list[str]()
         if name in self._around.functions:

@@ -33,7 +33,7 @@ _PART = re.compile(r"([A-Za-z]+)\^?(\d*)|([-+]?\d*\.?\d+(?:[eE][-+]?\d+|[-+]\d+)
 _MOLE = Fraction("6.02214076e23")  # a number, as in NEURON's table of units
 _E, _K = Fraction("1.602176634e-19"), Fraction("1.380649e-23")
 _PI = Fraction("3.14159265358979323846")
-_NUMBERS: dict[str, Scaled] = {  # what UNITS blocks take numbers from, beside names of units
+NUMBERS: dict[str, Scaled] = {  # what UNITS blocks take numbers from, beside names of units
     **{name: (s * _MOLE ** d[4], (*d[:4], 0, d[5])) for name, (s, d) in UNITS.items()},
     **{name: (Fraction(1), (0,) * 6) for name in ("radian", "rad", "fuzz", "dimensionless")},
     **{name: (_PI / 180, (0,) * 6) for name in ("degree", "deg")},
@@ -336,15 +336,15 @@ def _number(text: str) -> Fraction:
 def _named(name: str, own: Mapping[str, str], line: int, depth: int) -> Scaled | None:
     if name in own and own[name] != name and depth < 20:
         return _size(own[name], own, line, depth + 1)
-    if name in _NUMBERS:
-        return _NUMBERS[name]
+    if name in NUMBERS:
+        return NUMBERS[name]
     if name.endswith("s") and len(name) > 3:
         one = _named(name[:-1], own, line, depth)
         if one is not None:
             return one
     for prefix, power in _UNIT_PREFIXES.items():
         rest = name[len(prefix) :]
-        if name.startswith(prefix) and rest in _NUMBERS:
-            size, dimension = _NUMBERS[rest]
+        if name.startswith(prefix) and rest in NUMBERS:
+            size, dimension = NUMBERS[rest]
             return size * Fraction(10) ** power, dimension
     return None
