@@ -175,6 +175,11 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "normrand, which takes the one generator",
         "m' =",
     ),
+    "set_seed in a step": (
+        _with("").replace("x = m", "set_seed(3)"),
+        "set_seed, which takes the one generator",
+        "set_seed",
+    ),
     "factor of a state": (
         _with("").replace("m' = -m", "m' = -m*scop_random()"),
         "scop_random, which takes the one generator",

@@ -270,6 +270,8 @@ class Evaluation(Values):
         if len(values) != {"scop_random": 0, "normrand": 2}.get(name, 1):
             raise Refused(f"{name} is called with {len(values)} arguments", line)
         if name == "set_seed":
+            if "initial" not in self.where:  # float32 has no whole numbers above 2**24
+                raise Refused(f"set_seed in {self.where}", line, "call it in INITIAL")
             return drawn(self, "random_setseq", GENERATOR, values, line)
         return drawn(self, DRAWS[name], GENERATOR, values, line)
 
