@@ -78,7 +78,6 @@ class Tiles:
 
     @property
     def widths(self) -> list[int]:
-        """Widths that there are."""
         return np.unique(self.width).tolist()
 
 
@@ -149,20 +148,16 @@ class BlockLayout(Layout):
 
     @property
     def nodes(self) -> np.ndarray:
-        """(n,) int64: nodes in the order of the arenas."""
         return self.tiles.node
 
     @property
     def count(self) -> int:
-        """Number of nodes."""
         return len(self.tiles.node)
 
     def number(self, node: np.ndarray) -> np.ndarray:
-        """Return the places of nodes; -1 of no node."""
         return np.where(node < 0, -1, self._place[node])
 
     def columns(self, k: int, kind: Kind) -> Columns:
-        """Where the values of kind `k` are."""
         return self.groups.get(k) or super().columns(k, kind)
 
 
@@ -184,7 +179,6 @@ class GroupedKind(KindBlocks):
         real: str,
         level: tuple[str, ...],
     ) -> GroupedKind:
-        """Return a kind with its instances in groups."""
         blocks = [name for name, _ in kind.vectors]
         single = tuple(name for name, alone in kind.parameters if alone)
         declared = [q.name for q in mechanism.program.outputs]  # others are currents as they are
@@ -223,16 +217,13 @@ class GroupedKind(KindBlocks):
 
     @property
     def given(self) -> list[str]:
-        """The other parameters."""
         return [name for name, alone in self.parameters if not alone]
 
     @property
     def vector(self) -> str:
-        """Type of a number of each instance of a group."""
         return f"real{self.width}"
 
     def call_constants(self) -> str:
-        """Return the call that works the constants out."""
         values = ["dt", *(self.parameter(n) for n in self.singles)]
         values += [f"constants_{self.number} + {c}" for c in range(len(self.constants))]
         return call_of(f"{self.name}_constants", values, 4).rstrip("\n")
@@ -255,7 +246,6 @@ class GroupedKind(KindBlocks):
         return "".join(f"        {line}\n" for line in lines)
 
     def parameter(self, name: str) -> str:
-        """Return the expression of a parameter of instance j."""
         k, given = self.number, self.given
         if name in given:
             begin = f"parameters_{k} + {len(self.singles)}"
@@ -263,7 +253,6 @@ class GroupedKind(KindBlocks):
         return f"mem[parameters_{k} + {self.singles.index(name)}]"
 
     def kept(self, role: str, name: str) -> str:
-        """Return the expression of a state or an output of instance j."""
         names = self.states if role == "state" else self.outputs
         return f"mem[{role}s_{self.number} + {self._line(names.index(name), len(names))}]"
 
@@ -314,7 +303,6 @@ class GroupedKind(KindBlocks):
         return self.value(a, values) if a.direction != "out" else ""
 
     def _keep(self, a: Argument, block: str, local: str, always: tuple[str, ...]) -> str:
-        """Return the statement that puts a result where it belongs."""
         w = self.width
         current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
         if a.role == "ion" and not current:
@@ -407,12 +395,10 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def group_widths(self) -> list[int]:
-        """Widths of groups."""
         return sorted({kind.width for kind in self.grouped})
 
     @property
     def widths(self) -> list[int]:
-        """Widths of vectors."""
         return sorted({self.width, *self.group_widths, *self.tile_widths} - {1})
 
     @property
@@ -437,22 +423,18 @@ class CellBlocksSpec(ArenaSpec):
 
     @property
     def own_v(self) -> str:
-        """Voltage of node a in functions."""
         return "v[a]"
 
     def functions(self, kind: KindBlocks) -> str:
-        """Functions of the blocks of a kind; those for groups may be copied to their calls."""
         wide = kind.wide if isinstance(kind, GroupedKind) else ""
         return "\n".join(text for text in (super().functions(kind), wide) if text)
 
     def counts(self, word: str) -> str:
-        """Where the events of a connection's source are counted that its target may see."""
         apart = self.sending.read("apart", word) if self.bins else f"{word} == 2"
         return f"{apart} ? event_shown : {super().counts(word)}"
 
 
 def make(job: Job) -> ArenaRun:
-    """Make a run by blocks; see `Job`."""
     model = job.apart
     always, units = job.asked, devices.limits(job.queue.device).compute_units
     if job.decisions is not None and not always:  # a choice for all ranks, by the whole network
@@ -480,7 +462,6 @@ class CellBlocks(ArenaKernels):
         self.blocks = blocks
 
     def put_matrix(self) -> None:
-        """Put what does not change on the device, by place."""
         model, most = self.model, self.run.limits.vector_bytes // self.dtype.itemsize
         twice = takes_twice(most, self.dtype.itemsize)
         tiles = make_tiles(model, self.blocks, most, self.network)
@@ -501,7 +482,6 @@ class CellBlocks(ArenaKernels):
         return cla.to_device(self.queue, natural[self.layout.nodes].astype(self.dtype))
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Put the voltages on the device, and return the arenas."""
         self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
         base_d = self.model.capacitance_over_dt + self.model.constant_d
         arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
@@ -509,14 +489,12 @@ class CellBlocks(ArenaKernels):
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels."""
         level = tuple(level_ions(self.run.variables, self.network))
         spec = CellBlocksSpec.of(spec, self.network, self.layout, level)
         self._given["at"] = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
-        """Bind the arguments of all kernels."""
         self.run.times.forget()
         recorded, sources = self.run.recorded_at, self.run.reducers.sources
         at = recorded["v_index"].get(self.queue)  # type: ignore[union-attr]
@@ -530,7 +508,6 @@ class CellBlocks(ArenaKernels):
         self._kernels = publish, program.bind(*self._built, "advance", given, _CHANGES)
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.put(first, count)
         publish, advance = self._kernels
         for done in range(0, count, self.blocks.epoch):
@@ -545,7 +522,6 @@ class CellBlocks(ArenaKernels):
     # -- tables --------------------------------------------------------------------------------
 
     def _add_tables(self, variables: Variables, arenas: dict[str, Arena]) -> None:
-        """Add what blocks look up to arenas that have what steps need."""
         model, wires, blocks = self.model, self.run.wires, self.blocks
         clock, ints = arenas["clock"], arenas["ints"]
         ints.add("event_shown", variables.exact.count)

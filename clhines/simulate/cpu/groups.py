@@ -32,7 +32,6 @@ def variable_nodes(model: Model) -> np.ndarray:
 
 
 def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
-    """Return the nodes of the shapes that nodes of cells are."""
     cell = stretch_of(forest.cell_offsets, nodes)
     return nodes - forest.cell_offsets[cell] + forest.trees.offsets[forest.shape_of_cell[cell]]
 
@@ -99,7 +98,6 @@ class ConstantPivots:
         self.arrays = [put(np.ascontiguousarray(a.reshape(-1))) for a in values]
 
     def set(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> None:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
         values = self._values(d, b, g)
         for array, new in zip(self.arrays, values[: None if self._steps else 3]):
             array.set(new.reshape(-1), self._queue)
@@ -141,7 +139,6 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
         return len(self.pattern)
 
     @property
@@ -158,7 +155,6 @@ class Blocks:
 
     @property
     def lanes(self) -> int:
-        """Cells of a row."""
         return self.cells.shape[1]
 
     @property
@@ -318,7 +314,6 @@ class Groups(Columns):
 
     @property
     def width(self) -> int:
-        """Instances of a group."""
         return self.member.shape[1]
 
     @property
@@ -347,7 +342,6 @@ class Groups(Columns):
         return found
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of several columns."""
         group, lane = np.divmod(self.position[instance], self.width)
         return (group * columns + column) * self.width + lane
 

@@ -40,7 +40,6 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Number of blocks."""
         return len(self.cells) - 1
 
 
@@ -90,7 +89,6 @@ def work_of(model: Model) -> np.ndarray:
 
 
 def _instance(mechanism: Mechanism) -> float:
-    """Return what a step of an instance takes, ns."""
     time = INSTANCE
     for block in ("current", "advance"):
         if block in mechanism.program.blocks:

@@ -94,7 +94,6 @@ class CellStates:
         return np.concatenate([states[name] for name in names]).astype(self._dtype)
 
     def above(self, v: np.ndarray) -> np.ndarray:
-        """Whether each detector is above its threshold."""
         sources = self._model.sources
         above: np.ndarray = v[sources.detector_node] > sources.detector_threshold
         return above
@@ -120,7 +119,6 @@ class CellStates:
         return saved
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
         self.early = self.early[:0]
         if self.detectors:
             held = saved["held"][len(self._model.soma) :].astype(np.int32)
@@ -165,13 +163,11 @@ class CellsRun(DeviceRun):
             self.grid.load(grid.save())
 
     def storage(self, k: int, name: str) -> list[Storage]:
-        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
         return self.cells.storage(k, name)
 
     # -- a chunk -------------------------------------------------------------------------------
 
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
-        """Make room for rows of samples, and return where those of each of `sources` are."""
         width = [sum(len(r.index) for r in sources if (r.kind < 0) == of_v) for of_v in (1, 0)]
         voltages, sampled = (
             self.ending.reads.zeros(name, (max(rows, 1), max(w, 1)), self.dtype)
@@ -192,7 +188,6 @@ class CellsRun(DeviceRun):
         return views
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         if row == 0:
             self.first_step = first
         for begin, some in self.grid.stretches(first, count):
@@ -201,11 +196,9 @@ class CellsRun(DeviceRun):
 
     @property
     def counts(self) -> list[cla.Array]:
-        """Small arrays that `found` takes of `ending`."""
         return [self.grid.spikes.count]
 
     def found(self, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Wait, and return a chunk of the spikes since `begin`."""
         spikes = self.grid.spikes
         count = int(self.ending.values_of(spikes.count)[0])
         spikes.known_empty = not count
@@ -222,7 +215,6 @@ class CellsRun(DeviceRun):
         return Chunk.of_steps(step, cell, self.model.dt, failed, values)
 
     def sampled(self, sources: Sequence[Record]) -> list[np.ndarray]:
-        """Wait, and return the samples of each of `sources` as they are, (1, r)."""
         model, found = self.model, list[np.ndarray]()
         v = self.voltages() if any(r.kind < 0 or is_current(r, model) for r in sources) else None
         for r in sources:
@@ -238,23 +230,19 @@ class CellsRun(DeviceRun):
         return found
 
     def early_sources(self) -> np.ndarray:
-        """Return sources that are above their thresholds at the start; once."""
         early, self.states.early = self.states.early, self.states.early[:0]
         return early
 
     # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV: in natural order, as they are now."""
         return self.cells.voltages()
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return the arrays of `Model.schema`."""
         v, failed = self.voltages(), values_of(self.failed, self.queue)
         return {"v": v, **self.grid.save(), "failed": failed, **self.states.save(v)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
         self.cells.set_voltages(saved["v"])
         self.states.load(saved)
         self.grid.load(saved)

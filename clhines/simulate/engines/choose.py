@@ -85,7 +85,6 @@ def described() -> list[tuple[str, str, str, str, str]]:
 
 
 def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool) -> Made:
-    """Make the run of this rank's cells; with `overlap` exchanges are during the next epoch."""
     with agreed(ranks):
         asked, decisions, own, shares = request.engine != "auto", None, model, list[Share]()
         if ranks is not None:
@@ -168,12 +167,10 @@ def make_joined(job: Job, engine: str, joints: Joints) -> JoinedRun:
 
 
 def make_steps(job: Job) -> ArenaRun:
-    """Make a run by steps; see `Job`."""
     return ArenaRun(job, Steps)
 
 
 def make_reference(job: Job) -> Reference:
-    """Make a run on the host; see `Job`."""
     return Reference(job.model, decisions=job.decisions)
 
 

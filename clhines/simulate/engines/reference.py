@@ -58,7 +58,6 @@ def started(
 
 
 def _refuse(variables: Variables, k: int, block: str) -> None:
-    """Raise an InputError where parameters ask for something that is not simulated."""
     mechanism = variables.model.kinds[k].mechanism
     if block in mechanism.program.blocks and len(variables.model.kinds[k].node):
         check_unless(mechanism, block, {**variables.parameters[k], **variables.states[k]})
@@ -293,14 +292,12 @@ class Reference(PartRun):
     # -- a chunk -------------------------------------------------------------------------------
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps."""
         self._reducers.begin(records)
         self.records = self._reducers.sources
         self.want(self.records)
         self._rows = [[] for _ in self.records]
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Take `count` steps from step `first`; the first is recorded in `row`."""
         if row == 0:
             self._first = first
         with np.errstate(all="ignore"):  # what is not finite is found by `failed`
@@ -322,7 +319,6 @@ class Reference(PartRun):
         return variables.parameters[record.kind][record.name][record.index]
 
     def end(self) -> Chunk:
-        """Return what was found since `begin`."""
         source, t = self.new_events()
         sampled = [
             np.array(rows, np.float64).reshape(len(rows), len(record.index))
@@ -372,11 +368,9 @@ class Reference(PartRun):
     # -- other ranks ---------------------------------------------------------------------------
 
     def early_sources(self) -> np.ndarray:
-        """Return sources that are above their thresholds at the start."""
         return self.new_events()[0]
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        """Note the spikes found so far; see `PartRun`."""
         begin, end = self._noted, len(self.events.emitted)
         self._noted = end
         found = self.events.emitted[begin:end]
@@ -386,55 +380,45 @@ class Reference(PartRun):
         return lambda: (source, step)
 
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return sources and times of the events found since the last call."""
         found, self.events.emitted, self._noted = self.events.emitted, [], 0
         source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
         return source, np.concatenate([np.zeros(0), *(t for _, t in found)])
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
-        """Append events of other ranks, by source and time, to the rings of their sources."""
         for s, t in zip(source, time, strict=True):
             self.events.append(np.array([s]), np.array([t]))
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of the whole network in whole steps."""
         if self.variables.grid is not None:
             for one in np.unique(step).tolist():
                 self.variables.grid.send(one, np.sort(source[step == one]))
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
-        """Voltages of nodes."""
         return self.variables.v[node]
 
     def take_voltages(self, v: np.ndarray) -> None:
-        """Set the voltages of nodes of other ranks."""
         self.variables.remote_v = v.astype(np.float64)
 
     # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
-        """(n,) float64, mV: in natural order."""
         return self.variables.v.copy()
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of connections on the grid, then of those at exact times, as they are."""
         grid = [] if self.variables.grid is None else [self.variables.grid.weight]
         return np.concatenate([*grid, self.variables.exact.weight])
 
     def reward(self, reward: float, step: int) -> None:
-        """Reward all plastic connections, after the spikes of a step."""
         if self.variables.grid is not None:
             self.variables.grid.reward(reward, step)
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) each."""
         self._reducers.begin(records)
         sources = self._reducers.sources
         self.want(sources)
         return self._reducers.now([self.recorded(source)[None] for source in sources], step)
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return arrays that `load` takes."""
         return self.variables.save()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:

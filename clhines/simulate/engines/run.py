@@ -141,7 +141,6 @@ class Job:
 
     @property
     def queue(self) -> cl.CommandQueue:
-        """The queue to work on."""
         assert self.request.queue is not None
         return self.request.queue
 
@@ -214,7 +213,6 @@ class Ending:
         self._by_host = at_once
 
     def mark(self) -> Mark:
-        """Return a mark of this position in the queue, for `seconds`."""
         timed = self._timed and not self._by_host
         return cl.enqueue_marker(self._queue) if timed else time.perf_counter()
 
@@ -226,7 +224,6 @@ class Ending:
         return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
 
     def values_of(self, a: cla.Array) -> np.ndarray:
-        """Wait, if they did not come with `seconds`, and return the values of an array."""
         return self.reads.get(a)
 
 
@@ -249,12 +246,10 @@ class DeviceRun(ABC):
 
     @property
     def device(self) -> cl.Device:
-        """The device."""
         return self.queue.device
 
     @cached_property
     def decisions(self) -> Decisions:
-        """Decisions for the whole network."""
         return self._decisions or Decisions.of(self.model)
 
     def take_values(self, k: int, name: str, own: np.ndarray, values: np.ndarray) -> None:
@@ -294,7 +289,6 @@ class DeviceRun(ABC):
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps; make room for rows of records."""
         self._empty()
         few = self.max_steps if shares_memory(self.device) else min(self.max_steps, _FEW_STEPS)
         at_once = rows <= few and (self.grid is None or not self.grid.delivers)
@@ -308,7 +302,6 @@ class DeviceRun(ABC):
         self._begun = rows, list(records)
 
     def _empty(self) -> None:
-        """Empty the lists of events."""
         if self.grid is not None:
             self.grid.empty()
 
@@ -318,7 +311,6 @@ class DeviceRun(ABC):
             self.grid.deliver(first, count)
 
     def mark(self) -> Mark:
-        """Return a mark of this position in the queue, for `seconds`."""
         return self.ending.mark()
 
     def seconds(self, marks: Sequence[Mark]) -> list[float]:
@@ -357,28 +349,23 @@ class DeviceRun(ABC):
         return found
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) each."""
         self.reducers.begin(records)
         return self.reducers.now(self.sampled(self.reducers.sources), step)
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of connections on the grid, then of those at exact times; see `Run`."""
         return np.zeros(0) if self.grid is None else self.grid.weights()
 
     def reward(self, reward: float, step: int) -> None:
-        """Enqueue a reward to all plastic connections, after the spikes of a step."""
         if self.grid is not None:
             self.grid.reward(reward, step)
 
     # -- other ranks ---------------------------------------------------------------------------
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        """Enqueue a read of the spikes; see `PartRun`."""
         assert self.grid is not None
         return self.grid.note_spikes()
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Deliver spikes of the whole network in whole steps."""
         if self.grid is not None:
             self.grid.send(source, step, first, count)
 

@@ -103,7 +103,6 @@ class Steps(ArenaKernels):
         return found
 
     def put_matrix(self) -> None:
-        """Put what does not change, by place, on the device."""
         once, solver, tiler = self.model.once, self.solver, self._tiler
         pack = solver.to_device_order if tiler is None else tiler.pack
         d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
@@ -137,7 +136,6 @@ class Steps(ArenaKernels):
         )
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Put the voltages on the device, and return the arenas."""
         of_one = variables.once is not self.model
         tiler, once = (self._tiler if of_one else None), variables.once
         pack = self.solver.to_device_order if tiler is None else tiler.pack
@@ -152,7 +150,6 @@ class Steps(ArenaKernels):
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Build the kernels; `at` is where the regions of the arenas begin."""
         if self._tiler is not None:
             begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix["active"]
             self._tiler.find_places(node_numbers(self.model.once), active, self.run.ints, begin)
@@ -160,7 +157,6 @@ class Steps(ArenaKernels):
         self._built = program.build(self.queue.context, spec), spec
 
     def bind(self) -> None:
-        """Bind the arguments of all kernels."""
         emitters = sum(len(s) for s in self.model.sources.emitted.values())
         self.run.times.forget()
         num = np.int32
@@ -194,7 +190,6 @@ class Steps(ArenaKernels):
         return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.count_from(first, row, count)
         d, u, b, x = (self.matrix[name] for name in "dubx")
         for _ in range(count):

@@ -197,7 +197,6 @@ class Variables:
         ]
 
     def want(self, wanted: Sequence[tuple[str, ...]]) -> None:
-        """Work out other outputs of each kind from now on."""
         self.wanted = list(wanted)
         for kind, outputs, names in zip(self.model.kinds, self.outputs, wanted, strict=True):
             for name in names:
@@ -314,7 +313,6 @@ class Variables:
             self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])  # of a round: each once
 
     def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
-        """Set the reversal potential at nodes to Nernst's."""
         e, inside, outside, _ = ion.variables
         ci, co = self.ions[inside][node], self.ions[outside][node]
         self.ions[e][node] = nernst(ci, co, ion.valence, self.model.celsius)
@@ -334,12 +332,10 @@ class Variables:
     # -- files ---------------------------------------------------------------------------------
 
     def array(self, one: Field) -> np.ndarray:
-        """Return the array of a field of a state."""
         owner, name = self._place_of(one)
         return owner[name]
 
     def put(self, one: Field, array: np.ndarray) -> None:
-        """Replace the array of a field."""
         owner, name = self._place_of(one)
         owner[name] = array
 
@@ -377,7 +373,6 @@ class Variables:
         return {f.key: self.array(f).astype(f.dtype_in(real), copy=copy) for f in schema}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Take the values of `save`, in place."""
         for one in self.model.schema:
             array = self.array(one)
             array[...] = saved[one.key].reshape(array.shape)

@@ -116,7 +116,6 @@ class Tables:
 
     @cached_property
     def position(self) -> cla.Array:
-        """Place in memory of the weight of each connection, by rows."""
         return to_device(self.queue, self.where(np.arange(self.connections.count)), np.int32)
 
     @cached_property
@@ -128,12 +127,10 @@ class Tables:
 
     @cached_property
     def target(self) -> cla.Array:
-        """Target of each connection, by rows."""
         return to_device(self.queue, self.connections.by_rows(self.connections.target), np.int32)
 
     @cached_property
     def delays(self) -> cla.Array:
-        """Distinct delays."""
         return to_device(self.queue, self.connections.delays, np.int32)
 
     def chunks(self, columns: int) -> np.ndarray:
@@ -304,7 +301,6 @@ class Delivery:
 
     @property
     def spec(self) -> DeliverSpec:
-        """What the kernel in use was generated from."""
         return self._launcher.spec
 
     def quantise(self, weight: ArrayLike) -> np.ndarray:

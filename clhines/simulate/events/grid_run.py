@@ -38,19 +38,16 @@ class SpikeList:
 
     @classmethod
     def on(cls, queue: cl.CommandQueue, capacity: int, count: cla.Array) -> SpikeList:
-        """Return an empty list with its count."""
         source, step = (cla.empty(queue, capacity, np.int32) for _ in range(2))
         return cls(source, step, count)
 
     def empty(self) -> None:
-        """Enqueue that there are none."""
         if not self.known_empty:
             set_zero(self.count, self.count.queue)
         self.known_empty = False
 
     @property
     def capacity(self) -> int:
-        """Spikes that there is room for."""
         return int(self.source.size)
 
 
@@ -76,7 +73,6 @@ class Received:
         self._lists = [cla.empty(self.queue, capacity, np.int32) for _ in range(2)]
 
     def begin(self) -> None:
-        """Empty the list of spikes found here."""
         set_zero(self.spikes.count, self.queue)
         self._begin = 0
 
@@ -140,8 +136,6 @@ class Received:
 
 @dataclass(frozen=True)
 class EventsSpec(TemplateSpec):
-    """``events.mako``."""
-
     template: ClassVar[str] = "simulate/events"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "add_events": (
@@ -235,7 +229,6 @@ class Grid:
         )
 
     def empty(self) -> None:
-        """Empty the list of spikes."""
         if self._received is not None:
             self._received.begin()
         elif self.delivery is None:
@@ -245,7 +238,6 @@ class Grid:
 
     @property
     def delivers(self) -> bool:
-        """Whether spikes are delivered at all."""
         return self.delivery is not None and not self._inside
 
     @property
@@ -268,26 +260,22 @@ class Grid:
             yield first, end - first
 
     def deliver(self, first: int, count: int) -> None:
-        """Enqueue the delivery of the spikes of `count` steps."""
         change = self.plasticity or self.delivery
         if change is not None and not self._inside:
             found = self.spikes.source, self.spikes.step, self.spikes.count
             change.enqueue(*found, self.incoming, first, count)
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        """Enqueue a read of the spikes; see `PartRun`."""
         assert self._received is not None
         return self._received.note()
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
-        """Enqueue the delivery of spikes of the whole network, of which this is a part."""
         change = self.plasticity or self.delivery
         if change is not None and self.delivery is not None and self._received is not None:
             found = self._received.put(source, step, self.delivery)
             change.enqueue(*found, self.incoming, first, count)
 
     def reward(self, reward: float, step: int) -> None:
-        """Enqueue a reward to all connections, after the spikes of a step."""
         if self.plasticity is not None:
             self.plasticity.reward(reward, step)
 
@@ -297,17 +285,14 @@ class Grid:
             self.plasticity.check()
 
     def weights(self) -> np.ndarray:
-        """Return the weights of all connections after their last events, (k,) float64."""
         return self.weight.copy() if self.plasticity is None else self.plasticity.weight
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return sums, and weights and traces of the rule."""
         sums = self.incoming.get(self.queue)[: self.slots * self.model.num_targets]
         saved = {"incoming": sums.reshape(self.slots, self.model.num_targets)}
         return saved if self.plasticity is None else saved | self.plasticity.state()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Take what `save` gave."""
         if self.plasticity is not None:
             self.plasticity.restore(saved)
         if self.model.num_targets:

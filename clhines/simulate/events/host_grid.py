@@ -90,7 +90,6 @@ class HostGrid:
             self._count(rule, "post", sources, step)
 
     def reward(self, reward: float, step: int) -> None:
-        """Reward all connections, after the spikes of a step."""
         rule = self.model.connections.rule
         if rule is not None:
             every = np.arange(self.model.connections.count)
@@ -133,7 +132,6 @@ class HostGrid:
         }
 
     def _count(self, rule: Rule, side: str, cells: np.ndarray, step: int) -> None:
-        """Change the traces of cells that spike."""
         names = rule.kept[side]
         if not names:
             return
@@ -145,7 +143,6 @@ class HostGrid:
         self._last[side][cells] = step
 
     def save(self) -> dict[str, np.ndarray]:
-        """Return its arrays, by the keys of the schema."""
         own = [f for f in self.model.schema if f.key == "incoming" or f.what.startswith("plastic")]
         return {f.key: self.owner(f)[f.name] for f in own}
 

@@ -80,12 +80,10 @@ class PlasticSpec(TemplateSpec):
 
     @cached_property
     def about(self) -> RuleText:
-        """The rule."""
         return read_rule(self.text)
 
     @cached_property
     def traces(self) -> tuple[Trace, ...]:
-        """All traces."""
         found, rows = [], dict.fromkeys(SIDES, 0)
         for number, (name, line) in enumerate(self.about.traces.items()):
             side, row = line.sort, rows[line.sort]
@@ -106,7 +104,6 @@ class PlasticSpec(TemplateSpec):
         return len(self.traces)
 
     def own(self, side: str) -> list[Trace]:
-        """Traces of the source, the postsynaptic cell or the connection."""
         return [t for t in self.traces if t.side == side]
 
     def read(self, event: str) -> list[Trace]:
@@ -129,7 +126,6 @@ class PlasticSpec(TemplateSpec):
         return bool(self.growth) or self.about.weighs(event)
 
     def changes(self, event: str) -> bool:
-        """Whether an event changes connections."""
         return self.weighs(event) or bool(self.kept_at(event))
 
 
@@ -189,7 +185,6 @@ class Plasticity:
             self._reward = self._kernel("reward", ("reward", "step"), forward)
 
     def _arguments(self, dt: float) -> dict[str, program.Argument]:
-        """Return the arguments that kernels share."""
         delivery, rule, queue, c = self.delivery, self.rule, self.delivery.queue, self.connections
         decays = rule.decays(dt)
         arrays = {
@@ -267,7 +262,6 @@ class Plasticity:
         return event
 
     def reward(self, reward: float, step: int) -> None:
-        """Enqueue a reward to all connections, after the spikes of a step."""
         queue, group = self.delivery.queue, self._spec.work_group
         self._reward.change(np.float64(reward), np.int32(step))
         self._reward.launch(queue, self._groups * group, group)
@@ -285,11 +279,9 @@ class Plasticity:
         return self._of(next(plastic_fields(self.rule)))
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return everything that a run changes, for `restore`."""
         return {f.key: self._of(f) for f in plastic_fields(self.rule)}
 
     def _place(self, field: Field) -> tuple[cla.Array, slice]:
-        """Return the array that has a field, and where."""
         count = self.connections.count if field.per == "plastic" else self.connections.num_sources
         side, row = split_name(field.name)
         if field.what == "plastic_trace":

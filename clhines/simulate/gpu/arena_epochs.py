@@ -137,14 +137,12 @@ class Artificial:
         self._given["at"] = to_device(self._run.queue, at, np.int32)
 
     def bind(self, v: Any, arguments: dict[str, Any]) -> None:
-        """Bind the arguments when it is launched next."""
         self._known: dict[str, Any] | None = {**self._given, **arguments, "v": v}
         kinds, records = self._run.model.kinds, self._run.reducers.sources
         of_these = (r.kind >= 0 and is_artificial(kinds[r.kind]) for r in records)
         self._now = self._together or any(of_these)
 
     def launch(self, count: int, first_time: int, row: int) -> None:
-        """Enqueue steps, of which the first is recorded in `row`."""
         queue, known = self._run.queue, self._known
         if known is not None:
             spec, changes = ArtificialSpec.of(self._spec, self._now), tuple(self._given)[:3]
@@ -199,13 +197,11 @@ class _Launch:
         return found[0] if found else ""
 
     def storage(self, k: int, name: str) -> Storage:
-        """Where the lists have the values of a parameter."""
         offset, places = self.lists.numbers.places_of(k, name)
         return Storage(self.given["node_values"], offset, (k, id(self)), lambda: places)
 
 
 def make(job: Job) -> ArenaRun:
-    """Make a run of epochs; see `Job`."""
     job.check("lists")
     return ArenaRun(job, ArenaEpochs, ArenaEpochs.family, apart=True)
 
@@ -218,7 +214,6 @@ class ArenaEpochs(ArenaKernels):
     # -- tables --------------------------------------------------------------------------------
 
     def put_matrix(self) -> None:
-        """Plan the cells, and put what does not change on the device."""
         model, whole, limits = self.model, self.network, self.run.limits
         self.epoch, together = epoch_of(whole)
         decisions = Decisions(
@@ -288,7 +283,6 @@ class ArenaEpochs(ArenaKernels):
     # -- kernels -------------------------------------------------------------------------------
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
-        """Put the voltages on the device, and return the arenas."""
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self.v[0].set(packed, self.queue)
@@ -330,7 +324,6 @@ class ArenaEpochs(ArenaKernels):
         return offsets(counts), known[np.argsort(number, kind="stable")]
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
-        """Make the specs of all plans' kernels."""
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
             regions[name] = value
@@ -359,7 +352,6 @@ class ArenaEpochs(ArenaKernels):
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
 
     def bind(self) -> None:
-        """Bind the arguments of all kernels."""
         self.run.times.forget()
         num, recorded, real = np.int32, self.run.recorded_at, real_name(self.dtype)
         at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
@@ -395,7 +387,6 @@ class ArenaEpochs(ArenaKernels):
 
     @property
     def _spreads(self) -> bool:
-        """Whether cells have several work-groups."""
         return any(launch.plan.spec.parts > 1 for launch in self._tables)
 
     @property
@@ -427,7 +418,6 @@ class ArenaEpochs(ArenaKernels):
     # -- steps ---------------------------------------------------------------------------------
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self.run.times.put(first, count)
         steps = self._steps
         for done in range(0, count, self.epoch):

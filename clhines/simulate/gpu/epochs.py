@@ -34,7 +34,6 @@ _CHANGES = ("first_step", "num_steps", *_RECORDS)  # arguments of each launch
 
 
 def make(job: Job, **options: Any) -> CellsRun:
-    """Make a run of epochs, with options of `BlockEpochs`; see `Job`."""
     job.check("epochs")
     return CellsRun(job, partial(BlockEpochs, **options))
 
@@ -72,11 +71,9 @@ class BlockEpochs(Cells):
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
 
     def integers(self, values: ArrayLike) -> cla.Array:
-        """Int32 on the device, one at least."""
         return to_device(self.queue, values, np.int32)
 
     def reals(self, values: ArrayLike) -> cla.Array:
-        """Reals on the device, one at least."""
         return to_device(self.queue, values, self.run.dtype)
 
     def _set_records(
@@ -86,11 +83,9 @@ class BlockEpochs(Cells):
         self._num_records = np.int32(columns)
 
     def record_arguments(self, row: int) -> list[program.Argument]:
-        """Return the arguments `_RECORDS` of a kernel that writes records from a row on."""
         return [*self._records, np.int32(row), self._num_records]
 
     def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
-        """Record the voltage at natural `nodes`, a column of `rows` each."""
         model, plans = self.model, (launch.plan for launch in self.launches)
         every = np.append(nodes, model.sources.detector_node[len(model.soma) :])
         starts, entries = recorded_lists(model.forest.cell_offsets, plans, every)
@@ -99,7 +94,6 @@ class BlockEpochs(Cells):
         self._set_records(starts, entries, len(nodes), rows)
 
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
-        """Record states and currents from now on; see `Sampling`."""
         given: list[cla.Array | np.int32] = []
         if samples:
             sizes = [kind.count for kind in self.model.kinds]
@@ -109,7 +103,6 @@ class BlockEpochs(Cells):
             launch.bind(given)
 
     def launch(self, first: int, count: int, row: int) -> None:
-        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         own, *others = self.launches
         begin, ends = [], []
         if others:
@@ -123,7 +116,6 @@ class BlockEpochs(Cells):
             cl.enqueue_barrier(self.queue, wait_for=ends)
 
     def storage(self, k: int, name: str) -> list[Storage]:
-        """Where the values of a parameter of kind `k` are; empty: in the program."""
         kind = self.model.kinds[k]
         single, index = place_of(kind, name)
         if single:
@@ -136,18 +128,15 @@ class BlockEpochs(Cells):
         return [launch.storage(k, index) for launch in self.launches]
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`, (n,); whether it can."""
         if (b.any() or g.any()) and not self.run.decisions.inflow:
             return False
         done = [launch.set_constants(d, b, g) for launch in self.launches]
         return all(done)
 
     def voltage_arrays(self) -> list[cla.Array]:
-        """Arrays on the device that `set_voltages` sets."""
         return [launch.v for launch in self.launches]
 
     def voltages(self) -> np.ndarray:
-        """(n,) of the dtype, mV, in natural order."""
         v = np.zeros(self.model.forest.num_nodes, self.run.dtype)
         for launch in self.launches:
             gather = launch.plan.table.gather
@@ -155,7 +144,6 @@ class BlockEpochs(Cells):
         return v
 
     def set_voltages(self, v: np.ndarray) -> None:
-        """Take (n,) voltages, mV, in natural order."""
         for launch in self.launches:
             gather = launch.plan.table.gather
             launch.v.set(np.where(gather < 0, 0, v[gather]).astype(self.run.dtype))
@@ -248,7 +236,6 @@ class _Launch:
         kernel.launch(self.queue, self.plan.groups * spec.work_group, spec.work_group)
 
     def _numbers(self) -> dict[str, program.Argument]:
-        """Return the first arguments of both kernels."""
         num, cells = np.int32, len(self.plan.cells.numbers)
         return {"first_step": num(0), "num_steps": num(0), "num_units": num(cells)}
 
@@ -315,7 +302,6 @@ class _Launch:
         return Storage(self._values, offset, (k, id(self)), lambda: places)
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other constant conductances and currents, (n,) float64 in natural order."""
         lists = self.plan.lists
         total = self.model.capacitance_over_dt + (g if self.spec.constant else d)
         if lists is not None:

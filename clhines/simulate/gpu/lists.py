@@ -54,7 +54,6 @@ class KindInstances:
 
     @property
     def num_states(self) -> int:
-        """States that have lines."""
         return len(self.kind.mechanism.states) - len(self.unread)
 
     def with_values(self, kind: Kind) -> KindInstances:
@@ -66,7 +65,6 @@ class KindInstances:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """(i,) int64: numbers of all instances, cell after cell."""
         return ranges(self.first, self.count)
 
     @cached_property
@@ -273,7 +271,6 @@ class CellTable:
         return self.rows.block_start[self.unit_of_cell[cell]] + self._place_of[first + within]
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """Return `RECORDED` of nodes of `forest`."""
         place = self.places(nodes)
         unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
         template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]

@@ -44,13 +44,11 @@ class Columns:
     count: int
 
     def at(self, instance: np.ndarray, column: int, columns: int) -> np.ndarray:
-        """Where instances have their values in one of several columns."""
         return column * self.count + np.asarray(instance)
 
     def put(
         self, mem: Arena, name: str, values: Sequence[np.ndarray], before: np.ndarray = NONE
     ) -> None:
-        """Add a region to an arena: some numbers, then columns."""
         mem.tile(name, np.reshape(values, (len(values), self.count)), before=before)
 
 
@@ -70,7 +68,6 @@ class Layout:
 
     @cached_property
     def once(self) -> Layout:
-        """The layout of one copy."""
         return self if self._model.copies == 1 else Layout(self._model.once)
 
     @property
@@ -80,7 +77,6 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """Number of these nodes."""
         return num_active(self._model)
 
     def number(self, node: np.ndarray) -> np.ndarray:
@@ -96,7 +92,6 @@ class Layout:
         return np.cumsum(np.bincount(number + 1, minlength=self.count + 1))[: self.count + 1]
 
     def columns(self, k: int, kind: Kind) -> Columns:
-        """Where the values of kind `k` are."""
         return Columns(kind.count)
 
 
@@ -124,12 +119,10 @@ def _active(model: Model) -> tuple[np.ndarray, np.ndarray]:
 
 
 def has_constants(model: Model) -> bool:
-    """Return whether a model with exact times has constant mechanisms."""
     return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
 
 
 def num_active(model: Model) -> int:
-    """Return how many nodes are active."""
     return model.copies * len(active_nodes(model.once))
 
 

@@ -55,7 +55,6 @@ class MechanismSpec:
 
     @property
     def num_states(self) -> int:
-        """States of an instance."""
         return len(self.states)
 
     @property
@@ -160,7 +159,6 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
 
 
 def described(kind: Kind, source: str = "") -> MechanismSpec:
-    """Everything about a kind, with a source or without."""
     mechanism = kind.mechanism
     return MechanismSpec(
         name=mechanism.name,
@@ -181,7 +179,6 @@ def check_parameters(kind: Kind, dtype: np.dtype) -> None:
 
 
 def check_range(what: str, values: np.ndarray, dtype: np.dtype) -> None:
-    """Raise InputError for a value that is infinite in a precision."""
     most, largest = float(np.finfo(dtype).max), float(np.abs(values).max(initial=0.0))
     if largest > most:
         raise InputError(
@@ -351,7 +348,6 @@ class KindBlocks:
     last: tuple[str, ...] = ()
 
     def leading(self, block: str) -> tuple[str, ...]:
-        """Arguments of its function before those of a block."""
         return ()
 
     @property
@@ -361,7 +357,6 @@ class KindBlocks:
 
     @property
     def watches(self) -> int:
-        """Number of WATCH conditions."""
         return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
@@ -370,15 +365,12 @@ class KindBlocks:
         return any(a.direction != "in" for arguments in found for a in arguments)
 
     def arguments(self, block: str) -> tuple[Argument, ...]:
-        """Return the arguments of a block."""
         return next(arguments for name, _, arguments in self.blocks if name == block)
 
     def asks(self, block: str, role: str) -> list[str]:
-        """Names of the arguments of a role."""
         return [a.name for a in self.arguments(block) if a.role == role]
 
     def parameter(self, name: str) -> str:
-        """Return the expression of a parameter of instance j."""
         singles = [n for n, single in self.parameters if single]
         given = [n for n, single in self.parameters if not single]
         k = self.number
@@ -388,7 +380,6 @@ class KindBlocks:
         return f"mem[{begin} + {given.index(name)} * count_{k} + j]"
 
     def kept(self, role: str, name: str) -> str:
-        """Return the expression of a state or an output of instance j."""
         k, names = self.number, self.states if role == "state" else self.outputs
         return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
 
@@ -477,7 +468,6 @@ class KindBlocks:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
 
     def value(self, a: Argument, values: Values) -> str:
-        """Return the expression of an argument."""
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
@@ -510,7 +500,6 @@ class KindBlocks:
         return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
 
     def stores(self, a: Argument, block: str, local: str) -> list[str]:
-        """Return statements that put a result where it belongs."""
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
         if a.role == "drawn":
@@ -614,7 +603,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def at(self) -> str:
-        """Its declaration."""
         return "const regions_ regions" if self.by_cell else "__global const int *at"
 
     @property
@@ -633,7 +621,6 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def own_v(self) -> str:
-        """Voltage of node a in functions."""
         return "*v" if self.one_v else "v[ints[place_of + a]]"
 
     @property
@@ -667,12 +654,10 @@ class ArenaSpec(TemplateSpec):
         return "static __attribute__((noinline))" if self.calls else "static"
 
     def functions(self, kind: KindBlocks) -> str:
-        """Functions of the blocks of a kind."""
         return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
 
     @property
     def net_kinds(self) -> tuple[KindBlocks, ...]:
-        """Kinds that take or send events."""
         return tuple(kind for kind in self.kinds if kind.has_net)
 
     @property
@@ -682,5 +667,4 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def loose_kinds(self) -> tuple[KindBlocks, ...]:
-        """Kinds of artificial cells, which are at no node."""
         return tuple(kind for kind in self.net_kinds if kind.kind == "artificial")

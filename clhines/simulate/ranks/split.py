@@ -51,7 +51,6 @@ class _Own:
             return None
 
     def settle(self) -> None:
-        """Raise on all ranks what has failed on one."""
         error, self.error = self.error, None
         self.ranks.agree(error)
 
@@ -82,7 +81,6 @@ class _StepExchange:
             )
 
     def begin(self, started: bool) -> None:
-        """Begin a chunk, and exchange the spikes of the start if there has been none."""
         self._spikes, self._waiting = [], None
         if not started:
             early = self._own.do(self._own.run.early_sources)
@@ -95,12 +93,10 @@ class _StepExchange:
         self._waiting = self._own.do(self._own.run.note_spikes), first, count
 
     def deliver(self) -> None:
-        """Exchange the spikes of the last steps, unless that can wait for the next ones."""
         if not self._overlap:
             self.end()
 
     def end(self) -> None:
-        """Exchange what has waited."""
         if self._waiting is None:
             return
         (noted, first, count), self._waiting = self._waiting, None
@@ -118,7 +114,6 @@ class _StepExchange:
             self._own.do(self._own.run.send, source, step, first, count)
 
     def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return the spikes of all ranks since `begin`, and these results."""
         source, step = (np.concatenate([_NOTHING, *(s[k] for s in self._spikes)]) for k in (0, 1))
         return Chunk.of_steps(step, source, dt, failed, values)
 
@@ -145,13 +140,11 @@ class _TimeExchange:
             self._known[some[mine.instances[k]]] = True
 
     def begin(self, started: bool) -> None:
-        """Begin a chunk, and exchange the events of the start if there has been none."""
         self._spikes = []
         if not started:
             self.deliver()
 
     def taken(self, first: int, count: int) -> None:
-        """Note which steps are under way."""
         self._taken = first, count
 
     def deliver(self) -> None:
@@ -188,7 +181,6 @@ class _TimeExchange:
             run.take_voltages(v[np.searchsorted(self._pointed, self._mine.remote)])
 
     def chunk(self, dt: float, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return the events of all ranks since `begin`, and these results."""
         source, time = (np.concatenate([s[k] for s in self._spikes]) for k in (0, 1))
         return Chunk.of(time, source, dt, failed, values)
 
@@ -230,35 +222,28 @@ class SplitRun:
 
     @property
     def device(self) -> cl.Device | None:
-        """The device of this rank."""
         return self.run.device
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps."""
         self._own.do(self.run.begin, rows, self._records.localised(records))
         self._exchange.begin(self._started)
         self._started = True
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps, and exchange the events of those before them if that has waited."""
         self._own.do(self.run.advance, first, count, row)
         self._exchange.taken(first, count)
 
     def deliver(self, first: int, count: int) -> None:
-        """Exchange the events of the last steps, unless that can wait for the next ones."""
         self._exchange.deliver()
 
     def mark(self) -> Mark | None:
-        """Return a mark of this position in the queue, for `seconds`."""
         return self._own.do(self.run.mark)
 
     def seconds(self, marks: Sequence[Mark | None]) -> list[float]:
-        """Wait, and return the times at which the queue reached the marks."""
         found = self._own.do(self.run.seconds, marks)
         return [0.0] * len(marks) if found is None else found
 
     def end(self) -> Chunk:
-        """Return the events, failures and records of all ranks since `begin`."""
         self._exchange.end()
         chunk = self._own.do(self.run.end)
         here = np.zeros(0, int) if chunk is None else chunk.failed
@@ -274,19 +259,16 @@ class SplitRun:
         return self._exchange.chunk(self.whole.dt, failed, self._records.joined(values))
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) each."""
         found = self._own.do(self.run.now, self._records.localised(records), step)
         self._own.settle()
         return self._records.joined(found)
 
     def voltages(self) -> np.ndarray:
-        """(n,): of all cells, on all ranks."""
         v = self._own.do(self.run.voltages)
         self._own.settle()
         return np.concatenate(self.ranks.comm.allgather(v))
 
     def weights(self) -> np.ndarray:
-        """(w,) float64: of all connections, on all ranks."""
         own = self._own.do(self.run.weights)
         self._own.settle()
         on_grid, found = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
@@ -296,7 +278,6 @@ class SplitRun:
         return np.concatenate([on_grid, found])
 
     def reward(self, reward: float, step: int) -> None:
-        """Reward the plastic connections of the share."""
         self._own.do(self.run.reward, reward, step)
         self._own.settle()
 
@@ -403,7 +384,6 @@ class JoinedRun:
         self._unsent: list[tuple[np.ndarray, np.ndarray]] = []
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Begin a chunk of `rows` steps."""
         self.run.begin(rows, records)
         self._found = []
         if not self._started:
@@ -453,13 +433,11 @@ class JoinedRun:
         self._unsent.append((self._number[source], sent))
 
     def end(self) -> Chunk:
-        """Return the events, failures and records of this rank since `begin`."""
         self._collect()
         source, time = (np.concatenate(each) for each in zip(*self._found, strict=True))
         chunk = self.run.end()
         return Chunk.of(time, source, self._model.dt, chunk.failed, chunk.values)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from a state of this rank's network."""
         self.run.load(saved)
         self._started, self._unsent = False, []

@@ -292,7 +292,6 @@ class Record:
 
     @property
     def width(self) -> int:
-        """Columns of what is kept."""
         return len(self.index if self.matrix is None else self.matrix)
 
     @property
@@ -519,7 +518,6 @@ def _record_at(network: Network, model: Model, what: str, at: ArrayLike) -> Reco
 
 
 def kept_unit(record: Record) -> str:
-    """Return the unit of what is kept of a record's values; empty where none is known."""
     if record.reduce == "crossings":
         return "ms"
     if record.reduce in ("count", FEATURES) or record.matrix is not None:
@@ -528,13 +526,11 @@ def kept_unit(record: Record) -> str:
 
 
 def _nodes(model: Model, at: ArrayLike) -> np.ndarray:
-    """(r,) int64: natural nodes."""
     nodes = np.atleast_1d(as_array("at", at))
     return as_indices("at", nodes, model.forest.num_nodes, "node")
 
 
 def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:
-    """Return the record of the current of some of a group."""
     kind, instance = model.instances[at.number]
     name = at.mechanism.name
     if kind < 0:
@@ -548,7 +544,6 @@ def _current_record(model: Model, at: Group, chosen: np.ndarray) -> Record:
 
 
 def _ion_record(ion: IonNodes, what: str, at: ArrayLike) -> Record:
-    """Return the record of a variable of an ion at nodes."""
     nodes = np.atleast_1d(as_array("at", at))
     index = as_indices("at", nodes, int(max(ion.node.max(initial=0), nodes.max(initial=0))) + 1,
                        "node")  # fmt: skip

@@ -22,8 +22,6 @@ WIDE = 128  # work-items of a row on other devices than CPUs
 
 @dataclass(frozen=True)
 class TiledSpec(TemplateSpec):
-    """``tiled.mako``; `real` is ``double`` or ``float``."""
-
     template: ClassVar[str] = "simulate/tiled"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "tile_values": (
@@ -132,7 +130,6 @@ class Arena:
 
     @property
     def copies(self) -> int:
-        """How many times `tile` has its rows."""
         return 1 if self._tiler is None else self._tiler.copies
 
     def align(self, size: int) -> None:
@@ -146,7 +143,6 @@ class Arena:
         return self.offset[name]
 
     def add(self, name: str, values: np.ndarray) -> None:
-        """Add a region."""
         array = np.ascontiguousarray(values, self.dtype)
         self._parts.append((self.room(name, array.shape), array.reshape(-1)))
 
@@ -189,12 +185,10 @@ class Arena:
         return self.array
 
     def view(self, name: str) -> cla.Array:
-        """Return a region that is on the device, as an array of one dimension."""
         begin = self.offset[name]
         return part_of(self.array, begin, begin + prod(self._shape[name]))
 
     def get(self, name: str) -> np.ndarray:
-        """Return the values of a region as they are now."""
         shape, begin = self._shape[name], self.offset[name]
         size = prod(shape)
         if not size:
@@ -216,7 +210,6 @@ class Arena:
         self._parts = [(0, values_of(self.array, self._queue))]
 
     def set(self, name: str, values: np.ndarray) -> None:
-        """Replace the values of a region."""
         array = np.ascontiguousarray(values, self.dtype).reshape(-1)
         begin = self.offset[name]
         if self._parts:

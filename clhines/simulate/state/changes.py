@@ -27,8 +27,6 @@ _FEW = 64  # elements in a row that are copied, not put by the kernel
 
 @dataclass(frozen=True)
 class SpreadSpec(TemplateSpec):
-    """``spread.mako``; `real` is ``double`` or ``float``."""
-
     template: ClassVar[str] = "simulate/spread"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "spread": (
@@ -96,7 +94,6 @@ class Spread:
         self.values(storage.array, at, source, numbers, storage.offset, value.by == "all")
 
     def _set(self, storage: Storage, first: int, numbers: np.ndarray) -> None:
-        """Enqueue values for places in a row; the last ones stay until they are copied."""
         place = storage.offset + first
         self._written.append(set_soon(storage.array, place, numbers, self.queue))
 
@@ -162,7 +159,6 @@ class ParameterChanges:
         self._spread: Spread | None = None
 
     def set_parameter(self, group: int, name: str, value: Value) -> bool:
-        """Give the instances of a group another value of a parameter."""
         k, own = self.model.instances[group]
         if not len(own):
             return True
@@ -199,7 +195,6 @@ class DeviceChanges(ParameterChanges):
         self._start: list[tuple[cla.Array, cla.Array]] = []  # array, what is in it at the start
 
     def set_constants(self, d: np.ndarray, b: np.ndarray, g: np.ndarray) -> bool:
-        """Take other `Model.constant_d`, `constant_b` and `constant_g`."""
         return self.run.cells.set_constants(d, b, g)
 
     def set_weights(self, weight: np.ndarray) -> bool:

@@ -33,14 +33,12 @@ class Chunk:
         failed: np.ndarray,
         values: list[np.ndarray],
     ) -> Chunk:
-        """Return a chunk of events at any time, in any order."""
         order = np.lexsort((source, t))
         t, source = t[order], source[order].astype(np.int64)
         return cls(steps_to(t, dt), source, failed, values, t)
 
     @classmethod
     def of_none(cls, failed: np.ndarray, values: list[np.ndarray]) -> Chunk:
-        """Return a chunk without events."""
         none = np.zeros(0, np.int64)
         return cls(none, none, failed, values, np.zeros(0))
 
@@ -67,7 +65,6 @@ def steps_to(t: np.ndarray, dt: float) -> np.ndarray:
 
 
 def check_room(count: int, room: int, last: int) -> None:
-    """Raise SpikeOverflowError for more spikes in a chunk than there is room for."""
     if count > room:
         raise SpikeOverflowError(
             f"step {last}: {count} spikes in the chunk that ends after it or later, room for "
