@@ -211,15 +211,6 @@ class GroupedKind(KindBlocks):
         )
 
     @property
-    def singles(self) -> list[str]:
-        """Parameters that are one number for all instances."""
-        return [name for name, alone in self.parameters if alone]
-
-    @property
-    def given(self) -> list[str]:
-        return [name for name, alone in self.parameters if not alone]
-
-    @property
     def vector(self) -> str:
         return f"real{self.width}"
 
@@ -245,18 +236,7 @@ class GroupedKind(KindBlocks):
                 lines.append(f"const real one_{name} = mem[level_{name}];")
         return "".join(f"        {line}\n" for line in lines)
 
-    def parameter(self, name: str) -> str:
-        k, given = self.number, self.given
-        if name in given:
-            begin = f"parameters_{k} + {len(self.singles)}"
-            return f"mem[{begin} + {self._line(given.index(name), len(given))}]"
-        return f"mem[parameters_{k} + {self.singles.index(name)}]"
-
-    def kept(self, role: str, name: str) -> str:
-        names = self.states if role == "state" else self.outputs
-        return f"mem[{role}s_{self.number} + {self._line(names.index(name), len(names))}]"
-
-    def _line(self, line: int, lines: int) -> str:
+    def line_of(self, line: int, lines: int) -> str:
         return f"in_group(ints[position_{self.number} + j], {self.width}, {lines}, {line})"
 
     def call_group(self, block: str, values: Values, always: tuple[str, ...], indent: int) -> str:
@@ -283,8 +263,8 @@ class GroupedKind(KindBlocks):
     def _where(self, a: Argument) -> str:
         """Return the vector in memory that an argument is; empty if it is none."""
         w, names = self.width, list[str]()
-        if a.role == "parameter" and a.name in self.given:
-            names = self.given
+        if a.role == "parameter" and a.name in self.several:
+            names = self.several
         elif a.role in ("state", "output"):
             names = [*(self.states if a.role == "state" else self.outputs)]
         if not names:
@@ -483,8 +463,7 @@ class CellBlocks(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
-        base_d = self.model.capacitance_over_dt + self.model.constant_d
-        arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
+        arenas = filled_arenas(variables, self.dtype, self.place, self.layout)
         self._add_tables(variables, arenas)
         return arenas
 
@@ -587,24 +566,20 @@ class CellBlocks(ArenaKernels):
         return offsets(np.bincount(block, minlength=self.blocks.count))
 
     def _of_records(self, place: np.ndarray, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Return int32 lists of what is recorded, by block: of voltages at places, and the rest."""
-        block = stretch_of(self.layout.tiles.block_place, place)
-        given = {
-            "v_first": self._first(block),
-            "v_column": np.argsort(block, kind="stable"),
-            "mem_block": self._blocks_of_loose(records),
-        }
-        return {name: np.append(values, 0).astype(np.int32) for name, values in given.items()}
-
-    def _blocks_of_loose(self, records: Sequence[Record]) -> np.ndarray:
-        """Block of each variable that is recorded and at no node, in the order of records."""
-        found, kinds = [np.zeros(0, np.int64)], self.model.kinds
+        """Int32 lists by block: of voltages at places, and of variables that are at no node."""
+        block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
+        loose = [np.zeros(0, np.int64)]
         for record in records:
             if record.kind >= 0 and is_artificial(kinds[record.kind]):
                 first = self.run.wires.first_target.get(record.kind)
                 of = np.zeros(len(record.index), np.int64)
-                found.append(of if first is None else self.blocks.target[first + record.index])
-        return np.concatenate(found)
+                loose.append(of if first is None else self.blocks.target[first + record.index])
+        given = {
+            "v_first": self._first(block),
+            "v_column": np.argsort(block, kind="stable"),
+            "mem_block": np.concatenate(loose),
+        }
+        return {name: np.append(values, 0).astype(np.int32) for name, values in given.items()}
 
 
 def level_ions(variables: Variables, network: Model) -> dict[str, float]:

@@ -64,17 +64,6 @@ def nodes_in_part(model: Model, network: Model) -> np.ndarray:
     return ranges(start, model.forest.trees.sizes)
 
 
-def eliminate_constant(
-    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray, steps: Sequence[np.ndarray]
-) -> np.ndarray:
-    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others."""
-    left = d.copy()
-    for nodes in reversed(steps[1:]):
-        some = nodes[constant[nodes]]
-        np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
-    return left
-
-
 class ConstantPivots:
     """By slot and lane: constant g and b, diagonals of `moving` slots, inverse pivots."""
 
@@ -107,9 +96,10 @@ class ConstantPivots:
     ) -> list[np.ndarray]:
         model, constant, node = self._model, self._constant, self._node
         total = model.capacitance_over_dt + constant_d
-        left = total
-        if self._steps:
-            left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
+        left = total.copy()  # pivots of the constant nodes, the reduced diagonal of the others
+        for nodes in reversed(self._steps[1:]):
+            some = nodes[constant[nodes]]
+            np.subtract.at(left, model.forest.parent[some], model.u[some] ** 2 / left[some])
         inverse = np.where(constant, 1 / left, 0.0)
         found = constant_g[node], constant_b[node], left[node[self.moving]], inverse[node]
         return [a.astype(self._dtype) for a in found]
@@ -250,7 +240,9 @@ def make_blocks(
     cells = np.full((int(rows.sum()), lanes), -1)
     cells[starts(rows)[shape] + within // lanes, within % lanes] = by_shape
     of_row = np.repeat(np.arange(trees.num_trees), rows)
-    first_row = _first_rows(trees.sizes[of_row], len(cells) if count is None else count)
+    first_row = np.arange(len(cells) + 1)
+    if count is not None and count < len(cells):
+        first_row = equal_parts(trees.sizes[of_row], count)
     known, found = dict[tuple[int, ...], int](), list[tuple[np.ndarray, ...]]()
     pattern = np.empty(len(first_row) - 1, np.int64)
     for block, (a, b) in enumerate(zip(first_row[:-1], first_row[1:], strict=True)):
@@ -275,10 +267,8 @@ def make_blocks(
     )
 
 
-def _first_rows(sizes: np.ndarray, count: int) -> np.ndarray:
-    """(blocks + 1,) int64: first rows of blocks of about the same size, and the end."""
-    if count >= len(sizes):
-        return np.arange(len(sizes) + 1)
+def equal_parts(sizes: np.ndarray, count: int) -> np.ndarray:
+    """(parts + 1,) int64: begins of parts of about the same size, `count` at most, and the end."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends - sizes / 2, ends[-1] * np.arange(1, count) / count)
     return np.unique(np.concatenate(([0], cuts, [len(sizes)])))

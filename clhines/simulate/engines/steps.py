@@ -137,14 +137,11 @@ class Steps(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         of_one = variables.once is not self.model
-        tiler, once = (self._tiler if of_one else None), variables.once
+        tiler = self._tiler if of_one else None
         pack = self.solver.to_device_order if tiler is None else tiler.pack
         self.v[0] = self._packed(pack, variables.v, variables.remote_v)
-        base_d = once.capacitance_over_dt + once.constant_d
         place = self.place if tiler is None or self.model.pointers else None
-        arenas = filled_arenas(
-            variables, self.dtype, place, base_d, self.layout, self.run.instant, tiler
-        )
+        arenas = filled_arenas(variables, self.dtype, place, self.layout, self.run.instant, tiler)
         if self.in_vectors:
             add_vectors(self.model, arenas)
         return arenas

@@ -289,8 +289,7 @@ class ArenaEpochs(ArenaKernels):
         self._others.v = to_device(
             self.queue, np.tile(packed, 3 if self.model.pointers else 0), self.dtype
         )
-        base_d = self.model.capacitance_over_dt + self.model.constant_d
-        arenas = filled_arenas(variables, self.dtype, self.place, base_d, self.layout)
+        arenas = filled_arenas(variables, self.dtype, self.place, self.layout)
         arenas["clock"].add("node_due", np.zeros(self.layout.count))
         for k in takes_apart(self.network):
             kind = self.model.kinds[k]

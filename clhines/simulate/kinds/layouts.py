@@ -135,17 +135,16 @@ def filled_arenas(
     variables: Variables,
     dtype: np.dtype,
     place: np.ndarray | None,
-    base_d: np.ndarray,
     layout: Layout | None = None,
     instant: np.dtype = _DOUBLE,
     tiler: Tiler | None = None,
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
 
-    Of copies that are alike the arrays by node and instance are given of one, as is `base_d`, µS,
-    and repeated on the device by `tiler`: `Tiler.find_places` then finds the places of active
-    nodes. `dtype` is that of ``mem``, `instant` that of ``clock``. `place` is that of each node in
-    the solver's order; of copies None, where no pointers need it.
+    Of copies that are alike the arrays by node and instance are of one, and repeated on the device
+    by `tiler`: `Tiler.find_places` then finds the places of active nodes. `dtype` is that of
+    ``mem``, `instant` that of ``clock``. `place` is that of each node in the solver's order; of
+    copies None, where no pointers need it.
     """
     mem, clock, ints = (Arena(d, tiler) for d in (dtype, instant, np.dtype(np.int32)))
     model, once = variables.model, variables.once
@@ -153,7 +152,7 @@ def filled_arenas(
     layout = whole if model is once else whole.once
     nodes = layout.nodes
     mem.tile("area", once.area[nodes][None])
-    mem.tile("base_d", base_d[nodes][None])
+    mem.tile("base_d", (once.capacitance_over_dt + once.constant_d)[nodes][None])
     if tiler is None:
         assert place is not None
         ints.add("place_of", place[nodes])
@@ -172,7 +171,11 @@ def filled_arenas(
                 ints.add(f"pointer_{k}_{name}", place[node])
     detector = layout.number(once.sources.detector_node)
     _tile_first(ints, "first_detector", layout.first(np.sort(detector)))
-    add_detectors(variables, (mem, ints), whole)
+    order = detector_order(variables, whole)
+    ints.add("detector_source", model.sources.detector_source[order])
+    ints.add("detector_held", variables.exact.held[order])
+    ints.add("detector_hold", model.detector_hold[order])
+    mem.add("detector_threshold", model.sources.detector_threshold[order])
     add_wires(variables, (mem, clock, ints), whole.ring_steps)
     add_played(variables, whole, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
@@ -248,17 +251,6 @@ def add_cells(model: Model, layout: Layout, ints: Arena, numbers: bool = False) 
     ints.add("detector_at", np.sort(layout.number(model.sources.detector_node)))
 
 
-def add_detectors(variables: Variables, arenas: tuple[Arena, Arena], layout: Layout) -> None:
-    """Add detectors by node, but where those of each node begin."""
-    mem, ints = arenas
-    model = variables.model
-    order = detector_order(variables, layout)
-    ints.add("detector_source", model.sources.detector_source[order])
-    ints.add("detector_held", variables.exact.held[order])
-    ints.add("detector_hold", model.detector_hold[order])
-    mem.add("detector_threshold", model.sources.detector_threshold[order])
-
-
 def detector_order(variables: Variables, layout: Layout) -> np.ndarray:
     """(d,) int64: detectors by node, in the order of the arenas."""
     return np.argsort(layout.number(variables.model.sources.detector_node), kind="stable")
@@ -302,15 +294,17 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena], ahead: i
         ints.add(f"emitted_{k}", sources)
     number = np.append(np.argsort(order), -1)  # connections as kernels number them
     for k, queue in variables.queues.items():
-        clock.add(f"queue_time_{k}", queue.time)
-        clock.add(f"queue_sent_{k}", queue.sent)
-        mem.add(f"queue_flag_{k}", queue.flag)
         ints.add(f"queue_connection_{k}", number[queue.connection])
-        ints.add(f"queue_size_{k}", queue.size)
-        ints.add(f"queue_last_{k}", queue.last)
+        for name, arena in _of_queues(mem, clock, ints):
+            arena.add(f"queue_{name}_{k}", getattr(queue, name))
         bits = 1 << np.arange(len(queue.armed))[:, None]
         ints.add(f"armed_{k}", (queue.armed * bits).sum(axis=0))
         ints.add(f"above_flags_{k}", (queue.above * bits).sum(axis=0))
+
+
+def _of_queues(mem: Arena, clock: Arena, ints: Arena) -> list[tuple[str, Arena]]:
+    """Arrays of a `Queue` that are in arenas as they are."""
+    return [("time", clock), ("sent", clock), ("flag", mem), ("size", ints), ("last", ints)]
 
 
 def loose_targets(model: Model, wires: Wires) -> np.ndarray:
@@ -390,9 +384,8 @@ def read_back(
     exact.cursor[order] = ints.get("cursor")
     exact.held[detector_order(variables, layout)] = ints.get("detector_held")
     for k, queue in now.queues.items():
-        queue.time, queue.sent = clock.get(f"queue_time_{k}"), clock.get(f"queue_sent_{k}")
-        queue.flag = mem.get(f"queue_flag_{k}")
-        queue.size, queue.last = ints.get(f"queue_size_{k}"), ints.get(f"queue_last_{k}")
+        for name, arena in _of_queues(mem, clock, ints):
+            setattr(queue, name, arena.get(f"queue_{name}_{k}"))
         queue.connection = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
         bits = 1 << np.arange(len(queue.armed))[:, None]
         queue.armed = (ints.get(f"armed_{k}") & bits) != 0
@@ -515,25 +508,6 @@ def in_vectors(mechanism: Mechanism, block: str, outputs: Sequence[str] = ()) ->
     return apart and mechanism.takes_vectors(block, outputs)
 
 
-def location(
-    record: Record, variables: Variables, mem: Arena, place: np.ndarray, layout: Layout
-) -> tuple[str, np.ndarray]:
-    """Return the array that a record is in, ``v`` or ``mem``, and where in it its values are."""
-    if record.kind == -1:
-        return "v", place[record.index]
-    if record.kind < 0:
-        return "mem", mem.offset[f"ion_{record.name}"] + layout.number(record.index)
-    k, kind = record.kind, variables.model.kinds[record.kind]
-    kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
-    for what, names in kept.items():
-        if record.name in names:
-            columns, column = layout.columns(k, kind), names.index(record.name)
-            at = columns.at(record.index, column, len(names))
-            return "mem", mem.offset[f"{what}_{k}"] + at
-    at = at_parameter(variables, layout, k, record.name, record.index)
-    return "mem", mem.offset[f"parameters_{k}"] + at
-
-
 def owner_of(record: Record, variables: Variables, layout: Layout) -> np.ndarray:
     """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
     if record.kind < 0:
@@ -555,10 +529,28 @@ def locations(
     place: Callable[[], np.ndarray],
     layout: Layout,
 ) -> list[tuple[str, np.ndarray]]:
-    """Return where each record is; see `location`. `place` is asked only if there are records."""
-    if not records:
-        return []
-    return [location(record, variables, arenas["mem"], place(), layout) for record in records]
+    """Return which array each record is in, ``v`` or ``mem``, and where in it its values are.
+
+    `place` is asked only if there are records.
+    """
+    mem, found = arenas["mem"], list[tuple[str, np.ndarray]]()
+    for record in records:
+        name, k, index = record.name, record.kind, record.index
+        if k == -1:
+            found.append(("v", place()[index]))
+            continue
+        if k < 0:
+            found.append(("mem", mem.offset[f"ion_{name}"] + layout.number(index)))
+            continue
+        columns = layout.columns(k, variables.model.kinds[k])
+        kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
+        what = next((what for what, names in kept.items() if name in names), "parameters")
+        at = (
+            at_parameter(variables, layout, k, name, index) if what == "parameters"
+            else columns.at(index, kept[what].index(name), len(kept[what]))
+        )  # fmt: skip
+        found.append(("mem", mem.offset[f"{what}_{k}"] + at))
+    return found
 
 
 def check_room_for_events(model: Model, code: int) -> None:

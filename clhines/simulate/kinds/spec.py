@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.arrays import starts
 from clhines.device.arrays import to_device
 from clhines.errors import InputError
 from clhines.mechanisms.emit.printer import folded, wrapped
@@ -278,20 +279,17 @@ def sample_arguments(
     sampled: cla.Array,
 ) -> list[cla.Array | np.int32]:
     """Arguments that kernels take last; `owners` returns owner and lane of a kind's instances."""
-    firsts, entries, number = list[np.ndarray](), [np.zeros((0, 4), np.int64)], 0
-    for k, size in enumerate(sizes):
-        own = [s for s in samples if s.kind == k]
-        none = [np.zeros(0, np.int64)]
-        instance = np.concatenate(none + [s.instance for s in own])
-        what = np.concatenate(none + [np.full(len(s.instance), s.what) for s in own])
-        column = np.concatenate(none + [s.column + np.arange(len(s.instance)) for s in own])
-        owner, lane = owners(k, instance)
-        first, entry = sample_lists(owner, what, lane, column, size)
-        firsts.append(np.where(first < 0, -1, first + number))
-        entry[:, 3] = np.where(entry[:, 3] < 0, -1, entry[:, 3] + number)
-        entries.append(entry)
-        number += len(entry)
-    tables = [to_device(queue, a, np.int32) for a in (*firsts, np.concatenate(entries))]
+    rows, first_owner = [np.zeros((4, 0), np.int64)], starts(np.asarray(sizes, np.int64))
+    for s in samples:
+        owner, lane = owners(s.kind, s.instance)
+        column = s.column + np.arange(len(lane))
+        rows.append(
+            np.stack((first_owner[s.kind] + owner, np.full_like(lane, s.what), lane, column))
+        )
+    owner, what, lane, column = np.concatenate(rows, axis=1)
+    first, entries = sample_lists(owner, what, lane, column, sum(sizes))
+    firsts = np.split(first, first_owner[1:])
+    tables = [to_device(queue, a, np.int32) for a in (*firsts, entries)]
     return [*tables, sampled, np.int32(sampled.shape[1])]
 
 
@@ -370,18 +368,30 @@ class KindBlocks:
     def asks(self, block: str, role: str) -> list[str]:
         return [a.name for a in self.arguments(block) if a.role == role]
 
+    @property
+    def singles(self) -> list[str]:
+        """Parameters that are one number for all instances."""
+        return [name for name, single in self.parameters if single]
+
+    @property
+    def several(self) -> list[str]:
+        """The other parameters."""
+        return [name for name, single in self.parameters if not single]
+
     def parameter(self, name: str) -> str:
-        singles = [n for n, single in self.parameters if single]
-        given = [n for n, single in self.parameters if not single]
-        k = self.number
+        k, singles, several = self.number, self.singles, self.several
         if name in singles:
             return f"mem[parameters_{k} + {singles.index(name)}]"
-        begin = f"parameters_{k} + {len(singles)}"
-        return f"mem[{begin} + {given.index(name)} * count_{k} + j]"
+        line = self.line_of(several.index(name), len(several))
+        return f"mem[parameters_{k} + {len(singles)} + {line}]"
 
     def kept(self, role: str, name: str) -> str:
-        k, names = self.number, self.states if role == "state" else self.outputs
-        return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
+        names = self.states if role == "state" else self.outputs
+        return f"mem[{role}s_{self.number} + {self.line_of(names.index(name), len(names))}]"
+
+    def line_of(self, line: int, lines: int) -> str:
+        """Return the place of instance j in one of its kind's `lines` of numbers."""
+        return f"{line} * count_{self.number} + j"
 
     def bare_current(self, block: str) -> str:
         """Where the current goes that is recorded and none of a mechanism's variables, if any."""
@@ -412,14 +422,8 @@ class KindBlocks:
         if self.bare_current(block):
             after.append(f"{space}{self.bare_current(block)} = i_i;\n")
         function = next(f for name, f, _ in self.blocks if name == block)
-        text = f"{space}{function}(\n{space}    "
-        line = text.splitlines()[-1]
-        for number, value in enumerate(given):
-            end = ");" if number == len(given) - 1 else ", "
-            if len(line) + len(value) > 96:
-                text, line = text.rstrip() + f"\n{space}    ", f"{space}    "
-            text, line = text + value + end, line + value + end
-        return "".join(before) + (text if given else text + ");") + "\n" + "".join(after)
+        text = f"{space}{function}(\n{space}    {wrapped(given or [''], indent + 4, 97)});\n"
+        return "".join([*before, text, *after])
 
     def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
         """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
