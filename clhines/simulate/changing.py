@@ -14,7 +14,7 @@ from clhines.network.changes import Value, as_events, as_value, check_not_past
 from clhines.network.groups import Group
 from clhines.network.inside import inside
 from clhines.network.network import Network, check_begins
-from clhines.simulate.events.host_grid import settled
+from clhines.simulate.events.grid_run import settled
 from clhines.simulate.kinds.spec import check_constants
 from clhines.simulate.ranks.mpi import agreed
 from clhines.simulate.records.recording import Recordings

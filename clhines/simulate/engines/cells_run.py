@@ -16,9 +16,8 @@ import pyopencl.array as cla
 from clhines.device.arrays import values_of
 from clhines.mechanisms.emit.noise import normal
 from clhines.model.model import Kind, Model
-from clhines.simulate.engines.run import DeviceRun, Job, room_for_spikes
-from clhines.simulate.events.grid_run import Grid, SpikeList
-from clhines.simulate.events.host_grid import HostGrid
+from clhines.simulate.engines.run import MOST_SPIKES, DeviceRun, Job
+from clhines.simulate.events.grid_run import Grid, HostGrid, SpikeList
 from clhines.simulate.kinds.spec import Sample
 from clhines.simulate.records.records import Record, is_current
 from clhines.simulate.records.reduced import View
@@ -143,13 +142,14 @@ class CellsRun(DeviceRun):
         alone: Callable[[CellsRun], bool] = lambda _: False,
     ) -> None:
         model, queue, chunk = job.model, job.queue, job.request.chunk
-        super().__init__(job, model, room_for_spikes(model, chunk))
+        spikes = len(model.sources.detector_node) * (chunk // 2 + 1)  # one in two steps of each
+        super().__init__(job, model, max(1, min(spikes, MOST_SPIKES)))
         self.alone = alone(self)
         self.max_steps = chunk if self.alone else self.decisions.epoch
         self.states = CellStates(model, queue, self.dtype)
         zeros = self.ending.reads.zeros
-        spikes = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
-        self.grid = Grid(model, queue, self.decisions, spikes, self.alone)
+        found = SpikeList.on(queue, self.max_spikes, zeros("spikes", (1,), np.int32))
+        self.grid = Grid(model, queue, self.decisions, found, self.alone)
         self.failed = zeros("failed", (model.forest.num_cells,), np.int32)
         self.tell_early(model)
         self.cells = cells(self)

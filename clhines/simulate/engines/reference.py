@@ -87,16 +87,15 @@ def _initial(events: HostEvents, k: int) -> None:
     kind = variables.model.kinds[k]
     if "initial" not in kind.mechanism.program.blocks:
         return
-    artificial = kind.mechanism.kind == "artificial"
     for some in variables.rounds[k]:
-        zero = np.zeros(len(some))
-        v = zero if artificial else variables.v[kind.node[some]]
-        call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, np.full(len(some), -1))
+        zero, none = np.zeros(len(some)), np.full(len(some), -1)
+        v = variables.v_of(k, some)
+        call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, none)
         variables.call(k, "initial", some, call)
         if k in variables.queues:
-            events.obey(k, some, zero, np.full(len(some), -1), call)
+            events.obey(k, some, zero, none, call)
         variables.wrote_concentrations(k, "initial", some)
-    if not artificial:
+    if kind.mechanism.kind != "artificial":
         _check_globals(variables, k)
 
 
@@ -130,10 +129,8 @@ def _connections(events: HostEvents, k: int) -> None:
     for turn in range(int(counts.max(initial=0))):
         some = np.flatnonzero(counts > turn)
         connection = wires.order[wires.first[wires.first_target[k] + some] + turn]
-        zero = np.zeros(len(some))
-        artificial = kind.mechanism.kind == "artificial"
-        v = zero if artificial else variables.v[kind.node[some]]
-        call = Call(v, {"now": zero}, zero, netcons.first_weight[connection])
+        zero, at = np.zeros(len(some)), netcons.first_weight[connection]
+        call = Call(variables.v_of(k, some), {"now": zero}, zero, at)
         variables.call(k, "net_initial", some, call)
 
 
@@ -267,14 +264,11 @@ class Reference(PartRun):
         if decisions is not None and decisions.split:  # until others' spikes act
             self.max_steps = decisions.epoch
         self.taken, self._clock = False, Clock(model.dt)  # `taken`: it has left the start
-        self.variables, self.events = self._started(wanted)
+        self.variables, self.events = started(model, self._wires, wanted, decisions)
         self.records: list[Record] = []
         self._reducers = Reducers(lambda record: HostReducer(record, model))
         self._first = 0
         self._rows: list[list[np.ndarray]] = []
-
-    def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
-        return started(self.model, self._wires, wanted, self._decisions)
 
     @cached_property
     def _order(self) -> list[np.ndarray]:
@@ -287,7 +281,8 @@ class Reference(PartRun):
             return
         self.variables.want(wanted)
         if not self.taken:
-            self.variables, self.events = self._started(wanted)
+            given = self.model, self._wires, wanted, self._decisions
+            self.variables, self.events = started(*given)
 
     # -- a chunk -------------------------------------------------------------------------------
 
@@ -371,18 +366,21 @@ class Reference(PartRun):
         return self.new_events()[0]
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        begin, end = self._noted, len(self.events.emitted)
-        self._noted = end
-        found = self.events.emitted[begin:end]
-        source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
-        t = np.concatenate([np.zeros(0), *(t for _, t in found)])
+        source, t = self._events_from(self._noted)
+        self._noted = len(self.events.emitted)
         step = np.rint(t / self.model.dt).astype(np.int64) - 1
         return lambda: (source, step)
 
     def new_events(self) -> tuple[np.ndarray, np.ndarray]:
-        found, self.events.emitted, self._noted = self.events.emitted, [], 0
-        source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
-        return source, np.concatenate([np.zeros(0), *(t for _, t in found)])
+        found = self._events_from(0)
+        self.events.emitted, self._noted = [], 0
+        return found
+
+    def _events_from(self, begin: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and times of what was emitted after `begin` entries."""
+        found = [(np.zeros(0, np.int64), np.zeros(0)), *self.events.emitted[begin:]]
+        source, t = (np.concatenate(each) for each in zip(*found, strict=True))
+        return source, t
 
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         for s, t in zip(source, time, strict=True):

@@ -368,9 +368,3 @@ class DeviceRun(ABC):
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         if self.grid is not None:
             self.grid.send(source, step, first, count)
-
-
-def room_for_spikes(model: Model, chunk: int) -> int:
-    """Return how many events a chunk can have: of detectors one in two steps."""
-    most = len(model.sources.detector_node) * (chunk // 2 + 1)
-    return max(1, min(most, MOST_SPIKES))

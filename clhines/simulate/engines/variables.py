@@ -26,7 +26,7 @@ from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
 from clhines.network.inside import inside
 from clhines.network.network import Network
-from clhines.simulate.events.host_grid import HostGrid
+from clhines.simulate.events.grid_run import HostGrid
 from clhines.simulate.events.sources import Wires, ring_sizes
 from clhines.simulate.records.records import CURRENT
 from clhines.simulate.state.chunk import Chunk
@@ -38,37 +38,29 @@ ABSOLUTE_ZERO = 273.15
 
 @dataclass(eq=False)
 class Queue:
-    """Self events and armed WATCH conditions of all instances of a kind.
+    """Self events, in the order in which they were sent, and WATCH conditions of a kind."""
 
-    Self events are (capacity, count), in the order in which they were sent: `time` when due and
-    `sent` when sent, ms, and the `connection` whose event sent it, -1 for none. Of each instance
-    `size` are under way, and `last` is the one that was sent last, -1 if it has come. `armed` and
-    `above` are (watches, count).
-    """
-
-    time: np.ndarray
-    flag: np.ndarray
-    sent: np.ndarray
-    connection: np.ndarray
-    size: np.ndarray
-    last: np.ndarray
-    armed: np.ndarray
-    above: np.ndarray
+    time: np.ndarray  # (capacity, count), when due, ms
+    flag: np.ndarray  # likewise
+    sent: np.ndarray  # likewise, when sent, ms
+    connection: np.ndarray  # likewise, whose event sent it, -1 for none
+    size: np.ndarray  # (count,), how many are under way
+    last: np.ndarray  # (count,), the one that was sent last, -1 if it has come
+    armed: np.ndarray  # (watches, count)
+    above: np.ndarray  # likewise
 
 
 @dataclass(eq=False)
 class Exact:
-    """Sources and connections of events at exact times; for `ring` and `count` see `Wires`.
-
-    `weight` is (w,), `cursor` (m,), one a connection, and `held` (d,) int32: for how many steps
-    each detector sends no event, and at least 1 while its voltage is above its threshold.
-    """
+    """Sources and connections of events at exact times; for `ring` and `count` see `Wires`."""
 
     weight: np.ndarray
-    cursor: np.ndarray
+    cursor: np.ndarray  # of each connection
     ring: np.ndarray
     count: np.ndarray
-    held: np.ndarray
+    held: (
+        np.ndarray
+    )  # int32: steps for which a detector sends nothing; at least 1 while it is above
 
 
 @dataclass(eq=False)

@@ -236,12 +236,7 @@ class HostEvents:
             variables.call(k, block, some[there], call)
 
     def obey(
-        self,
-        k: int,
-        some: np.ndarray,
-        t: np.ndarray,
-        connection: np.ndarray,
-        call: Call,
+        self, k: int, some: np.ndarray, t: np.ndarray, connection: np.ndarray, call: Call
     ) -> None:
         """Send the events and arm the conditions that a block has asked for."""
         variables, net = self.variables, self.net(k)

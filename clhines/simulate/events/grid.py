@@ -45,44 +45,38 @@ def median_times(
     steps: int,
     size: int,
 ) -> list[float]:
-    """Measure candidates in turn: the median time, s, of lists of (source, step), (k,) each."""
+    """Measure candidates in turn: median times, s, of lists of (source, step), (k,) each.
+
+    They are of the device's own clock where that is the better one.
+    """
     found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
     counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
     incoming = to_device(queue, np.zeros(size), np.int64)
     marks = to_device(queue, np.zeros(3), np.int32), 0, -1
     times_of: list[list[float]] = [[] for _ in launchers]
+    by_host = devices.is_cpu(queue.device) or devices.is_simulator(queue.device)
+    by_host |= not queue.properties & cl.command_queue_properties.PROFILING_ENABLE
+
+    def timed(launch: _Launcher, spikes: Found, capacity: int) -> float:
+        queue.finish()
+        begin = time.perf_counter()
+        launch(spikes, capacity, incoming, 0, steps, marks)
+        queue.finish()
+        if by_host:
+            return time.perf_counter() - begin
+        return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)
+
     for turn in range(-1, _TURNS):  # the first warms up
         for k, launch in enumerate(launchers):
             if turn > 1 and min(times_of[k]) > _HOPELESS * min(map(min, times_of)):
                 continue
             times = [
-                _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
+                timed(launch, (*pair, number), max(1, count))
                 for (*pair, count), number in zip(found, counts, strict=True)
             ]
             if turn >= 0:
                 times_of[k].append(float(np.mean(times)))
     return [float(np.median(t)) for t in times_of]
-
-
-def _timed(
-    queue: cl.CommandQueue,
-    launch: _Launcher,
-    found: Found,
-    capacity: int,
-    incoming: cla.Array,
-    steps: int,
-    marks: tuple[cla.Array, int, int],
-) -> float:
-    """Seconds that a launch takes: of the device's own clock where that is the better one."""
-    queue.finish()
-    begin = time.perf_counter()
-    launch(found, capacity, incoming, 0, steps, marks)
-    queue.finish()
-    wall = time.perf_counter() - begin
-    profiled = queue.properties & cl.command_queue_properties.PROFILING_ENABLE
-    if not profiled or devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
-        return wall
-    return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)
 
 
 class Tables:

@@ -26,33 +26,27 @@ from clhines.simulate.records.records import CURRENT
 class MechanismSpec:
     """Everything a template needs to know about one mechanism of a network.
 
-    `name` begins the names of its functions; currents and conductances are multiplied by a factor
-    of each instance where it is a `density`. With `width` instances of a group, one a lane of a
-    vector of ``epoch_vector.mako``, number s of lane l of group q lies at
-    ``(q * num_numbers + s) * width + l``, of states and of parameters that are not `single`.
-
-    Of epochs on GPUs: `number` is that of instance 0 among all instances, which noise is drawn by,
-    `first_target` its number among the targets of events; `literals` are parameters that are one
-    number, else empty; `most` instances are in a work-group; `factor` makes the factor of a node of
-    its capacitance over dt; and with `local` states lie in local memory.
+    With `width` instances of a group, one a lane of a vector of ``epoch_vector.mako``, number s of
+    lane l of group q lies at ``(q * num_numbers + s) * width + l``, of states and of parameters
+    that are not `single`. What follows `num_constants` is of epochs on GPUs.
     """
 
-    name: str
+    name: str  # begins the names of its functions
     source: str = field(repr=False)
     parameters: tuple[str, ...]
     states: tuple[str, ...]
     single: tuple[bool, ...]
-    density: bool
+    density: bool  # currents and conductances are multiplied by a factor of each instance
     takes_events: bool
     uses_noise: bool
     width: int = 0
     num_constants: int = 0
-    number: int = 0
-    literals: tuple[str, ...] = ()
-    most: int = 0
-    factor: str = ""
-    first_target: int = 0
-    local: bool = True
+    number: int = 0  # of instance 0 among all instances, which noise is drawn by
+    literals: tuple[str, ...] = ()  # parameters that are one number, else empty
+    most: int = 0  # instances of a work-group
+    factor: str = ""  # makes the factor of a node of its capacitance over dt
+    first_target: int = 0  # number of instance 0 among the targets of events
+    local: bool = True  # states lie in local memory
 
     @property
     def num_states(self) -> int:
@@ -315,35 +309,28 @@ def call_of(function: str, given: list[str], indent: int) -> str:
 
 @dataclass(frozen=True)
 class KindBlocks:
-    """Everything a template needs to know about one kind: ``density``, ``point`` or ``artificial``.
-
-    `blocks` are (block, function, arguments); `parameters` names, and whether each is one number
-    for all instances; `sends` the kinds of the places that send. With `summed` events of a step may
-    come as the sum of their weights. `ions` are those of the network, `vectors` blocks with a
-    function for `ArenaSpec.width` instances at once, and its name; with `rows` a node has one
-    instance at most. Blocks read the last instance's states of the names in `last`.
-    """
+    """Everything a template needs to know about one kind of a network with exact times."""
 
     number: int
     name: str
     functions: str
-    kind: str
-    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]
-    parameters: tuple[tuple[str, bool], ...]
+    kind: str  # ``density``, ``point`` or ``artificial``
+    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]  # name, function, its arguments
+    parameters: tuple[tuple[str, bool], ...]  # names, and whether one number is of all instances
     states: tuple[str, ...]
     outputs: tuple[str, ...]
     weights: tuple[str, ...]
-    sends: tuple[str, ...]
+    sends: tuple[str, ...]  # kinds of the places that send
     watch_flags: tuple[float, ...]
     for_netcons: int
     queue: int
     has_net: bool
-    summed: bool
+    summed: bool  # events of a step may come as the sum of their weights
     emits: bool
-    ions: tuple[str, ...]
-    vectors: tuple[tuple[str, str], ...] = ()
-    rows: bool = False
-    last: tuple[str, ...] = ()
+    ions: tuple[str, ...]  # of the network
+    vectors: tuple[tuple[str, str], ...] = ()  # blocks with a function of `ArenaSpec.width`, and it
+    rows: bool = False  # a node has one instance at most
+    last: tuple[str, ...] = ()  # states of which blocks read the last instance's
 
     def leading(self, block: str) -> tuple[str, ...]:
         return ()
@@ -528,16 +515,8 @@ class KindBlocks:
 class ArenaSpec(TemplateSpec):
     """``steps.mako``, whose numbers are in arenas: ``mem`` of reals, ``clock`` of times, ``ints``.
 
-    `real` and `instant`, ``double`` or ``float``, are types of values and times.
-
-    `regions` names what `at` holds: begins of regions, and counts. `noise` is the OpenCL source of
-    `mechanisms.normal`. With `constant` there are constant mechanisms, whose currents are summed by
-    node once. With `layered` events may come to another instance within a step: they are delivered
-    in launches of their own. CPUs advance `width` instances at once, and work-items there have many
-    nodes. Where functions are `calls`, and not copied to where they are called, a kernel of many
-    mechanisms is built several times faster, and is as fast on CPUs. `bins` are rounds of events in
-    bins of a step, see `events.sources`. With `by_cell` functions are for `ArenaEpochSpec`: where
-    regions begin is a struct, and voltages are in local memory, or as there `far`.
+    Where functions are `calls`, and not copied to where they are called, a kernel of many
+    mechanisms is built several times faster, and is as fast on CPUs.
     """
 
     template: ClassVar[str] = "simulate/steps"
@@ -576,24 +555,24 @@ class ArenaSpec(TemplateSpec):
     }
     sending: ClassVar[Word] = SENDING
     blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
-    real: str
+    real: str  # ``double`` or ``float``
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
-    regions: tuple[str, ...]
+    regions: tuple[str, ...]  # names of what `at` holds: begins of regions, and counts
     secondorder: bool
     second_order_currents: bool
-    noise: str
+    noise: str  # OpenCL source of `mechanisms.normal`
     played: bool
-    constant: bool
-    layered: bool
-    width: int
+    constant: bool  # there are constant mechanisms, whose currents are summed by node once
+    layered: bool  # events may come to another instance within a step, in launches of their own
+    width: int  # instances that CPUs advance at once, where work-items have many nodes
     calls: bool
     nernst: tuple[str, ...] = ()
     grid: bool = field(default=False, repr=False)
-    bins: int = field(default=0, repr=False)
-    by_cell: bool = field(default=False, repr=False)
-    far: bool = field(default=False, repr=False)
-    instant: str = "double"
+    bins: int = field(default=0, repr=False)  # rounds of events in a step's bin, `events.sources`
+    by_cell: bool = field(default=False, repr=False)  # for `ArenaEpochSpec`: regions are a struct
+    far: bool = field(default=False, repr=False)  # voltages are not in local memory
+    instant: str = "double"  # type of times
 
     @property
     def arena(self) -> ArenaSpec:

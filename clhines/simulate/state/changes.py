@@ -39,16 +39,12 @@ class SpreadSpec(TemplateSpec):
 
 @dataclass(frozen=True, eq=False)
 class Storage:
-    """Where the values of a parameter of all instances of a kind are on a device.
-
-    `places` returns place in the array, less `offset`, and instance of the kind, (m,) each. They
-    are the same for all parameters with this `key`. None stands for one number for all instances,
-    at `offset`.
-    """
+    """Where the values of a parameter of all instances of a kind are on a device."""
 
     array: cla.Array
     offset: int
-    key: Hashable = ()
+    key: Hashable = ()  # of all parameters with the same `places`
+    # place, less `offset`, and instance of the kind, (m,) each; None: one number for all instances
     places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
 
 
