@@ -66,7 +66,6 @@ class CurrentModel:
 
     @cached_property
     def sums(self) -> ConstantSums:
-        """Sums of the conductances and currents of constant mechanisms."""
         net = self.network
         return ConstantSums(
             net.groups, net.forest, net.area, inside(net).structure.whole("g_total")
@@ -74,7 +73,6 @@ class CurrentModel:
 
     @cached_property
     def signature(self) -> str:
-        """Digest of everything the arrays of a saved state depend on."""
         return saved_states.signature(self.now)
 
 

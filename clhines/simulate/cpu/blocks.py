@@ -40,14 +40,7 @@ from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.run import Job
 from clhines.simulate.engines.variables import Variables
 from clhines.simulate.events.sources import SENDING, wires_of
-from clhines.simulate.kinds.layouts import (
-    Columns,
-    Layout,
-    add_cells,
-    filled_arenas,
-    is_artificial,
-    loose_targets,
-)
+from clhines.simulate.kinds import layouts
 from clhines.simulate.kinds.spec import ArenaSpec, KindBlocks, Values, call_of, fields_of, result_of
 from clhines.simulate.records.records import CURRENT, Record
 from clhines.simulate.state.arena import Arena
@@ -131,7 +124,7 @@ def _rows(forest: Forest, cells: np.ndarray, widest: int) -> Iterator[tuple[int,
             yield width, np.stack([several[k] for k in np.flatnonzero(group == g)])
 
 
-class BlockLayout(Layout):
+class BlockLayout(layouts.Layout):
     """Where the arenas of blocks of cells have what belongs to nodes and instances: by place."""
 
     def __init__(self, model: Model, tiles: Tiles, most: int, twice: bool) -> None:
@@ -143,7 +136,7 @@ class BlockLayout(Layout):
                 np.arange(kind.count), self._place[kind.node], tiles.block_place, most, twice, True
             )
             for k, kind in enumerate(model.kinds)
-            if not is_artificial(kind)
+            if not layouts.is_artificial(kind)
         }
 
     @property
@@ -157,7 +150,7 @@ class BlockLayout(Layout):
     def number(self, node: np.ndarray) -> np.ndarray:
         return np.where(node < 0, -1, self._place[node])
 
-    def columns(self, k: int, kind: Kind) -> Columns:
+    def columns(self, k: int, kind: Kind) -> layouts.Columns:
         return self.groups.get(k) or super().columns(k, kind)
 
 
@@ -463,7 +456,7 @@ class CellBlocks(ArenaKernels):
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         self.v[0].set(variables.v[self.layout.nodes].astype(self.dtype), self.queue)
-        arenas = filled_arenas(variables, self.dtype, self.place, self.layout)
+        arenas = layouts.filled_arenas(variables, self.dtype, self.place, self.layout)
         self._add_tables(variables, arenas)
         return arenas
 
@@ -513,9 +506,9 @@ class CellBlocks(ArenaKernels):
         self._add_groups(arenas["mem"], ints)
         for name, value in level_ions(variables, self.network).items():
             arenas["mem"].add(f"level_{name}", np.array([value]))
-        add_cells(model, self.layout, ints, numbers=True)
+        layouts.add_cells(model, self.layout, ints, numbers=True)
         several = len(wires.layers) > 1  # targets that blocks look after one by one
-        targets = np.concatenate(wires.layers) if several else loose_targets(model, wires)
+        targets = np.concatenate(wires.layers) if several else layouts.loose_targets(model, wires)
         self._add_lists(ints, "target", targets, blocks.target[targets])
         emitters = [np.zeros((2, 0), np.int64)]
         for k, sources in model.sources.emitted.items():
@@ -527,7 +520,7 @@ class CellBlocks(ArenaKernels):
         word = ints.get("connection_short")
         apart = word | SENDING.pack(short=0, crossed=0, apart=1) if model.bins else 2
         ints.set("connection_short", np.where(crosses, apart, word))
-        loose = [p for p in model.played if is_artificial(model.kinds[p.kind])]
+        loose = [p for p in model.played if layouts.is_artificial(model.kinds[p.kind])]
         where = [blocks.target[wires.first_target[p.kind] + p.instance] for p in loose]
         number = len(model.played) - len(loose) + np.arange(len(loose))  # they are the last
         self._add_lists(ints, "loose_play", number, np.array(where, np.int64))
@@ -543,7 +536,6 @@ class CellBlocks(ArenaKernels):
             ints.add(f"tile_{width}", self._first(tiles.block[some]))
 
     def _add_groups(self, mem: Arena, ints: Arena) -> None:
-        """Add where the groups of kinds are, and what they multiply densities by."""
         model = self.model
         for k, groups in self.layout.groups.items():
             kept = groups.member >= 0
@@ -570,7 +562,7 @@ class CellBlocks(ArenaKernels):
         block, kinds = stretch_of(self.layout.tiles.block_place, place), self.model.kinds
         loose = [np.zeros(0, np.int64)]
         for record in records:
-            if record.kind >= 0 and is_artificial(kinds[record.kind]):
+            if record.kind >= 0 and layouts.is_artificial(kinds[record.kind]):
                 first = self.run.wires.first_target.get(record.kind)
                 of = np.zeros(len(record.index), np.int64)
                 loose.append(of if first is None else self.blocks.target[first + record.index])

@@ -157,6 +157,7 @@ class SlotNodes:
     """Nodes in slots and lanes of blocks; lanes without a cell have those of the first lane."""
 
     def __init__(self, blocks: Blocks, forest: Forest) -> None:
+        self._blocks, self._forest = blocks, forest
         sizes = blocks.sizes[blocks.pattern]
         self.block_place = offsets(sizes) * blocks.lanes  # (num_blocks + 1,), first of each
         self.block = np.repeat(np.arange(len(sizes)), sizes)
@@ -168,18 +169,12 @@ class SlotNodes:
         self.place[self.node[kept]] = np.flatnonzero(kept)
 
     def groups(
-        self,
-        blocks: Blocks,
-        forest: Forest,
-        kind: Kind,
-        most: int,
-        twice: bool = False,
-        several: bool | None = None,
-        rows: bool = False,
+        self, kind: Kind, most: int, twice: bool, several: bool | None, rows: bool
     ) -> Groups:
         """Group the instances of a kind; see `make_groups`, or `groups_of_rows` for `rows`."""
+        blocks, bounds = self._blocks, self._forest.cell_offsets
         # A lane without a cell computes what the first does, so that consecutive places stay so.
-        cuts = np.searchsorted(kind.node, forest.cell_offsets)
+        cuts = np.searchsorted(kind.node, bounds)
         row, lane = np.nonzero(blocks.cells < 0)
         cell = blocks.cells[row, 0]
         counts = np.diff(cuts)[cell]
@@ -192,10 +187,10 @@ class SlotNodes:
             return groups_of_rows(instance, place, self.block_place, blocks.lanes)
         return make_groups(instance, place, self.block_place, most, twice, several)
 
-    def in_order(self, groups: Groups, forest: Forest) -> bool:
+    def in_order(self, groups: Groups) -> bool:
         """Whether each row has one group, of an instance for each cell in the order of cells."""
         places = np.arange(self.node.size).reshape(self.node.shape)
-        ordered = np.array_equal(groups.position, np.arange(forest.num_cells))
+        ordered = np.array_equal(groups.position, np.arange(self._forest.num_cells))
         return bool(ordered and np.array_equal(groups.place, places))
 
 

@@ -57,7 +57,6 @@ from clhines.simulate.state.decisions import Decisions
 
 _RECORDS = ("blocks", "width", "record_slot", "record_column", "record_v")
 _CHANGES = ("first_step", "steps", "row", *_RECORDS)  # arguments of each launch
-_DETECTORS = ("detector_held", "detector_hold", "detector_threshold", "detector_source")
 _LANES_BYTES = 64  # of the cells of a block, at most
 
 
@@ -171,10 +170,7 @@ def plan_vectors(
         count = choose_count(whole.forest, units, lanes_of_all, widest, of_all)
         several = in_groups(whole, of_all, lanes_of_all, most, count)
     nodes, twice = SlotNodes(blocks, model.forest), takes_twice(most, size)
-    groups = [
-        nodes.groups(blocks, model.forest, k, most, twice, several.get(k.mechanism), rows)
-        for k in model.kinds
-    ]
+    groups = [nodes.groups(k, most, twice, several.get(k.mechanism), rows) for k in model.kinds]
     kinds = tuple(
         grouped_kind_spec(k, real, g.width) for k, g in zip(model.kinds, groups, strict=True)
     )
@@ -192,7 +188,7 @@ def plan_vectors(
         alone=alone,
         flat=flat,
         prefetch="builtin" if rows and alone and limits.clang else "",
-        rows=tuple(nodes.in_order(g, model.forest) for g in groups) if rows else (),
+        rows=tuple(map(nodes.in_order, groups)) if rows else (),
     )
     return VectorPlan(blocks, nodes, variable, groups, spec)
 
@@ -216,8 +212,6 @@ class CellEpochs(Cells):
         for k, kind in enumerate(model.kinds):
             self._given |= {f"{name}_{k}": a for name, a in self._of_kind(k, kind).items()}
         self._kernel = self._bound([])
-
-    # -- device --------------------------------------------------------------------------------
 
     def _block_table(self) -> np.ndarray:
         """(num_blocks, ...) int32: what each block has, in columns; of kinds, their groups."""
@@ -257,8 +251,7 @@ class CellEpochs(Cells):
             "spike_source": spikes.source, "spike_step": spikes.step, "spike_count": spikes.count,
             "num_targets": num(model.num_targets), "slots": num(grid.slots),
             "scale_of_events": real(grid.scale), "seed": np.uint64(model.seed),
-            "incoming": grid.incoming, **dict(zip(_DETECTORS, run.states.detectors, strict=False)),
-            **alone,
+            "incoming": grid.incoming, **run.states.detectors, **alone,
         }  # fmt: skip
 
     def _of_kind(self, k: int, kind: Kind) -> dict[str, program.Argument]:
@@ -296,13 +289,10 @@ class CellEpochs(Cells):
         return self._put(a[self.plan.nodes.node], self._run.dtype)
 
     def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
-        """Return the kernel with its arguments, of which `advance` changes some."""
         self._spec = spec = replace(self._spec, samples=bool(samples))
         more = dict(zip((p.name for p in spec.of_samples), samples, strict=True))
         built = program.build(self._run.queue.context, spec)
         return program.bind(built, spec, "epoch", {**self._given, **more}, _CHANGES)
-
-    # -- records -------------------------------------------------------------------------------
 
     def record(self, nodes: np.ndarray, rows: cla.Array) -> None:
         model, at = self._run.model, self.plan.nodes
@@ -321,20 +311,16 @@ class CellEpochs(Cells):
     def sample(self, samples: Sequence[Sample], rows: cla.Array) -> None:
         if samples or self._spec.samples:
             sizes = [len(groups.member) for groups in self.plan.groups]
-            given = (self._run.queue, samples, sizes, self._by_group, rows)
+            given = samples, sizes, self._by_group, rows
             self._kernel = self._bound(sample_arguments(*given) if samples else [])
 
     def _by_group(self, k: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         groups = self.plan.groups[k]
         return np.divmod(groups.position[instance], groups.width)
 
-    # -- steps ---------------------------------------------------------------------------------
-
     def launch(self, first: int, count: int, row: int) -> None:
         self._kernel.change(np.int32(first), np.int32(count), np.int32(row), *self._recorded)
         self._kernel.launch(self._run.queue, len(self._table), 1)
-
-    # -- values --------------------------------------------------------------------------------
 
     def storage(self, k: int, name: str) -> list[Storage]:
         kind, groups = self._run.model.kinds[k], self.plan.groups[k]

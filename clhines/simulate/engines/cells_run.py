@@ -64,10 +64,9 @@ class Cells(ABC):
 class CellStates:
     """States and detectors of a model on a device.
 
-    State s of instance i is at ``s * count + i`` of its entry in `of_kinds`. `detectors` are empty
-    where there are none besides the somas, or have of each `Exact.held`, `Model.detector_hold`, the
-    threshold, mV, and its source. `early` are the sources that are above their thresholds at the
-    start, until they are told of.
+    State s of instance i is at ``s * count + i`` of its entry in `of_kinds`. `detectors` are
+    arguments of kernels, none where there are no others than the somas'. `early` are the sources
+    that are above their thresholds at the start, until they are told of.
     """
 
     def __init__(self, model: Model, queue: cl.CommandQueue, dtype: np.dtype) -> None:
@@ -77,13 +76,13 @@ class CellStates:
             for k, states in enumerate(model.initial_states())
         ]
         above, sources, first = self.above(model.v_init), model.sources, len(model.soma)
-        arrays = (
-            (above * model.detector_hold)[first:],
-            model.detector_hold[first:],
-            sources.detector_threshold[first:].astype(dtype),
-            sources.detector_source[first:].astype(np.int32),
-        )
-        self.detectors = [cla.to_device(queue, a) for a in arrays if len(a)]
+        arrays = {
+            "detector_held": (above * model.detector_hold)[first:],
+            "detector_hold": model.detector_hold[first:],
+            "detector_threshold": sources.detector_threshold[first:].astype(dtype),
+            "detector_source": sources.detector_source[first:].astype(np.int32),
+        }
+        self.detectors = {n: cla.to_device(queue, a) for n, a in arrays.items() if len(a)}
         self.early = np.zeros(0, np.int64)
 
     def _packed(self, k: int, states: dict[str, np.ndarray]) -> np.ndarray:
@@ -98,7 +97,6 @@ class CellStates:
         return above
 
     def of(self, k: int) -> dict[str, np.ndarray]:
-        """Wait, and return the states of a kind, (count,) each."""
         kind = self._model.kinds[k]
         if not kind.mechanism.states:
             return {}
@@ -114,14 +112,14 @@ class CellStates:
         if self.detectors:
             saved["held"] = self.above(v).astype(np.int32)
             first = len(self._model.soma)
-            saved["held"][first:] = self.detectors[0].get(self._queue)
+            saved["held"][first:] = self.detectors["detector_held"].get(self._queue)
         return saved
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         self.early = self.early[:0]
         if self.detectors:
             held = saved["held"][len(self._model.soma) :].astype(np.int32)
-            self.detectors[0].set(held, self._queue)
+            self.detectors["detector_held"].set(held, self._queue)
         for k, array in enumerate(self.of_kinds):
             named = self._model.schema.named(saved, "state", k)
             if named:
@@ -164,8 +162,6 @@ class CellsRun(DeviceRun):
 
     def storage(self, k: int, name: str) -> list[Storage]:
         return self.cells.storage(k, name)
-
-    # -- a chunk -------------------------------------------------------------------------------
 
     def record(self, rows: int, sources: Sequence[Record]) -> list[View]:
         width = [sum(len(r.index) for r in sources if (r.kind < 0) == of_v) for of_v in (1, 0)]
@@ -232,8 +228,6 @@ class CellsRun(DeviceRun):
     def early_sources(self) -> np.ndarray:
         early, self.states.early = self.states.early, self.states.early[:0]
         return early
-
-    # -- the whole -----------------------------------------------------------------------------
 
     def voltages(self) -> np.ndarray:
         return self.cells.voltages()

@@ -46,8 +46,6 @@ def check_options(options: Iterable[str], own: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Made:
-    """A run, the name of its engine, and the steps of a chunk."""
-
     runner: Run
     engine: str
     chunk: int

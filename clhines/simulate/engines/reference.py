@@ -222,9 +222,7 @@ def played_at(played: Played, t: float) -> float:
     if not played.continuous:
         k = int(np.searchsorted(times, t, side="right")) - 1
         return float(y[k]) if k >= 0 else float("nan")
-    if t <= times[0]:
-        return float(y[0])
-    if len(times) == 1:
+    if t <= times[0] or len(times) == 1:
         return float(y[0])
     k = min(int(np.searchsorted(times, t, side="left")), len(times) - 1)
     t0, t1 = times[k - 1], times[k]
@@ -302,7 +300,6 @@ class Reference(PartRun):
                     rows.append(self.recorded(record))
 
     def recorded(self, record: Record) -> np.ndarray:
-        """(r,) float64: values of a record as they are."""
         variables = self.variables
         if record.kind == -1:
             return variables.v[record.index]

@@ -238,15 +238,12 @@ class DeviceRun(ABC):
 
     def __init__(self, job: Job, model: Model, usual_spikes: int) -> None:
         self.model, self.queue, self.dtype = model, job.queue, np.dtype(job.request.dtype)
+        self.device = job.queue.device
         self.limits = trust.limits(self.device, self.family, self.dtype)
         self.max_spikes = job.request.max_spikes or usual_spikes
         self.request, self._decisions = job.request, job.decisions
         self.ending = Ending(self.queue)
         self._forget_records()
-
-    @property
-    def device(self) -> cl.Device:
-        return self.queue.device
 
     @cached_property
     def decisions(self) -> Decisions:
@@ -319,7 +316,6 @@ class DeviceRun(ABC):
         return self.ending.seconds(marks, arrays)
 
     def end(self) -> Chunk:
-        """Wait, and return what was found since `begin`, or raise SpikeOverflowError."""
         if self.grid is not None:
             self.grid.check()
         return self.found(self.ending.values_of(self.failed), self._kept())

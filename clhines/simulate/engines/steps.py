@@ -20,14 +20,7 @@ from clhines.plan.plan import Limits
 from clhines.simulate.engines.arena_run import ArenaKernels, ArenaRun
 from clhines.simulate.engines.reference import neighbours, placed_neighbours
 from clhines.simulate.engines.variables import Variables
-from clhines.simulate.kinds.layouts import (
-    Layout,
-    add_vectors,
-    filled_arenas,
-    loose_targets,
-    node_numbers,
-    num_active,
-)
+from clhines.simulate.kinds import layouts
 from clhines.simulate.kinds.spec import ArenaSpec
 from clhines.simulate.state.arena import Arena, Tiler
 from clhines.solve.solver import Solver
@@ -106,7 +99,7 @@ class Steps(ArenaKernels):
         once, solver, tiler = self.model.once, self.solver, self._tiler
         pack = solver.to_device_order if tiler is None else tiler.pack
         d, gather = pack(once.capacitance_over_dt + once.constant_d), solver.plan.gather
-        self.layout, self.places = Layout(self.model), len(gather)
+        self.layout, self.places = layouts.Layout(self.model), len(gather)
         remote = np.zeros(len(self.model.remote_v))
         self.v = [self._packed(pack, once.v_init, remote) for _ in range(2)]
         if tiler is not None:  # which finds the active nodes when the arenas are there
@@ -115,7 +108,7 @@ class Steps(ArenaKernels):
         else:
             placed = placed_neighbours(once.forest, gather, self.place)
             beside = [cla.to_device(self.queue, a) for a in placed]
-            number = np.where(gather < 0, -1, node_numbers(once)[gather]).astype(np.int32)
+            number = np.where(gather < 0, -1, layouts.node_numbers(once)[gather]).astype(np.int32)
             active = cla.to_device(self.queue, number)
         # arguments of kernels, by place; `active`: number of an active node, -1 for others
         self.matrix = {
@@ -141,15 +134,19 @@ class Steps(ArenaKernels):
         pack = self.solver.to_device_order if tiler is None else tiler.pack
         self.v[0] = self._packed(pack, variables.v, variables.remote_v)
         place = self.place if tiler is None or self.model.pointers else None
-        arenas = filled_arenas(variables, self.dtype, place, self.layout, self.run.instant, tiler)
+        arenas = layouts.filled_arenas(
+            variables, self.dtype, place, self.layout, self.run.instant, tiler
+        )
         if self.in_vectors:
-            add_vectors(self.model, arenas)
+            layouts.add_vectors(self.model, arenas)
         return arenas
 
     def compile(self, spec: ArenaSpec, at: np.ndarray) -> None:
         if self._tiler is not None:
             begin, active = self.run.arenas["ints"].offset["place_of"], self.matrix["active"]
-            self._tiler.find_places(node_numbers(self.model.once), active, self.run.ints, begin)
+            self._tiler.find_places(
+                layouts.node_numbers(self.model.once), active, self.run.ints, begin
+            )
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
@@ -176,12 +173,13 @@ class Steps(ArenaKernels):
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.run.limits.compute_units
-            items = [max(1, min(num_active(self.model) // LEAST_NODES, most))] * 2
+            items = [max(1, min(layouts.num_active(self.model) // LEAST_NODES, most))] * 2
             given["num_items"] = np.int32(items[0])
         else:
             others = int(given["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
             items = [
-                self.places + n for n in (len(loose_targets(self.model, self.run.wires)), others)
+                self.places + n
+                for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
         before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
         return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)

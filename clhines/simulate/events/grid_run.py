@@ -368,35 +368,26 @@ class HostGrid:
         sent = known.order[ranges(begin, known.row[sources + 1] - begin)]
         rule = known.rule
         if rule is not None:
-            self._change(rule, "pre", sent, step)
-            self._count(rule, "pre", sources, step)
+            self._change("pre", sent, step)
+            self._count("pre", sources, step)
         slot = (step + 1 + known.delay[sent]) % self.slots
         weight = np.rint(self.weight[sent] / self.scale).astype(np.int64)
         np.add.at(self.incoming, (slot, known.target[sent]), weight)
         if rule is not None:
-            self._change(rule, "post", np.flatnonzero(np.isin(self._post, sources)), step)
-            self._count(rule, "post", sources, step)
+            self._change("post", np.flatnonzero(np.isin(self._post, sources)), step)
+            self._count("post", sources, step)
 
     def reward(self, reward: float, step: int) -> None:
-        rule = self.model.connections.rule
-        if rule is not None:
-            every = np.arange(self.model.connections.count)
-            self._change(rule, REWARD, every, step, {REWARD: reward})
+        if self.model.connections.rule is not None:
+            self._change(REWARD, np.arange(self.model.connections.count), step, reward)
 
-    def _change(
-        self,
-        rule: Rule,
-        event: str,
-        connections: np.ndarray,
-        step: int,
-        values: dict[str, Any] | None = None,
-    ) -> None:
+    def _change(self, event: str, connections: np.ndarray, step: int, reward: float = 0.0) -> None:
         """Change plastic ones of some connections, at an event."""
-        given, course = self.model.connections, self._course
+        given, course, rule = self.model.connections, self._course, self._course.rule
         some = connections[given.plastic[connections]]
-        values = {**course.constants, **(values or {}), "w_": self.weight[some]}
+        values = {**course.constants, REWARD: reward, "w_": self.weight[some]}
         for side, ends in (("pre", given.source), ("post", self._post)):
-            values |= self._traces(rule, side, ends[some], step)
+            values |= self._traces(side, ends[some], step)
         own = rule.kept["synapse"]
         if own:
             last = self._last["synapse"]
@@ -410,20 +401,21 @@ class HostGrid:
             self._trace[f"synapse{k or ''}"][some] = values[f"{name}_"]
         check_finite(rule, [values["w_"], *(values[f"{name}_"] for name in own)])
 
-    def _traces(self, rule: Rule, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
+    def _traces(self, side: str, at: np.ndarray, step: int) -> dict[str, Any]:
         """Return the traces of some cells as they are in a step, by their names in actions."""
-        names = rule.kept[side]
+        names = self._course.rule.kept[side]
         gone = step - self._last[side][at] if names else at
         return {
             f"{name}_": self._course.left(name, self._trace[f"{side}{k or ''}"][at], gone)
             for k, name in enumerate(names)
         }
 
-    def _count(self, rule: Rule, side: str, cells: np.ndarray, step: int) -> None:
+    def _count(self, side: str, cells: np.ndarray, step: int) -> None:
+        rule = self._course.rule
         names = rule.kept[side]
         if not names:
             return
-        values = self._course.constants | self._traces(rule, side, cells, step)
+        values = self._course.constants | self._traces(side, cells, step)
         rule.about.act(side, side, values)
         for k, name in enumerate(names):
             self._trace[f"{side}{k or ''}"][cells] = values[f"{name}_"]

@@ -61,8 +61,6 @@ class Trace:
 
 @dataclass(frozen=True)
 class PlasticSpec(TemplateSpec):
-    """``plasticity.mako``: a rule by its text."""
-
     template: ClassVar[str] = "simulate/plasticity"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "pre": (*_SPIKES, *_RULE, *_WEIGHTS, _ROWS, _CELLS, _PLACES),
@@ -237,12 +235,11 @@ class Plasticity:
     ) -> cl.Event:
         """Deliver new spikes, of all cells, as `Delivery.enqueue` does, and change weights."""
         delivery = self.delivery
-        delivery.check_steps(steps)
+        taken = delivery.steps_from(first_step, steps)
         found = spike_source, spike_step, spike_count
-        for step in range(first_step, first_step + steps):
-            last = step if step == first_step + steps - 1 else -1
+        for step in taken:
             self._launch(self._pre, found, step, wait_for)
-            delivery.deliver(found, incoming, step, 1, last)
+            delivery.deliver(found, incoming, range(step, step + 1), step == taken[-1])
             event = self._launch(self._post, found, step)
         delivery.turn_over()
         return event
@@ -270,8 +267,6 @@ class Plasticity:
         """Wait, and raise InputError for a weight or a trace that is no finite number."""
         if self._wrong.get(self.delivery.queue)[0]:
             raise self.rule.not_finite()
-
-    # -- state
 
     @property
     def weight(self) -> np.ndarray:

@@ -438,12 +438,6 @@ def terms(dt: float, tau: np.ndarray, real: str) -> int:
     return next(enough, every)
 
 
-def counts_of_terms(sources: Iterable[str]) -> tuple[int, ...]:
-    """Numbers of terms that functions of `with_few_terms` ask for, ascending."""
-    found = (re.findall(r"node_grown_(\d+)_\(", source) for source in sources)
-    return tuple(sorted({int(n) for numbers in found for n in numbers}))
-
-
 _OF_INSTANCE = frozenset(
     {
         *("v", "t", "dt", "parameter", "state", "output", "i", "g", "table", "flag", "noise"),
@@ -488,12 +482,6 @@ def node_words(model: Model) -> np.ndarray:
     return np.where(special, words | SPECIAL, words)
 
 
-def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
-    """(2, m) int64: number of the first active node of cells, and of the first after them."""
-    bounds = model.forest.cell_offsets
-    return np.searchsorted(active_nodes(model), [bounds[cells], bounds[cells + 1]])
-
-
 def with_blocks(
     spec: ArenaEpochSpec,
     functions: ArenaSpec,
@@ -536,6 +524,7 @@ def with_blocks(
             )
         )  # fmt: skip
     texts, once, blocks = _with_functions(spec, functions.kinds, blocks, variables)
+    asked = (n for k in texts for n in re.findall(r"node_grown_(\d+)_\(", k.functions))
     spec = replace(
         spec,
         arena=replace(functions, by_cell=True, far=spec.far, kinds=tuple(texts)),
@@ -543,7 +532,7 @@ def with_blocks(
         classes=() if lists.lanes.mixed else _classes(lists),
         mixed=lists.lanes.mixed,
         selects=epoch >= _LONG,
-        terms=counts_of_terms(k.functions for k in texts),
+        terms=tuple(sorted(set(map(int, asked)))),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=functions.nernst,

@@ -282,26 +282,20 @@ class EpochPlan:
 
     def _dense(self) -> tuple[int, int]:
         """Find the rounds after which few nodes of all trees are left, and how many."""
-        lanes = self._lanes_of_all()
+        lanes = self.table.lanes
+        if self._decisions.split:  # the trees here may be some of those that are planned alike
+            trees = _one_of_each(self._decisions.network.forest, self._like).trees
+            cut = cut_trees(trees, self._most, trees.parent < 0)
+            number = np.arange(trees.num_trees)
+            lanes = codes.segment_lanes(cut.segments, cut.contraction, number, number)
         inner = ranges(lanes.template_start[:-1], lanes.inner)
-        when, template = (
-            schedule.AT_ELIMINATION.unpack("round", lanes.links[inner, 1]),
-            lanes.template[inner],
-        )
+        when = schedule.AT_ELIMINATION.unpack("round", lanes.links[inner, 1])
+        template = lanes.template[inner]
         for before in range(int(lanes.rounds.max()) + 1):
             left = int(np.bincount(template[when >= before]).max())
             if left <= MAX_DENSE:
                 return before, -(-left // 4) * 4
         raise AssertionError("only the root is left after the last round")
-
-    def _lanes_of_all(self) -> codes.SegmentLanes:
-        """Lanes of all trees that are planned alike, of which those here may be some."""
-        if not self._decisions.split:
-            return self.table.lanes
-        trees = _one_of_each(self._decisions.network.forest, self._like).trees
-        cut = cut_trees(trees, self._most, trees.parent < 0)
-        number = np.arange(trees.num_trees)
-        return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
         """Literal of factor / (capacitance / dt), where that is one number to rounding."""

@@ -203,15 +203,6 @@ def coefficients(real: str) -> dict[str, float]:
     return {**found, "nearly_zero": 1e-290 if real == "double" else 1e-30}
 
 
-def arguments(real: str) -> dict[str, float]:
-    """Those of the `coefficients` that need more than the 32 bits of a GPU's instruction."""
-    # weights stay literals, which three that are computed side by side share
-    every = {k: v for k, v in coefficients(real).items() if k[:7] != "weight_"}
-    if real == "float":
-        return {"nearly_zero": every["nearly_zero"]}
-    return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
-
-
 @dataclass(frozen=True)
 class SeriesNumbers:
     """Numbers of ``common/rates.mako`` in one precision, as its template prints them."""
@@ -222,8 +213,12 @@ class SeriesNumbers:
 
     @property
     def arguments(self) -> dict[str, float]:
-        """Numbers that are arguments of the kernel; as literals they take two instructions."""
-        return arguments(self.real)
+        """Numbers that need more than the 32 bits of a GPU's instruction: not literals."""
+        # weights stay literals, which three that are computed side by side share
+        every = {k: v for k, v in coefficients(self.real).items() if k[:7] != "weight_"}
+        if self.real == "float":
+            return {"nearly_zero": every["nearly_zero"]}
+        return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}
 
     @property
     def coefficients(self) -> dict[str, str]:
@@ -296,11 +291,6 @@ class OnChip:
             return "0"
         past = "k >= mine.s1 ? 0 : " if self.spec.advances else ""
         return f"{past}all_{name}[mine.s0 + k]"
-
-    @property
-    def tree_values(self) -> int:
-        """Numbers that a lane has in the arrays ``all_tree``."""
-        return 4 if self.eliminates else 2
 
     @property
     def tree_rounds(self) -> int:

@@ -411,18 +411,15 @@ def spec_of(
             regions[f"sum_{k}"] = kind.first_target
     regions["num_active"], regions["num_played"] = num_active(model), len(model.played)
     regions["num_loose"] = len(loose_targets(model, variables.wires))
-    ions = tuple(ion.name for ion in model.ions)
     width = vector_bytes // arenas["mem"].dtype.itemsize or 1
-    kinds = tuple(
-        _blocks_of(variables, k, kind, real, ions, width, k in grouped)
-        for k, kind in enumerate(model.kinds)
-    )
+    every = range(len(model.kinds))
+    kinds = tuple(_blocks_of(variables, k, real, width, k in grouped) for k in every)
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
     spec = ArenaSpec(
         real=real,
         instant=real_name(arenas["clock"].dtype),
         kinds=kinds,
-        ions=ions,
+        ions=tuple(ion.name for ion in model.ions),
         regions=tuple(regions),
         secondorder=model.secondorder,
         second_order_currents=model.second_order_currents,
@@ -444,17 +441,10 @@ _ON_DEVICE = (
 )  # fmt: skip
 
 
-def _blocks_of(
-    variables: Variables,
-    k: int,
-    kind: Kind,
-    real: str,
-    ions: tuple[str, ...],
-    width: int,
-    grouped: bool,
-) -> KindBlocks:
-    model, mechanism, outputs = variables.model, kind.mechanism, variables.declared(k)
-    more = (outputs,) if outputs else ()
+def _blocks_of(variables: Variables, k: int, real: str, width: int, grouped: bool) -> KindBlocks:
+    model, outputs = variables.model, variables.declared(k)
+    kind, more = model.kinds[k], (outputs,) if outputs else ()
+    mechanism = kind.mechanism
     program = mechanism.program
     net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
@@ -486,7 +476,7 @@ def _blocks_of(
         has_net=net is not None and "receive" in program.blocks,
         summed=model.on_grid and net is not None and net.summed and mechanism.kind != "artificial",
         emits=k in model.sources.emitted,
-        ions=ions,
+        ions=tuple(ion.name for ion in model.ions),
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
         rows=width > 1 and bool(np.diff(kind.node).all()),
         last=model.of_last(k),

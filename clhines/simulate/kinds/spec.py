@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.arrays import starts
@@ -123,7 +122,6 @@ def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[P
 
 
 def _event_of_lane(kind: MechanismSpec, k: int) -> str:
-    """Return the function of an event of one lane of a group."""
     w = kind.width
     states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
     pointers = [f"&s{i}" for i in range(kind.num_states)]
@@ -266,11 +264,7 @@ def sample_lists(
 
 
 def sample_arguments(
-    queue: cl.CommandQueue,
-    samples: Sequence[Sample],
-    sizes: Sequence[int],
-    owners: Owners,
-    sampled: cla.Array,
+    samples: Sequence[Sample], sizes: Sequence[int], owners: Owners, sampled: cla.Array
 ) -> list[cla.Array | np.int32]:
     """Arguments that kernels take last; `owners` returns owner and lane of a kind's instances."""
     rows, first_owner = [np.zeros((4, 0), np.int64)], starts(np.asarray(sizes, np.int64))
@@ -283,7 +277,7 @@ def sample_arguments(
     owner, what, lane, column = np.concatenate(rows, axis=1)
     first, entries = sample_lists(owner, what, lane, column, sum(sizes))
     firsts = np.split(first, first_owner[1:])
-    tables = [to_device(queue, a, np.int32) for a in (*firsts, entries)]
+    tables = [to_device(sampled.queue, a, np.int32) for a in (*firsts, entries)]
     return [*tables, sampled, np.int32(sampled.shape[1])]
 
 
@@ -608,13 +602,8 @@ class ArenaSpec(TemplateSpec):
 
     @property
     def wide(self) -> bool:
-        """Whether work-items have many nodes."""
+        """Whether work-items have many nodes, and pass by targets of which no event is due."""
         return self.width > 1
-
-    @property
-    def skips(self) -> bool:
-        """Whether targets are passed by where no event of theirs is due."""
-        return self.wide
 
     @property
     def soon(self) -> str:
@@ -624,7 +613,7 @@ class ArenaSpec(TemplateSpec):
     @property
     def looks_ahead(self) -> bool:
         """Whether it is known when a target has to be looked after next."""
-        return self.skips or self.by_cell
+        return self.wide or self.by_cell
 
     def counts(self, word: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""

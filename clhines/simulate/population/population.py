@@ -295,24 +295,20 @@ def joined_features(
     joined: dict[str, np.ndarray | RaggedArray] = {}
     for name in names:
         rows, values = list[np.ndarray](), list[np.ndarray]()
-        single = False
         for one in found:
             own, p = one.features[name], len(one.columns)
             traces = np.arange(len(own))
             row = (one.first - begin + traces // p) * several + one.columns[traces % p]
             if isinstance(own, RaggedArray):
-                rows.append(row[own.rows])
-                values.append(own.values)
-            else:
-                rows.append(row)
-                values.append(own)
-                single = True
+                row, own = row[own.rows], own.values
+            rows.append(row)
+            values.append(own)
         row, value = np.concatenate(rows), np.concatenate(values)
         order = np.argsort(row, kind="stable")
-        if single:
-            joined[name] = value[order].reshape(number, several)
-        else:
+        if isinstance(names[name], RaggedArray):
             joined[name] = lists_of(row[order], value[order], number * several)
+        else:
+            joined[name] = value[order].reshape(number, several)
     return joined
 
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
-import pyopencl as cl
 
 from clhines.arrays import place_of
 from clhines.errors import InputError, RankError
@@ -30,7 +29,7 @@ from clhines.simulate.state.chunk import Chunk
 from clhines.simulate.state.decisions import MAX_EPOCH, Decisions
 
 _Found = TypeVar("_Found")
-_NOTHING = np.zeros(0, np.int64)
+_NOTHING, _NO_WORDS = np.zeros(0, np.int64), np.zeros(0, np.uint32)
 
 
 class _Own:
@@ -49,6 +48,12 @@ class _Own:
         except Exception as error:
             self.error = error
             return None
+
+    def call(self, do: Callable[..., _Found], *arguments: object) -> _Found | None:
+        """Do something, and raise on all ranks what has failed on one."""
+        found = self.do(do, *arguments)
+        self.settle()
+        return found
 
     def settle(self) -> None:
         error, self.error = self.error, None
@@ -151,9 +156,8 @@ class _TimeExchange:
         """Give all ranks the events found here, and the voltages that others point at."""
         mine = self._own.do(self._found)
         error, self._own.error = self._own.error, None
-        words = self._own.ranks.exchange(np.zeros(0, np.uint32) if mine is None else mine, error)
-        found = map(of_words, words, self._pointed_of)
-        source, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+        mine = _NO_WORDS if mine is None else mine
+        source, time, v = of_words(self._own.ranks.exchange(mine, error), self._pointed_of)
         self._spikes.append((source, time))
         self._own.do(self._take, source, time, v)
 
@@ -194,11 +198,17 @@ def words_of(source: np.ndarray, time: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.append(source.astype(np.uint32), reals.view(np.uint32))
 
 
-def of_words(words: np.ndarray, pointed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arguments of `words_of`, of which `pointed` voltages."""
-    count = (len(words) - 2 * pointed) // 3
-    reals = np.ascontiguousarray(words[count:]).view(np.float64)
-    return words[:count].astype(np.int64), reals[:count], reals[count:]
+def of_words(
+    words: Sequence[np.ndarray], pointed: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what ranks gave to `words_of`, one after another; of `pointed` voltages each."""
+    found = []
+    for own, number in zip(words, pointed, strict=True):
+        count = (len(own) - 2 * number) // 3
+        reals = np.ascontiguousarray(own[count:]).view(np.float64)
+        found.append((own[:count].astype(np.int64), reals[:count], reals[count:]))
+    source, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+    return source, time, v
 
 
 class SplitRun:
@@ -208,6 +218,7 @@ class SplitRun:
         self, ranks: Ranks, shares: Sequence[Share], decisions: Decisions, run: PartRun
     ) -> None:
         self.ranks, self.whole, self.run, self._shares = ranks, decisions.network, run, shares
+        self.device = run.device
         mine = shares[ranks.rank]
         self._own, self._first_cell = _Own(ranks, self.run), mine.cells.start
         self._records = RankRecords(ranks, mine.record)
@@ -219,10 +230,6 @@ class SplitRun:
                 else _StepExchange(self._own, shares, decisions)
             )
         self.max_steps = self._exchange.max_steps
-
-    @property
-    def device(self) -> cl.Device | None:
-        return self.run.device
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         self._own.do(self.run.begin, rows, self._records.localised(records))
@@ -259,18 +266,15 @@ class SplitRun:
         return self._exchange.chunk(self.whole.dt, failed, self._records.joined(values))
 
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
-        found = self._own.do(self.run.now, self._records.localised(records), step)
-        self._own.settle()
+        found = self._own.call(self.run.now, self._records.localised(records), step)
         return self._records.joined(found)
 
     def voltages(self) -> np.ndarray:
-        v = self._own.do(self.run.voltages)
-        self._own.settle()
+        v = self._own.call(self.run.voltages)
         return np.concatenate(self.ranks.comm.allgather(v))
 
     def weights(self) -> np.ndarray:
-        own = self._own.do(self.run.weights)
-        self._own.settle()
+        own = self._own.call(self.run.weights)
         on_grid, found = self.whole.connections.weight.copy(), self.whole.netcons.weight.copy()
         for share, part in zip(self._shares, self.ranks.comm.allgather(own), strict=True):
             count = len(share.on_grid)
@@ -278,31 +282,19 @@ class SplitRun:
         return np.concatenate([on_grid, found])
 
     def reward(self, reward: float, step: int) -> None:
-        self._own.do(self.run.reward, reward, step)
-        self._own.settle()
+        self._own.call(self.run.reward, reward, step)
 
     def save(self) -> dict[str, np.ndarray]:
         """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
-        saved = self._own.do(self.run.save)
-        self._own.settle()
-        parts = self.ranks.comm.gather(saved)
-        if parts is None:
-            return {}
-        return join(self._shares, parts)
+        parts = self.ranks.comm.gather(self._own.call(self.run.save))
+        return {} if parts is None else join(self._shares, parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave on rank 0, with any number of ranks."""
-        parts = None
-        if self.ranks.rank == 0:
-            parts = self._own.do(lambda: [share.cut(saved) for share in self._shares])
-        self._own.settle()
-        own = self.ranks.comm.scatter(parts)
-        self._own.do(self.run.load, own)
-        self._own.settle()
+        shares = self._shares if self.ranks.rank == 0 else ()
+        parts = self._own.call(lambda: [share.cut(saved) for share in shares])
+        self._own.call(self.run.load, self.ranks.comm.scatter(parts or None))
         self._started = True
-
-
-_NO_WORDS = np.zeros(0, np.uint32)
 
 
 class Joints:
@@ -416,8 +408,7 @@ class JoinedRun:
         known = number >= 0
         v = self.run.voltages_at(self._shown) if len(self._shown) else np.zeros(0)
         mine = words_of(number[known], time[known], v)
-        found = map(of_words, self._joints.ranks.exchange(mine), self._shown_of)
-        number, time, v = (np.concatenate(each) for each in zip(*found, strict=True))
+        number, time, v = of_words(self._joints.ranks.exchange(mine), self._shown_of)
         at = place_of(self._joints.heard, number)
         source, time = self._joints.trains[at[at >= 0]], time[at >= 0]
         order = np.lexsort((time, source))

@@ -31,7 +31,8 @@ class Recordings:
     @property
     def any_computed(self) -> bool:
         """Whether the host computes any from rows and parameters."""
-        return any(requests.is_computed(r, self._runner.model.known) for r in self._records)
+        model, computed = self._runner.model.known, requests.MEMBRANE
+        return any(r.kind == computed or requests.is_current(r, model) for r in self._records)
 
     def add(
         self,

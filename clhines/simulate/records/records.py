@@ -341,11 +341,6 @@ def has_bare_current(mechanism: Mechanism) -> bool:
     return CURRENT not in known and any(a.role == "i" for a in program.blocks.get("current", ()))
 
 
-def is_computed(record: Record, model: Model) -> bool:
-    """Whether its values are made of parameters too, not only of what engines sample."""
-    return record.kind == MEMBRANE or is_current(record, model)
-
-
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
     """Check the host's memory for a run; return steps of a chunk, whole epochs within `ROOM`."""
     if not records:

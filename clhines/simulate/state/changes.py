@@ -14,7 +14,7 @@ import pyopencl.array as cla
 from clhines.arrays import stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import set_soon, set_zero
-from clhines.model.model import Kind, Model
+from clhines.model.model import Model
 from clhines.network.changes import Value
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
@@ -46,12 +46,6 @@ class Storage:
     key: Hashable = ()  # of all parameters with the same `places`
     # place, less `offset`, and instance of the kind, (m,) each; None: one number for all instances
     places: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
-
-
-def each_instance(kind: Kind) -> tuple[np.ndarray, np.ndarray]:
-    """Places of instances that lie one after another."""
-    every = np.arange(kind.count)
-    return every, every
 
 
 class Spread:
@@ -211,7 +205,8 @@ class DeviceChanges(ParameterChanges):
         """Remember what the run has now as its state at the start."""
         states, self._first = self.run.states, model
         self.run.tell_early(model)
-        arrays = [*states.of_kinds, *states.detectors[:1], *self.run.cells.voltage_arrays()]
+        held = [states.detectors["detector_held"]] if states.detectors else []
+        arrays = [*states.of_kinds, *held, *self.run.cells.voltage_arrays()]
         self._start = [(array, array.copy(self.queue)) for array in arrays]
 
     def reset(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,6 +14,8 @@ from clhines.model.model import Model
 from clhines.network.times import ends_of
 from clhines.simulate.state.decisions import ring_slots
 
+Values: TypeAlias = "list[np.ndarray]"  # one array per record, see `DeviceReducer.chunk`
+
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
@@ -21,17 +24,12 @@ class Chunk:
     spike_step: np.ndarray  # step that each event is in, -1 at the start
     spike_cell: np.ndarray  # its source; the first sources are the cells
     failed: np.ndarray  # 1 + the step after which the soma's voltage was first not finite, or 0
-    values: list[np.ndarray]  # one array per record, see `DeviceReducer.chunk`
+    values: Values
     spike_time: np.ndarray  # ms
 
     @classmethod
     def of(
-        cls,
-        t: np.ndarray,
-        source: np.ndarray,
-        dt: float,
-        failed: np.ndarray,
-        values: list[np.ndarray],
+        cls, t: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
     ) -> Chunk:
         order = np.lexsort((source, t))
         t, source = t[order], source[order].astype(np.int64)
@@ -44,12 +42,7 @@ class Chunk:
 
     @classmethod
     def of_steps(
-        cls,
-        step: np.ndarray,
-        source: np.ndarray,
-        dt: float,
-        failed: np.ndarray,
-        values: list[np.ndarray],
+        cls, step: np.ndarray, source: np.ndarray, dt: float, failed: np.ndarray, values: Values
     ) -> Chunk:
         """Return a chunk of events at the ends of steps from -1 on, below 2**31, in any order."""
         key = (step.astype(np.int64) << 32) | source
