@@ -60,9 +60,9 @@ def solve(queue: cl.CommandQueue, dtype: np.dtype) -> str:
     for method in ("block_interleaved", "fine"):
         found = Solver(forest, method, dtype, queue=queue).solve(d.astype(dtype), u.astype(dtype),
                                                                  b.astype(dtype))  # fmt: skip
-        said = _compared(method, found, expected, 64)
-        if said:
-            return said
+        problem = _compared(method, found, expected, 64)
+        if problem:
+            return problem
     return ""
 
 
@@ -96,9 +96,9 @@ def _network(engine: str, texts: Sequence[str], queue: cl.CommandQueue, dtype: n
         run = Simulation(_cells(made), _DT, dtype, queue=queue, engine=engine, method=method)
         run.run(STEPS * _DT)
         roundings = STEPS * ROUNDINGS
-        said = _compared(run.engine, run.voltages(), known.voltages(), roundings)
-        if said:
-            return said
+        problem = _compared(run.engine, run.voltages(), known.voltages(), roundings)
+        if problem:
+            return problem
     return ""
 
 

@@ -169,10 +169,10 @@ def take_chunk(
     run.begin(count, records)
     marks = [run.mark()]
     for row in range(0, count, run.max_steps):
-        some = min(run.max_steps, count - row)
-        run.advance(first + row, some, row)
+        size = min(run.max_steps, count - row)
+        run.advance(first + row, size, row)
         marks.append(run.mark())
-        run.deliver(first + row, some)
+        run.deliver(first + row, size)
         marks.append(run.mark())
     at = run.seconds(marks)  # waits
     cost["steps"] += sum(end - begin for begin, end in zip(at[0::2], at[1::2], strict=False))

@@ -164,25 +164,26 @@ class Steps(ArenaKernels):
     def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Launch], Launch]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
         spec, before = self._built[1], list[Launch]()
-        given = {**self._given, "v": old, "v_old": old, "v_new": new}
+        arguments = {**self._given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
             layers = offsets([len(targets) for targets in self.run.wires.layers]).tolist()
             for first, end in pairwise(layers):
-                some = {**given, "first_item": np.int32(first), "num_items": np.int32(end - first)}
-                before.append(bound(self.queue, self._built, "events", some, end - first))
+                layer = {"first_item": np.int32(first), "num_items": np.int32(end - first)}
+                given = arguments | layer
+                before.append(bound(self.queue, self._built, "events", given, end - first))
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.run.limits.compute_units
             items = [max(1, min(layouts.num_active(self.model) // LEAST_NODES, most))] * 2
-            given["num_items"] = np.int32(items[0])
+            arguments["num_items"] = np.int32(items[0])
         else:
-            others = int(given["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
+            others = int(arguments["num_emitters"]) + int(self.run.recorded_at["num_v"]) + 1
             items = [
                 self.places + n
                 for n in (len(layouts.loose_targets(self.model, self.run.wires)), others)
             ]
-        before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
-        return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
+        before.append(bound(self.queue, self._built, "begin_step", arguments, items[0], alone))
+        return before, bound(self.queue, self._built, "finish_step", arguments, items[1], alone)
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.run.times.count_from(first, row, count)

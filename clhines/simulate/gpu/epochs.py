@@ -245,7 +245,7 @@ class _Launch:
             replace(self.spec, samples=bool(samples), detects=self.model.num_extra > 0),
         )
         series = spec.series_numbers.arguments if spec.takes_series else {}
-        given: dict[str, program.Argument] = {
+        arguments: dict[str, program.Argument] = {
             **self._numbers(),
             **self._arrays,
             **epochs.of_kinds,
@@ -268,7 +268,7 @@ class _Launch:
             **dict(zip((p.name for p in spec.of_samples), samples, strict=True)),
         }
         built = program.build(self.queue.context, spec)
-        return program.bind(built, spec, "advance", given, _CHANGES)
+        return program.bind(built, spec, "advance", arguments, _CHANGES)
 
     def advance(
         self, queue: cl.CommandQueue, steps: tuple[int, int, int], waits: list[cl.Event] | None

@@ -92,8 +92,8 @@ class RecordWriter:
         try:
             self._append_hdf5(t, values)
         except (OSError, RuntimeError) as error:
-            told = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise InputError(f"{self._path} cannot be written: {told}") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise InputError(f"{self._path} cannot be written: {reason}") from error
 
     def _append_hdf5(self, t: np.ndarray, values: np.ndarray) -> None:
         """Append rows in room that the disk has granted: libhdf5 crashes where a write fails."""
